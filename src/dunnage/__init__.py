@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dunnage: publish transport and logistics data privately, plan on it, and see what privacy cost.
+
+The names below are the whole public interface. They are loaded when first used, so that ``import dunnage`` is cheap.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from dunnage._version import __version__
+
+if TYPE_CHECKING:
+    from dunnage.certificate import Certificate
+    from dunnage.dataset import Dataset
+    from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
+    from dunnage.errors import (
+        BudgetError,
+        CheckFailed,
+        CompositionError,
+        DunnageError,
+        InputError,
+        InternalError,
+        LedgerError,
+        OutputError,
+        ParameterError,
+        PolicyError,
+        Refusal,
+        ReleaseError,
+        UserError,
+    )
+    from dunnage.guarantees import (
+        ApproximateDP,
+        Basis,
+        Budget,
+        KAnonymity,
+        LocalDP,
+        MetricLocalDP,
+        Neighbours,
+        Promise,
+        PureDP,
+        SampledDP,
+        WithinCluster,
+        WithinPublishedBorders,
+        compose,
+        implies,
+        parallel,
+    )
+    from dunnage.io import draft, load
+    from dunnage.ledger import Ledger
+    from dunnage.mechanisms.partition import Partition
+    from dunnage.noise import Noise
+    from dunnage.policy import Policy
+    from dunnage.publication import Key, Publication
+    from dunnage.publishing import promise, publish, rehearse
+    from dunnage.release import Release, Uncertain
+    from dunnage.samples import PackageSetting, generate_packages, package_setting, packages
+    from dunnage.schema import Attribute, Role, Schema
+    from dunnage.verification import Verification, verify
+
+# Public name -> module that defines it, grouped by use.
+_GROUPS: dict[str, tuple[str, ...]] = {
+    # the verbs
+    "io": ("load", "draft"),
+    "publishing": ("promise", "publish", "rehearse"),
+    "verification": ("verify", "Verification"),
+    # the nouns
+    "policy": ("Policy",),
+    "schema": ("Schema", "Attribute", "Role"),
+    "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph"),
+    "dataset": ("Dataset",),
+    "release": ("Release", "Uncertain"),
+    "publication": ("Publication", "Key"),
+    "certificate": ("Certificate",),
+    "ledger": ("Ledger",),
+    "noise": ("Noise",),
+    # guarantees
+    "guarantees": (
+        "ApproximateDP",
+        "Basis",
+        "Budget",
+        "KAnonymity",
+        "LocalDP",
+        "MetricLocalDP",
+        "Neighbours",
+        "Promise",
+        "PureDP",
+        "SampledDP",
+        "WithinCluster",
+        "WithinPublishedBorders",
+        "compose",
+        "implies",
+        "parallel",
+    ),
+    # mechanisms
+    "mechanisms.partition": ("Partition",),
+    # generated data
+    "samples": ("PackageSetting", "package_setting", "packages", "generate_packages"),
+    # errors
+    "errors": (
+        "DunnageError",
+        "UserError",
+        "InputError",
+        "PolicyError",
+        "ParameterError",
+        "OutputError",
+        "ReleaseError",
+        "LedgerError",
+        "Refusal",
+        "CompositionError",
+        "BudgetError",
+        "CheckFailed",
+        "InternalError",
+    ),
+}
+_MODULE_OF = {name: module for module, names in _GROUPS.items() for name in names}
+
+__all__ = ["__version__", *sorted(_MODULE_OF)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'dunnage' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dunnage.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Decimal numbers as exact fractions, and back into JSON or text without losing a digit.
+
+A parameter written ``0.1`` means one tenth, not the nearest double; everything a guarantee depends on
+is kept as a :class:`fractions.Fraction` from the moment it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Context, Decimal
+from fractions import Fraction
+from numbers import Rational, Real
+
+from dunnage.errors import ParameterError
+
+_MOST_DIGITS = 700  # room for the sum of any two doubles
+_MOST_SHOWN = 60
+Exact = int | str | Decimal | Fraction | float
+"""What a public number may be given as; a float means the decimal it prints as."""
+
+
+def exact(value: Exact, *, what: str = "a number") -> Fraction:
+    """Read a number as the exact fraction its decimal text stands for.
+
+    Parameters
+    ----------
+    value
+        Integer, decimal text ("0.1", "1e-5", "1/3"), ``Decimal``, ``Fraction``, or a float, which is
+        read by its shortest decimal text (0.1 means one tenth). NumPy's scalars are numbers too.
+    what
+        Name of the number in the error.
+
+    Raises
+    ------
+    ParameterError
+        If the value is not a finite number, or has more than 700 digits above or below the fraction bar.
+
+    Examples
+    --------
+    >>> exact(0.1)
+    Fraction(1, 10)
+    """
+    try:
+        return _read(value)
+    except (TypeError, ValueError, ArithmeticError):
+        raise ParameterError(
+            f"{what} must be a finite number. Got {shown(value)}. Write it like 500, 0.1 or '1/3'."
+        ) from None
+
+
+def _read(value: object) -> Fraction:
+    if isinstance(value, bool):
+        raise TypeError
+    if isinstance(value, Rational):
+        number = Fraction(int(value.numerator), int(value.denominator))
+    elif isinstance(value, Real):
+        number = _read_text(repr(float(value)))
+    else:
+        number = _read_text(str(value) if isinstance(value, Decimal) else value)
+    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+        raise ValueError
+    return number
+
+
+def _read_text(text: object) -> Fraction:
+    """Read a decimal or "p/q"; a number nobody could mean (10^1000) is refused, not expanded."""
+    if not isinstance(text, str) or len(text) > 2 * _MOST_DIGITS + 2:
+        raise TypeError
+    if "/" in text:
+        return Fraction(text)
+    number = Decimal(text)
+    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+        raise ValueError
+    return Fraction(number)
+
+
+def nearest_float(value: Fraction) -> float:
+    """Return the nearest double; infinite beyond the largest one.
+
+    Examples
+    --------
+    >>> nearest_float(Fraction(1, 10)), nearest_float(Fraction(-(10**400)))
+    (0.1, -inf)
+    """
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def plain(value: Fraction) -> int | float | str:
+    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q".
+
+    Examples
+    --------
+    >>> plain(Fraction(1, 10)), plain(Fraction(3)), plain(Fraction(1, 3))
+    (0.1, 3, '1/3')
+    """
+    if value.denominator == 1:
+        return value.numerator
+    nearest = nearest_float(value)
+    same = math.isfinite(nearest) and Fraction(Decimal(repr(nearest))) == value
+    return nearest if same else f"{value.numerator}/{value.denominator}"
+
+
+def decimal_text(value: Fraction, *, digits: int = 6) -> str:
+    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked.
+
+    Examples
+    --------
+    >>> decimal_text(Fraction(1, 10)), decimal_text(Fraction(1, 3))
+    ('0.1', 'about 0.333333')
+    """
+    number = plain(value)
+    if not isinstance(number, str) and len(str(number)) <= 20:
+        return str(number)
+    rounded = Context(prec=digits).divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"about {rounded:g}"
+
+
+def shown(value: object) -> str:
+    """Print a public value in an error, shortened.
+
+    Examples
+    --------
+    >>> shown("ten"), shown(10**5000)
+    ("'ten'", 'a very long number')
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # Python does not print integers of more than 4300 digits
+        text = "a very long number"
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+
+
+def shown_number(value: Fraction) -> str:
+    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long.
+
+    Examples
+    --------
+    >>> shown_number(Fraction(1, 3)), shown_number(Fraction(10**100 + 1, 10**99))
+    ('1/3', 'about 10.0000')
+    """
+    text = str(plain(value))
+    return text if len(text) <= _MOST_SHOWN else decimal_text(value)

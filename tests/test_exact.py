@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers are read as written, and written such that they are read the same again."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.errors import ParameterError
+from dunnage.exact import decimal_text, exact, nearest_float, plain, shown, shown_number
+
+TENTH = Fraction(1, 10)
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [0.1, "0.1", " 0.1 ", "1e-1", "1/10", "+.1", Decimal("0.10"), TENTH, np.float64(0.1)], ids=repr
+)
+def test_a_tenth(value: float | str | Decimal | Fraction) -> None:
+    assert exact(value) == TENTH
+
+
+def test_numpy_scalars_become_plain_integers() -> None:
+    for value in (np.int64(3), np.uint8(3), np.float32(3), np.float16(3)):
+        number = exact(value)  # type: ignore[arg-type]
+        assert number == 3
+        assert type(number.numerator) is int
+        assert type(number.denominator) is int
+    assert exact(np.float32(0.1)) == Fraction("0.10000000149011612")  # type: ignore[arg-type]
+
+
+@given(st.integers())
+def test_integers(value: int) -> None:
+    assert exact(value) == exact(str(value)) == exact(Decimal(value)) == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_by_shortest_text(value: float) -> None:
+    number = exact(value)
+    assert number == Fraction(Decimal(repr(value))) == exact(repr(value)) == exact(np.float64(value))
+    assert float(number) == value
+    assert type(plain(number)) is (int if number.denominator == 1 else float)
+    assert float(plain(number)) == value
+
+
+@given(st.decimals(-(10**20), 10**20, places=9))
+def test_decimals(value: Decimal) -> None:
+    assert exact(value) == exact(str(value)) == Fraction(value)
+
+
+# --- refusing ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        (True, "True"),
+        (False, "False"),
+        (np.True_, "True"),
+        (math.nan, "nan"),
+        (math.inf, "inf"),
+        (-math.inf, "-inf"),
+        (np.float64(math.nan), "nan"),
+        (Decimal("nan"), "NaN"),
+        (Decimal("snan"), "sNaN"),
+        (Decimal("-inf"), "-Infinity"),
+        ("nan", "'nan'"),
+        ("inf", "'inf'"),
+        ("ten", "'ten'"),
+        ("", "''"),
+        ("1/0", "'1/0'"),
+        ("1/2/3", "'1/2/3'"),
+        ("0.5/2", "'0.5/2'"),
+        ("1e5/2", "'1e5/2'"),
+        (None, "None"),
+        ([1], r"\[1\]"),
+        (b"1", "b'1'"),
+        (1j, "1j"),
+        (np.array(1.0), "array"),
+    ],
+)
+def test_refused(value: object, got: str) -> None:
+    with pytest.raises(ParameterError, match=rf"^epsilon must be a finite number\. Got .*{got}.*\. Write it like 500"):
+        exact(value, what="epsilon")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1e999999999",
+        "-1e999999999",
+        "1e-999999999",
+        "0e999999999",
+        Decimal("1e999999"),
+        Decimal("1e-999999"),
+        "9" * 10**6,
+        "1/" + "9" * 10**6,
+        "0." + "1" * 10**6,
+        10**701,
+        -(10**20_000),
+        Fraction(1, 10**5000),
+        "9" * 701,
+        "1/" + "9" * 701,
+    ],
+    ids=lambda value: shown(value)[:20],
+)
+def test_very_long_numbers_are_refused_quickly(value: int | str | Decimal | Fraction) -> None:
+    start = time.perf_counter()
+    with pytest.raises(ParameterError, match="must be a finite number") as caught:
+        exact(value)
+    assert time.perf_counter() - start < 1
+    assert len(str(caught.value)) < 200
+
+
+def test_longest_numbers_that_are_read() -> None:
+    most = 10**700 - 1
+    for number in (Fraction(most), Fraction(-most), Fraction(1, most), Fraction(-most, most - 1)):
+        assert exact(number) == exact(plain(number)) == exact(f"{number.numerator}/{number.denominator}") == number
+    assert exact("1e-699") == Fraction(1, 10**699)
+    assert exact(1.7976931348623157e308) + exact(5e-324) == exact(exact(1.7976931348623157e308) + exact(5e-324))
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300)
+@given(
+    st.fractions()
+    | st.integers(-(10**699), 10**699).map(Fraction)
+    | st.builds(Fraction, st.integers(-(10**699), 10**699), st.integers(1, 10**699))
+    | st.builds(lambda digits, places: Fraction(digits, 10**places), st.integers(), st.integers(0, 400))
+)
+def test_plain_round_trip(value: Fraction) -> None:
+    written = json.loads(json.dumps(plain(value), allow_nan=False))
+    assert exact(written) == value
+    assert isinstance(written, int) == (value.denominator == 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        (Fraction(3), 3),
+        (Fraction(-1, 4), -0.25),
+        (Fraction(1, 3), "1/3"),
+        (Fraction(1, 10**400), f"1/{10**400}"),
+        (Fraction(10**400, 3), f"{10**400}/3"),
+        (Fraction(0.1), "3602879701896397/36028797018963968"),
+    ],
+)
+def test_plain(value: Fraction, written: float | str) -> None:
+    assert plain(value) == written
+    assert type(plain(value)) is type(written)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(0), "0"),
+        (TENTH, "0.1"),
+        (Fraction(-5, 2), "-2.5"),
+        (Fraction(1, 10**7), "1e-07"),
+        (Fraction(10**19), "1" + "0" * 19),
+        (Fraction(1, 3), "about 0.333333"),
+        (Fraction(-200, 3), "about -66.6667"),
+        (Fraction(10**20 + 1), "about 1.00000e+20"),
+        (Fraction(10**400, 3), "about 3.33333e+399"),
+        (Fraction(1, 3 * 10**400), "about 3.33333e-401"),
+    ],
+)
+def test_decimal_text(value: Fraction, text: str) -> None:
+    assert decimal_text(value) == text
+
+
+def test_decimal_text_to_fewer_digits() -> None:
+    assert decimal_text(Fraction(2, 3), digits=2) == "about 0.67"
+    assert decimal_text(Fraction(1, 8), digits=2) == "0.125"
+
+
+@given(st.fractions())
+def test_decimal_text_is_short_and_near(value: Fraction) -> None:
+    text = decimal_text(value)
+    about = text.startswith("about ")
+    near = Fraction(Decimal(text.removeprefix("about ")))
+    assert near == value or (about and abs(near - value) <= abs(value) / 10**5)
+    assert len(text) <= 26
+
+
+@pytest.mark.parametrize(
+    ("value", "nearest"),
+    [
+        (TENTH, 0.1),
+        (Fraction(10**400), math.inf),
+        (Fraction(-(10**400)), -math.inf),
+        (Fraction(1, 10**400), 0.0),
+    ],
+)
+def test_nearest_float(value: Fraction, nearest: float) -> None:
+    assert nearest_float(value) == nearest
+
+
+def test_shown() -> None:
+    assert shown("ten") == "'ten'"
+    assert shown("9" * 58) == "'" + "9" * 58 + "'"
+    assert shown("9" * 59) == "'" + "9" * 56 + "..."
+    assert shown(-(10**5000)) == "a very long number"
+
+
+def test_shown_number() -> None:
+    assert [shown_number(Fraction(n)) for n in ("3", "0.1", "-1/3")] == ["3", "0.1", "-1/3"]
+    assert shown_number(Fraction(10**59)) == "1" + "0" * 59
+    assert shown_number(Fraction(10**60)) == "about 1.00000e+60"
+    assert shown_number(Fraction(1, 3 * 10**60)) == "about 3.33333e-61"
