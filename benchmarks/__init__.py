@@ -1,0 +1,1 @@
+"""Benchmarks: ours against peers and baselines, as ratios measured in one run."""

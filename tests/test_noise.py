@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The noise source and its exact arithmetic; the laws themselves are tested in laws/test_noise_laws.py."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+import pickle
+import subprocess
+import sys
+import threading
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage import noise as noise_module
+from dunnage import noise_arrays
+from dunnage.errors import ParameterError
+from dunnage.noise import Noise, choice_cumulative, exp_interval, rational
+
+SCALAR_LAWS = {
+    "below": (10,),
+    "bernoulli": (Fraction(1, 3),),
+    "bernoulli_exp": (Fraction(1, 3),),
+    "bernoulli_logistic": (Fraction(-1, 3),),
+    "geometric": (Fraction(7, 2),),
+    "discrete_laplace": (Fraction(7, 2),),
+    "binomial": (100, Fraction(1, 3)),
+    "exponential_choice": ([0, -1, Fraction(1, 2)],),
+}
+BAD_ARGUMENTS = [
+    ("below", (0,)),
+    ("below", (-1,)),
+    ("below", (2.0,)),
+    ("bernoulli", (Fraction(-1, 3),)),
+    ("bernoulli", (Fraction(4, 3),)),
+    ("bernoulli_exp", (-1,)),
+    ("geometric", (0,)),
+    ("discrete_laplace", (0,)),
+    ("discrete_laplace", (-3,)),
+    ("discrete_laplace", (True,)),
+    ("discrete_laplace", ("1",)),
+    ("binomial", (-1, Fraction(1, 2))),
+    ("binomial", (2.0, Fraction(1, 2))),
+    ("binomial", (2, 2)),
+    ("exponential_choice", ([],)),
+]
+FLOAT_ARGUMENTS = [
+    ("bernoulli", (0.5,)),
+    ("bernoulli_exp", (1.0,)),
+    ("bernoulli_logistic", (1.0,)),
+    ("geometric", (2.0,)),
+    ("discrete_laplace", (np.float64(2.0),)),
+    ("discrete_laplace", (math.inf,)),
+    ("binomial", (3, 0.5)),
+    ("exponential_choice", ([0, 0.5],)),
+]
+
+
+def draw(name, args, noise):
+    return getattr(noise, name)(*args)
+
+
+def draw_array(name, args, noise):
+    return getattr(noise_arrays, name)(noise, *args, 50).tolist()
+
+
+BOTH = pytest.mark.parametrize("draw", [draw, draw_array])
+
+
+class TestSource:
+    def test_seeded_repeats(self):
+        for name, args in SCALAR_LAWS.items():
+            for drawing in (draw, draw_array):
+                first, second = ([drawing(name, args, noise) for _ in range(30)] for noise in seeded_pair())
+                assert first == second
+
+    def test_seeds_differ(self):
+        assert Noise(seed=1).bits(128) != Noise(seed=2).bits(128)
+
+    def test_unseeded_differs(self):
+        assert Noise().bits(128) != Noise().bits(128)
+        assert Noise().draw_bytes(16) != Noise().draw_bytes(16)
+
+    def test_seeded_flag(self):
+        assert Noise(seed=0).seeded
+        assert not Noise().seeded
+
+    @pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
+    def test_bad_seed(self, seed):
+        with pytest.raises(ParameterError):
+            Noise(seed=seed)
+
+    def test_seed_is_a_keyword(self):
+        with pytest.raises(TypeError):
+            Noise(7)
+
+    @pytest.mark.parametrize("make", [Noise, lambda: Noise(seed=7)])
+    def test_bytes_drawn(self, make):
+        noise = make()
+        assert noise.bytes_drawn == 0
+        noise.bits(1)
+        assert noise.bytes_drawn == 8
+        noise.draw_bytes(5)
+        assert noise.bytes_drawn == 13
+        noise_arrays.below(noise, 256, 100)
+        assert noise.bytes_drawn == 113
+
+    @BOTH
+    @pytest.mark.parametrize(("name", "args"), BAD_ARGUMENTS + FLOAT_ARGUMENTS)
+    def test_a_refusal_draws_nothing(self, name, args, draw):
+        noise = Noise()
+        with pytest.raises(ParameterError):
+            draw(name, args, noise)
+        assert noise.bytes_drawn == 0
+
+    def test_repr_hides_the_seed(self):
+        assert "7311" not in repr(Noise(seed=7311))
+        assert "seeded" in repr(Noise(seed=7311))
+        assert "seeded" not in repr(Noise())
+
+    def test_copies_do_not_repeat(self):
+        noise = Noise()
+        noise.bits(8)
+        for other in (copy.copy(noise), copy.deepcopy(noise), pickle.loads(pickle.dumps(noise))):
+            assert other.bits(64) != noise.bits(64)
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="seed"):
+                duplicate(Noise(seed=1))
+
+    def test_forked_children_do_not_repeat(self):
+        # In a process of its own: a fork of this one would inherit the test runner's threads.
+        code = (
+            "import os\n"
+            "from dunnage.noise import Noise\n"
+            "noise = Noise()\n"
+            "noise.bits(1)\n"  # fills the pool that a careless fork would share
+            "for _ in range(3):\n"
+            "    if os.fork() == 0:\n"
+            "        print(noise.bits(64), noise.bits(100), flush=True)\n"
+            "        os._exit(0)\n"
+            "    os.wait()\n"
+            "print(noise.bits(64), noise.bits(100))\n"
+        )
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        drawn = run.stdout.split()
+        assert len(drawn) == 8
+        assert len(set(drawn)) == 8
+
+    def test_threads_do_not_repeat(self):
+        noise, drawn = Noise(), []
+        threads = [
+            threading.Thread(target=lambda: drawn.extend([noise.bits(64) for _ in range(5000)])) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(set(drawn)) == 20_000
+
+    @given(st.integers(0, 300))
+    def test_bits_fit(self, n):
+        assert 0 <= Noise(seed=n).bits(n) < 1 << n
+
+    def test_bits_reach_every_position(self):
+        for n in (1, 63, 64, 65, 200):
+            noise, seen = Noise(seed=n), 0
+            for _ in range(100):
+                seen |= noise.bits(n)
+            assert seen == (1 << n) - 1
+
+    def test_negative_counts_refused(self):
+        for call in (Noise().bits, Noise().draw_bytes):
+            with pytest.raises(ParameterError):
+                call(-1)
+
+
+def seeded_pair():
+    return Noise(seed=7), Noise(seed=7)
+
+
+class TestArguments:
+    @BOTH
+    @pytest.mark.parametrize(("name", "args"), BAD_ARGUMENTS)
+    def test_bad_refused(self, name, args, draw):
+        with pytest.raises(ParameterError):
+            draw(name, args, Noise())
+
+    @BOTH
+    @pytest.mark.parametrize(("name", "args"), FLOAT_ARGUMENTS)
+    def test_floats_refused_with_advice(self, name, args, draw):
+        with pytest.raises(ParameterError, match=r"Fraction.*decimal"):
+            draw(name, args, Noise())
+
+    def test_messages_hold_no_value(self):
+        with pytest.raises(ParameterError) as caught:
+            Noise().exponential_choice([0, 31337.25])
+        assert "31337" not in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["geometric", "discrete_laplace"])
+    def test_scale_too_large_for_arrays(self, name):
+        getattr(noise_arrays, name)(Noise(), 2**40, 10)
+        with pytest.raises(ParameterError, match="Use Noise"):
+            getattr(noise_arrays, name)(Noise(), 2**40 + 1, 10)
+
+    def test_below_too_large_for_arrays(self):
+        with pytest.raises(ParameterError, match="Use Noise"):
+            noise_arrays.below(Noise(), 2**63 + 1, 10)
+
+    @pytest.mark.parametrize("size", [-1, 1.0, None])
+    def test_bad_size(self, size):
+        for name, args in SCALAR_LAWS.items():
+            with pytest.raises(ParameterError):
+                getattr(noise_arrays, name)(Noise(), *args, size)
+
+    def test_whole_numbers_of_numpy(self):
+        assert noise_arrays.below(Noise(), np.int64(3), np.int64(5)).shape == (5,)
+        assert Noise().binomial(np.int64(3), 1) == 3
+        assert Noise().bits(np.int64(64)) < 1 << 64
+
+    def test_fractions_made_of_numpy_numbers(self):
+        # Their numerators are 64-bit integers that wrap around, unless they are converted.
+        third = Fraction(np.int64(1), np.int64(3))
+        assert exp_interval(third, 128) == exp_interval(Fraction(1, 3), 128)
+        assert type(rational(third, "x").numerator) is int
+
+
+class TestArrays:
+    @pytest.mark.parametrize("name", SCALAR_LAWS)
+    @pytest.mark.parametrize("size", [0, 1, (1 << 16) - 1, 1 << 16, (1 << 16) + 1])
+    def test_shape_and_type(self, name, size):
+        values = getattr(noise_arrays, name)(Noise(), *SCALAR_LAWS[name], size)
+        assert values.shape == (size,)
+        assert values.dtype == (np.bool_ if name.startswith("bernoulli") else np.int64)
+
+    def test_certain_outcomes(self):
+        noise = Noise()
+        assert not noise_arrays.binomial(noise, 0, Fraction(1, 2), 5).any()
+        assert (noise_arrays.binomial(noise, 5, 1, 5) == 5).all()
+        assert not noise_arrays.exponential_choice(noise, [Fraction(7, 3)], 5).any()
+        assert not noise_arrays.below(noise, 1, 5).any()
+        assert noise_arrays.permutation(noise, 0).shape == (0,)
+        assert noise.permutation(1) == [0]
+        assert noise.bytes_drawn == 0
+
+    def test_very_small_scale(self):
+        # P(X != 0) = 2 exp(-1000) / (1 + exp(-1000))
+        assert not noise_arrays.discrete_laplace(Noise(), Fraction(1, 1000), 10_000).any()
+
+    def test_very_many_trials(self):
+        (successes,) = noise_arrays.binomial(Noise(), 10**9, Fraction(1, 4), 1)
+        assert abs(int(successes) - 250_000_000) < 150_000  # 11 standard deviations
+
+
+def decimal_exp(x, bits):
+    with localcontext() as context:
+        context.prec = bits // 3 + 60
+        return Fraction((-Decimal(x.numerator) / Decimal(x.denominator)).exp()) * 2**bits
+
+
+class TestBounds:
+    @settings(max_examples=200, deadline=None)
+    @given(st.fractions(0, 400, max_denominator=10**9), st.integers(0, 400))
+    def test_exp_interval_encloses(self, x, bits):
+        low, high = exp_interval(x, bits)
+        assert 0 <= low <= decimal_exp(x, bits) <= high <= 1 << bits
+        assert high - low <= 2
+
+    @pytest.mark.parametrize("x", [Fraction(1, 10**30), Fraction(10**4), Fraction(10**30), Fraction(1, 3)])
+    @pytest.mark.parametrize("bits", [0, 1, 64, 256, 5000])
+    def test_exp_interval_extremes(self, x, bits):
+        low, high = exp_interval(x, bits)
+        assert high - low <= 2
+        if x < 10**5:
+            assert low <= decimal_exp(x, bits) <= high
+
+    def test_exp_interval_far_out(self):
+        low, high = exp_interval(10**4, 15_000)
+        assert low <= decimal_exp(Fraction(10**4), 15_000) <= high
+        assert low > 0
+
+    def test_exp_interval_of_zero(self):
+        assert exp_interval(0, 20) == (1 << 20, 1 << 20)
+
+    @pytest.mark.parametrize("args", [(-1, 8), (0.5, 8), (1, -1), (1, 8.0)])
+    def test_exp_interval_refuses(self, args):
+        with pytest.raises(ParameterError):
+            exp_interval(*args)
+
+    @pytest.mark.parametrize("bits", [3, 64, 200])
+    @pytest.mark.parametrize("law", range(6))
+    def test_cumulative_bounds_are_narrow_and_sorted(self, law, bits):
+        layout, large = noise_arrays._Layout(4, 8, 6), Fraction(10**9)
+        bounds = [
+            choice_cumulative([0, -1000, Fraction(1, 3), 5]),
+            noise_arrays._geometric_table(Fraction(20), layout)[0]._law,
+            noise_arrays._laplace_table(Fraction(20), layout)[0]._law,
+            noise_arrays._low_digit_table(large, layout)._law,
+            noise_arrays._binomial_table(300, Fraction(1, 3), layout)._law,
+            noise_arrays._bernoulli_unlikely_table(Fraction(7), layout)._law,
+        ][law](bits)
+        lows, highs = zip(*bounds, strict=True)
+        assert list(lows) == sorted(lows)
+        assert list(highs) == sorted(highs)
+        assert all(0 <= low <= high <= 1 << bits and high - low <= 3 for low, high in bounds)
+
+    def test_binomial_bounds_enclose(self):
+        n, p, bits = 40, Fraction(2, 7), 100
+        bounds = noise_arrays._binomial_table(n, p, noise_arrays._LAYOUT)._law(bits)
+        total = Fraction(0)
+        for k, (low, high) in enumerate(bounds):
+            total += math.comb(n, k) * p**k * (1 - p) ** (n - k)
+            assert low <= total * 2**bits <= high
+
+    def test_last_digit_bounds_enclose(self):
+        layout, scale, bits = noise_arrays._Layout(digit_bits=4), Fraction(10**6), 80
+        r = decimal_exp(1 / scale, 300) / 2**300  # right to about 300 digits
+        for d, (low, high) in enumerate(noise_arrays._low_digit_table(scale, layout)._law(bits)):
+            share = (1 - r ** (d + 1)) / (1 - r**16)
+            assert low <= share * 2**bits <= high
+
+
+def syntax(module):
+    return list(ast.walk(ast.parse(Path(module.__file__).read_text(encoding="utf-8"))))
+
+
+class TestNoFloatingPoint:
+    @pytest.mark.parametrize("module", [noise_module, noise_arrays])
+    def test_no_float_in_the_source(self, module):
+        for node in syntax(module):
+            assert not isinstance(node, ast.Div)
+            assert not (isinstance(node, ast.Constant) and isinstance(node.value, float))
+            assert not (isinstance(node, ast.Name) and "float" in node.id)
+            if isinstance(node, ast.Attribute):
+                assert "float" not in node.attr
+                assert node.attr not in {"exp", "log", "expm1", "log1p", "random", "uniform", "mean", "divide"}
+
+    @pytest.mark.parametrize(("module", "extra"), [(noise_module, {"dunnage"}), (noise_arrays, {"dunnage", "numpy"})])
+    def test_imports(self, module, extra):
+        names = set()
+        for node in syntax(module):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module)
+        assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names) | extra
+        ours = {name for name in names if name.startswith("dunnage")}
+        assert ours <= {"dunnage.errors"} | ({"dunnage.noise"} if module is noise_arrays else set())
+
+    def test_tables_hold_integers(self):
+        table = noise_arrays._laplace_table(Fraction(10), noise_arrays._LAYOUT)[0]
+        assert table._guide.dtype == np.int32
+        assert table._lows.dtype == table._last_ties.dtype == np.uint64
