@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public kind and range of an attribute: distance, generalisation, width.
+
+A domain is a public fact, fixed before any private row is read. Every kind answers the same questions
+(:class:`Domain`): is a value in it, how far apart are two values, what is the smallest generalised value
+that covers a set, and how wide is that on a scale from 0 (nothing lost) to 1 (everything lost).
+
+============  ===========================  ==========================  ============================
+kind          distance                     generalised value           width
+============  ===========================  ==========================  ============================
+``numeric``   difference                   (lower, upper)              length / domain's length
+``ordinal``   steps between levels         (lowest, highest) level     steps / (levels - 1)
+``category``  0 or 1                       sorted tuple of values      (distinct - 1) / (values - 1)
+``tree``      leaves under the least       label of that ancestor      (leaves under it - 1) /
+              common ancestor, less one                                (leaves - 1)
+``graph``     shortest path                sorted tuple of vertices    longest of their distances
+                                                                       / diameter
+============  ===========================  ==========================  ============================
+
+All but ``numeric`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms work
+on the positions of values in that tuple and on the matrix of distances.
+
+Domains may be named in error messages, values that were looked up in them may not: those come from
+private rows.
+
+References
+----------
+Bhati, Ivanchev, Bojic, Datta and Eckhoff, "Utility-driven k-anonymization of public transport user data",
+IEEE Access 9, 2021: distances are its equations 3 to 9, widths its equation 20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, cast
+
+from dunnage.domains.files import MOST_FILE_BYTES
+from dunnage.domains.graph import Graph
+from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
+from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
+from dunnage.domains.protocol import BoolArray, CodedDomain, Domain, FloatArray, IntArray
+from dunnage.domains.tree import Tree
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact as Number
+
+__all__ = [
+    "MOST_FILE_BYTES",
+    "MOST_GRID",
+    "MOST_IN_MATRIX",
+    "BoolArray",
+    "Category",
+    "CodedDomain",
+    "Domain",
+    "FloatArray",
+    "Graph",
+    "IntArray",
+    "Number",
+    "Numeric",
+    "Ordinal",
+    "Tree",
+    "decimal_scale",
+    "domain_from",
+]
+
+_KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph)}
+
+
+def domain_from(description: Mapping[str, Any]) -> Domain:
+    """Make the domain that ``describe()`` gave this description of.
+
+    Parameters
+    ----------
+    description
+        ``kind`` and the parameters of that kind by name.
+    """
+    kind = description.get("kind")
+    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    if made is None:
+        raise ParameterError(f"kind must be one of {', '.join(_KINDS)}. Got {kind!r}.")
+    given = {name: value for name, value in description.items() if name != "kind"}
+    known = {field.name: field.default is MISSING for field in fields(made)}
+    unknown = sorted(given.keys() - known.keys())
+    missing = sorted(name for name, required in known.items() if required and name not in given)
+    if unknown or missing:
+        raise ParameterError(
+            f"A {kind} domain takes {', '.join(known)}. "
+            + (f"Got {', '.join(unknown)} besides." if unknown else f"Give {', '.join(missing)}.")
+        )
+    return cast("Domain", made(**given))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Public CSV files: hierarchies and edge lists, with the line of every problem."""
+
+from __future__ import annotations
+
+import csv
+import io
+from os import PathLike
+from pathlib import Path
+
+from dunnage.errors import InputError, Problem
+
+MOST_FILE_BYTES = 64 * 2**20
+"""Largest hierarchy or edge file that is read."""
+
+_MOST_PROBLEMS = 20
+
+
+def read_csv(path: str | PathLike[str], delimiter: str | None) -> list[tuple[int, list[str]]]:
+    """Read the lines of a public CSV file that are not blank, each with its number."""
+    text = _read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
+    lines: list[tuple[int, list[str]]] = []
+    try:
+        lines.extend((reader.line_num, cells) for cells in reader if any(cells))
+    except csv.Error as error:
+        refuse_lines(path, [(reader.line_num, f"this is not CSV ({error}). Mend the line.")])
+    if not lines:
+        raise InputError(str(path), [Problem("the file has no lines", remedy="Fill it or name another.")])
+    return lines
+
+
+def _read_text(path: str | PathLike[str]) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_FILE_BYTES + 1)
+    except OSError as error:
+        what = f"the file cannot be read ({error.strerror})"
+        raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
+    if len(content) > MOST_FILE_BYTES:
+        what = f"the file is larger than {MOST_FILE_BYTES // 2**20} MB"
+        raise InputError(str(path), [Problem(what, remedy="Use a coarser domain.")])
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(str(path), [Problem("not UTF-8", f"line {line}", remedy="Save it so.")]) from None
+
+
+def _delimiter(text: str) -> str:
+    first = text.lstrip("\r\n").partition("\n")[0]
+    return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
+
+
+def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:
+    """Raise all problems of a file at once, if there are any."""
+    if not problems:
+        return
+    listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        listed.append(Problem(f"and {len(problems) - _MOST_PROBLEMS} more"))
+    raise InputError(str(path), listed)

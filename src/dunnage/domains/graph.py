@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Labels that are the vertices of a public network."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dunnage.domains.files import read_csv, refuse_lines
+from dunnage.domains.labels import Coded, check_text
+from dunnage.domains.protocol import FloatArray, IntArray
+from dunnage.errors import InputError, ParameterError
+from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
+
+_UNREACHED = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph(Coded):
+    """Labels that are the vertices of a public network; the distance is the shortest path.
+
+    Every vertex must be reachable from every other one.
+
+    Parameters
+    ----------
+    edges
+        ``(from, to)`` or ``(from, to, length)``; the length is above 0 and 1 by default. Kept sorted, so
+        that their order does not matter.
+    directed
+        Whether an edge leads only from its first vertex to its second.
+    """
+
+    kind: ClassVar[str] = "graph"
+    edges: tuple[tuple[str, str, Fraction], ...]
+    directed: bool = False
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            edges: Iterable[tuple[str, str] | tuple[str, str, Exact] | Sequence[Any]],
+            directed: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.directed, bool):
+            raise ParameterError(f"directed must be true or false. Got {shown(self.directed)}.")
+        if isinstance(self.edges, str) or not isinstance(self.edges, Iterable):
+            raise ParameterError(f"edges must be a list of edges. Got {shown(self.edges)}.")
+        lengths: dict[tuple[str, str], Fraction] = {}
+        for edge in self.edges:
+            _add_edge(lengths, edge, self.directed)
+        if not lengths:
+            raise ParameterError("A graph needs one or more edges. Got none.")
+        edges = tuple((start, end, length) for (start, end), length in sorted(lengths.items()))
+        object.__setattr__(self, "edges", edges)
+        self._refuse_disconnected()
+
+    @classmethod
+    def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
+        """Read an edge list.
+
+        Parameters
+        ----------
+        path
+            UTF-8 file with the header ``from,to`` or ``from,to,length``.
+        directed
+            Whether an edge leads only one way.
+        """
+        (header_line, header), *lines = read_csv(path, None)
+        names = [name.strip().lower() for name in header]
+        if names not in (["from", "to"], ["from", "to", "length"]):
+            refuse_lines(path, [(header_line, "the header must be from,to or from,to,length. Add it.")])
+        lengths: dict[tuple[str, str], Fraction] = {}
+        refuse_lines(path, list(_edge_problems(lines, len(names), lengths, directed)))
+        try:
+            return cls(edges=[(*ends, length) for ends, length in lengths.items()], directed=directed)
+        except ParameterError as error:
+            raise InputError(str(path), [str(error)]) from None
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The vertices, sorted."""
+        return tuple(sorted({vertex for start, end, _ in self.edges for vertex in (start, end)}))
+
+    @cached_property
+    def _arcs(self) -> list[tuple[int, int, Fraction]]:
+        code = self._code_of
+        arcs = [(code[start], code[end], length) for start, end, length in self.edges]
+        return arcs if self.directed else arcs + [(end, start, length) for start, end, length in arcs]
+
+    def _refuse_disconnected(self) -> None:
+        for backwards in (False, True) if self.directed else (False,):
+            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
+            for code, label in enumerate(self.labels):
+                if code not in reached:
+                    start, end = (label, self.labels[0]) if backwards else (self.labels[0], label)
+                    raise ParameterError(
+                        f"Every vertex must be reachable from every other one. Got no path from {start!r} to "
+                        f"{end!r}. Add the edges that join them, or make one domain for each part."
+                    )
+
+    @property
+    def diameter(self) -> float:
+        """Longest of all shortest paths."""
+        return float(self.distances().max())
+
+    def distance(self, a: str, b: str) -> float:
+        """Length of the shortest path from one vertex to another."""
+        return float(self.distances()[self._code(a), self._code(b)])
+
+    def generalise(self, values: ArrayLike) -> tuple[str, ...]:
+        """Distinct vertices, sorted."""
+        return self._distinct(values)
+
+    def width(self, generalised: Iterable[str]) -> float:
+        """Longest distance between the vertices of a set as a share of the diameter."""
+        codes = self._some_codes(list(generalised))
+        return float(self.distances()[np.ix_(codes, codes)].max()) / self.diameter
+
+    def _measure(self) -> FloatArray:
+        arcs, unit = _whole_lengths(self._arcs, len(self.labels))
+        order = _reach(self._arcs, len(self.labels), backwards=False)
+        near = _shortest_paths(arcs, order)
+        if not self.directed:
+            near = np.minimum(near, near.T)  # rounded sums may depend on the direction of the path
+        return np.ascontiguousarray(near.T / unit, dtype=np.float64)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain description; lengths are exact."""
+        edges = [[start, end, plain(length)] for start, end, length in self.edges]
+        return {"kind": self.kind, "edges": edges, "directed": self.directed}
+
+
+def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: bool) -> None:
+    """Check an edge and add it; the two directions of an undirected one are the same edge."""
+    if isinstance(edge, str) or not isinstance(edge, Sequence) or len(edge) not in (2, 3):
+        raise ParameterError(f"An edge must be (from, to) or (from, to, length). Got {shown(edge)}.")
+    start, end = edge[:2]
+    check_text(start, "edges")
+    check_text(end, "edges")
+    name = f"the edge from {start!r} to {end!r}"
+    length = exact(edge[2], what=f"The length of {name}") if len(edge) == 3 else Fraction(1)
+    if start == end:
+        raise ParameterError(f"An edge must join two vertices. Got {name}. Remove it.")
+    if length <= 0 or nearest_float(length) in (0, math.inf):
+        raise ParameterError(f"A length must be above 0. Got {shown_number(length)} for {name}.")
+    ends = (start, end) if directed or start < end else (end, start)
+    if lengths.setdefault(ends, length) != length:
+        raise ParameterError(
+            f"An edge must have one length. Got {shown_number(lengths[ends])} and {shown_number(length)} for "
+            f"{name}. Remove one" + ("." if directed else ", or make the graph directed.")
+        )
+
+
+def _edge_problems(
+    lines: Iterable[tuple[int, list[str]]],
+    num_columns: int,
+    lengths: dict[tuple[str, str], Fraction],
+    directed: bool,
+) -> Iterator[tuple[int, str]]:
+    """Add the edges of a file to ``lengths``; give the problems met."""
+    for line, cells in lines:
+        if len(cells) != num_columns:
+            yield line, f"there must be {num_columns} cells as in the header. Got {len(cells)}. Mend the line."
+            continue
+        try:
+            _add_edge(lengths, cells, directed)
+        except ParameterError as error:
+            yield line, str(error)
+
+
+def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backwards: bool) -> list[int]:
+    """Vertices that can be reached from the first one (or reach it), nearest first by number of edges."""
+    following: list[list[int]] = [[] for _ in range(num_vertices)]
+    for start, end, _ in arcs:
+        if backwards:
+            following[end].append(start)
+        else:
+            following[start].append(end)
+    order, seen, todo = [0], {0}, deque([0])
+    while todo:
+        for vertex in following[todo.popleft()]:
+            if vertex not in seen:
+                seen.add(vertex)
+                order.append(vertex)
+                todo.append(vertex)
+    return order
+
+
+def _whole_lengths(
+    arcs: list[tuple[int, int, Fraction]], num_vertices: int
+) -> tuple[list[tuple[int, int, int | float]], int]:
+    """Write lengths as whole numbers of a common unit, so that sums are exact, if they fit 63 bits."""
+    unit = math.lcm(*{length.denominator for _, _, length in arcs})
+    if max(length for _, _, length in arcs) * unit * num_vertices < _UNREACHED:
+        return [(start, end, int(length * unit)) for start, end, length in arcs], unit
+    return [(start, end, float(length)) for start, end, length in arcs], 1
+
+
+def _shortest_paths(arcs: list[tuple[int, int, int | float]], order: list[int]) -> NDArray[Any]:
+    """Distance to each vertex (row) from all vertices (columns) at once.
+
+    Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs
+    along the order, so sweeps back and forth along a breadth-first order settle in a few rounds.
+    """
+    whole = isinstance(arcs[0][2], int)
+    unreached = np.int64(_UNREACHED) if whole else np.float64(np.inf)
+    near = np.full((len(order), len(order)), unreached)
+    np.fill_diagonal(near, 0)
+    incoming = _incoming(arcs, len(order), near.dtype)
+    while True:
+        before = near.copy()
+        for vertex in (*order, *reversed(order)):
+            starts, lengths = incoming[vertex]
+            np.minimum(near[vertex], (near[starts] + lengths).min(axis=0), out=near[vertex])
+        if np.array_equal(before, near):
+            return near
+
+
+def _incoming(
+    arcs: list[tuple[int, int, int | float]], num_vertices: int, dtype: np.dtype[Any]
+) -> list[tuple[IntArray, NDArray[Any]]]:
+    """For each vertex the starts of the arcs into it and, as a column, their lengths."""
+    into: list[list[tuple[int, int | float]]] = [[] for _ in range(num_vertices)]
+    for start, end, length in arcs:
+        into[end].append((start, length))
+    return [
+        (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype))
+        for arrivals in into
+    ]

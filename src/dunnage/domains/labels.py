@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Domains of labels: what they share, and the two kinds without a hierarchy or a network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dunnage.domains.protocol import BoolArray, CodedDomain, FloatArray, IntArray
+from dunnage.errors import ParameterError
+from dunnage.exact import shown
+
+MOST_IN_MATRIX = 16_384
+"""Most labels whose distances are put in a matrix (2 GiB)."""
+
+
+def check_texts(values: object, name: str) -> tuple[str, ...]:
+    """Check a sequence of labels: one or more, text, not empty, all different."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ParameterError(f"{name} must be a list of texts. Got {shown(values)}.")
+    labels = tuple(values)
+    for label in labels:
+        check_text(label, name)
+    if not labels:
+        raise ParameterError(f"{name} must not be empty. Give every value that may occur.")
+    twice, times = Counter(labels).most_common(1)[0]
+    if times > 1:
+        raise ParameterError(f"{name} must be all different. Got {twice!r} twice. Remove one.")
+    return labels
+
+
+def check_text(label: object, name: str) -> None:
+    """Check one label: text, not empty."""
+    if not isinstance(label, str) or not label:
+        raise ParameterError(f"{name} must hold texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
+
+
+class Coded(CodedDomain, Protocol):
+    """Look-up of labels and the matrix of distances, shared by the coded domains, which derive from it."""
+
+    @cached_property
+    def _code_of(self) -> dict[str, int]:
+        return {label: code for code, label in enumerate(self.labels)}
+
+    def _look_up(self, values: ArrayLike) -> IntArray:
+        """Code of each value, -1 where it is not in the domain."""
+        given = np.asarray(values, dtype=object).reshape(-1).tolist()
+        find = self._code_of.get
+        return np.fromiter((find(value, -1) for value in given), dtype=np.int64, count=len(given))
+
+    def contains(self, values: ArrayLike) -> BoolArray:
+        """Tell for each value whether it is one of the labels."""
+        return self._look_up(values) >= 0
+
+    def codes(self, values: ArrayLike) -> IntArray:
+        """Positions of values in ``labels``; all values must be in the domain."""
+        codes = self._look_up(values)
+        strange = np.flatnonzero(codes < 0)
+        if strange.size:
+            raise ParameterError(
+                f"Every value must be in the {self.kind} domain. Got {strange.size} that are not, the first "
+                f"at position {strange[0]}. Add them to the domain or leave their rows out."
+            )
+        return codes
+
+    def _code(self, value: str) -> int:
+        return int(self.codes([value])[0])
+
+    def _some_codes(self, values: ArrayLike) -> IntArray:
+        codes = np.unique(self.codes(values))
+        if codes.size == 0:
+            raise ParameterError("Only one or more values can be generalised. Got none.")
+        return codes
+
+    def _distinct(self, values: ArrayLike) -> tuple[str, ...]:
+        return tuple(self.labels[code] for code in self._some_codes(values))
+
+    def distances(self) -> FloatArray:
+        """Matrix of distances between all labels, by code; read-only."""
+        return self._distance_matrix
+
+    @cached_property
+    def _distance_matrix(self) -> FloatArray:
+        if len(self.labels) > MOST_IN_MATRIX:
+            raise ParameterError(
+                f"A matrix of distances takes at most {MOST_IN_MATRIX} labels. Got {len(self.labels)}. "
+                "Use distance() pair by pair, or a coarser domain."
+            )
+        matrix = self._measure()
+        matrix.setflags(write=False)
+        return matrix
+
+    def _measure(self) -> FloatArray:
+        """Work out all distances; :meth:`distances` keeps them."""
+
+
+def share(part: float, whole: float) -> float:
+    """Part of a whole that may be nothing: then nothing can be lost."""
+    return part / whole if whole else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ordinal(Coded):
+    """Labels in a public order.
+
+    Parameters
+    ----------
+    levels
+        All values from lowest to highest.
+    """
+
+    kind: ClassVar[str] = "ordinal"
+    levels: tuple[str, ...]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, levels: Sequence[str]) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", check_texts(self.levels, "levels"))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The levels, lowest first."""
+        return self.levels
+
+    @property
+    def diameter(self) -> float:
+        """Steps from the lowest to the highest level."""
+        return float(len(self.levels) - 1)
+
+    def distance(self, a: str, b: str) -> float:
+        """Distance in steps between two levels."""
+        return float(abs(self._code(a) - self._code(b)))
+
+    def generalise(self, values: ArrayLike) -> tuple[str, str]:
+        """Lowest and highest of the levels."""
+        found = self._distinct(values)
+        return found[0], found[-1]
+
+    def width(self, generalised: tuple[str, str]) -> float:
+        """Share of all steps that lies between the two ends."""
+        lowest, highest = (self._code(level) for level in generalised)
+        if lowest > highest:
+            raise ParameterError("A range of levels must be (lowest, highest). Got the higher one first.")
+        return share(highest - lowest, self.diameter)
+
+    def _measure(self) -> FloatArray:
+        ranks = np.arange(len(self.levels), dtype=np.float64)
+        return np.abs(ranks[:, None] - ranks)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain description."""
+        return {"kind": self.kind, "levels": list(self.levels)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Category(Coded):
+    """Labels without order or structure.
+
+    Parameters
+    ----------
+    values
+        All values; kept sorted, so that their order does not matter.
+    """
+
+    kind: ClassVar[str] = "category"
+    values: tuple[str, ...]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, values: Iterable[str]) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(sorted(check_texts(self.values, "values"))))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values, sorted."""
+        return self.values
+
+    @property
+    def diameter(self) -> float:
+        """One, or zero if there is a single value."""
+        return float(len(self.values) > 1)
+
+    def distance(self, a: str, b: str) -> float:
+        """Zero for equal values, else one."""
+        return float(self._code(a) != self._code(b))
+
+    def generalise(self, values: ArrayLike) -> tuple[str, ...]:
+        """Distinct values, sorted."""
+        return self._distinct(values)
+
+    def width(self, generalised: Iterable[str]) -> float:
+        """Other values that a set leaves possible as a share of all others."""
+        return share(len(self._distinct(list(generalised))) - 1, len(self.values) - 1)
+
+    def _measure(self) -> FloatArray:
+        return 1.0 - np.eye(len(self.values))
+
+    def describe(self) -> dict[str, Any]:
+        """Plain description."""
+        return {"kind": self.kind, "values": list(self.values)}

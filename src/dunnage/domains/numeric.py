@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers between public bounds, their grid, and the decimals that a column of numbers needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dunnage.domains.protocol import BoolArray, FloatArray, IntArray
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
+
+MOST_GRID = 2**52
+"""Largest integer on a grid: below it, neighbouring grid points are different doubles."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numeric:
+    """Numbers between two public bounds, both included.
+
+    With a ``resolution`` the domain has a public grid of ``num_steps + 1`` points
+    ``lower + i * resolution``. A grid point is the double nearest to that decimal, so 0.3 is on a grid
+    of 0.1 although ``0.3 / 0.1`` is not whole in floating point.
+
+    Parameters
+    ----------
+    lower, upper
+        Bounds; never read from the data. A float means the decimal it prints as.
+    resolution
+        Distance of neighbouring grid points; ``upper - lower`` must be a whole number of them.
+    unit
+        Name of the unit, for people.
+    """
+
+    kind: ClassVar[str] = "numeric"
+    lower: Fraction
+    upper: Fraction
+    resolution: Fraction | None = None
+    unit: str = ""
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(self, *, lower: Exact, upper: Exact, resolution: Exact | None = None, unit: str = "") -> None: ...
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "resolution"):
+            if name != "resolution" or self.resolution is not None:
+                object.__setattr__(self, name, exact(getattr(self, name), what=name))
+        if not isinstance(self.unit, str):
+            raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
+        self._check_bounds()
+        if self.resolution is not None:
+            self._check_resolution(self.resolution)
+
+    def _check_bounds(self) -> None:
+        got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
+        if not self.lower < self.upper:
+            raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
+        if not 0 < nearest_float(self.upper) - nearest_float(self.lower) < math.inf:
+            raise ParameterError(f"The bounds must be different finite doubles. {got} Change the unit.")
+
+    def _check_resolution(self, resolution: Fraction) -> None:
+        if resolution <= 0:
+            raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
+        steps = (self.upper - self.lower) / resolution
+        if steps.denominator != 1:
+            below = self.lower + math.floor(steps) * resolution
+            raise ParameterError(
+                "upper - lower must be a whole number of steps of the resolution. "
+                f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
+                f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
+            )
+        first, step, denominator = self._grid
+        if max(abs(first), abs(first + step * int(steps)), denominator) >= MOST_GRID:
+            raise ParameterError(
+                f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
+                "Choose a coarser resolution, or bounds with fewer decimals."
+            )
+
+    @cached_property
+    def _grid(self) -> tuple[int, int, int]:
+        """Integers (first, step, denominator): grid point i is (first + i * step) / denominator."""
+        if self.resolution is None:
+            raise ParameterError("This domain has no grid. Give it a resolution.")
+        denominator = math.lcm(self.lower.denominator, self.resolution.denominator)
+        return int(self.lower * denominator), int(self.resolution * denominator), denominator
+
+    @property
+    def lower_float(self) -> float:
+        """Lower bound as the nearest double."""
+        return float(self.lower)
+
+    @property
+    def upper_float(self) -> float:
+        """Upper bound as the nearest double."""
+        return float(self.upper)
+
+    @property
+    def span(self) -> float:
+        """Length of the domain."""
+        return self.upper_float - self.lower_float
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two values: the span."""
+        return self.span
+
+    @property
+    def num_steps(self) -> int:
+        """Exact of steps of the grid, one less than its points."""
+        _, step, denominator = self._grid
+        return int((self.upper - self.lower) * denominator) // step
+
+    def contains(self, values: ArrayLike) -> BoolArray:
+        """Tell for each value whether it is between the bounds; NaN never is."""
+        given = _floats(values)
+        return (given >= self.lower_float) & (given <= self.upper_float)
+
+    def clamp(self, values: ArrayLike) -> FloatArray:
+        """Move values outside to the nearer bound; NaN stays NaN."""
+        return np.clip(_floats(values), self.lower_float, self.upper_float)
+
+    def distance(self, a: float, b: float) -> float:
+        """Difference of two values."""
+        return abs(float(a) - float(b))
+
+    def generalise(self, values: ArrayLike) -> tuple[float, float]:
+        """Smallest closed interval that covers all ``values``."""
+        given = _floats(values)
+        if given.size == 0 or np.isnan(given).any():
+            raise ParameterError("Only one or more numbers can be generalised. Got none, or a NaN.")
+        return float(given.min()), float(given.max())
+
+    def width(self, generalised: tuple[float, float]) -> float:
+        """Length of an interval as a share of the span."""
+        lower, upper = generalised
+        if not lower <= upper:
+            raise ParameterError("An interval must be (lower, upper), the lower bound first.")
+        return (upper - lower) / self.span
+
+    def grid_values(self, steps: ArrayLike) -> FloatArray:
+        """Grid points at these steps, each the double nearest to its decimal."""
+        first, step, denominator = self._grid
+        # All integers are below 2**53, hence exact as doubles, and one division rounds once.
+        return np.asarray((first + np.asarray(steps, dtype=np.int64) * step) / denominator, dtype=np.float64)
+
+    def steps_below(self, values: ArrayLike) -> IntArray:
+        """Largest step whose grid point is at most the value; -1 below the domain."""
+        given = _floats(values)
+        if np.isnan(given).any():
+            raise ParameterError("NaN has no place on a grid. Leave such values out first.")
+        inside = self.clamp(given)
+        guess = np.floor((inside - self.lower_float) / (self.span / self.num_steps))
+        steps = self._settle(np.clip(guess, 0, self.num_steps).astype(np.int64), inside)
+        return np.where(given < self.lower_float, np.int64(-1), steps)
+
+    def _settle(self, steps: IntArray, values: FloatArray) -> IntArray:
+        # The guess is off by a few steps at most (three roundings of a number below 2**53): compare with
+        # the neighbours until none is better.
+        while (high := self.grid_values(steps) > values).any():
+            steps = steps - high
+        while (low := self.grid_values(steps + 1) <= values).any():
+            steps = steps + low
+        return steps
+
+    def steps_above(self, values: ArrayLike) -> IntArray:
+        """Smallest step whose grid point is at least the value; ``num_steps + 1`` above the domain."""
+        below = self.steps_below(values)
+        reached = (below >= 0) & (self.grid_values(below) == _floats(values))
+        return np.where(reached, below, below + 1)
+
+    def on_grid(self, values: ArrayLike) -> BoolArray:
+        """Tell for each value whether it is a grid point."""
+        given = _floats(values)
+        known = self.contains(given)
+        steps = self.steps_below(np.where(known, given, self.lower_float))
+        return np.asarray(known & (self.grid_values(steps) == given))
+
+    def describe(self) -> dict[str, Any]:
+        """Plain description; numbers are exact."""
+        return {
+            "kind": self.kind,
+            "lower": plain(self.lower),
+            "upper": plain(self.upper),
+            "resolution": None if self.resolution is None else plain(self.resolution),
+            "unit": self.unit,
+        }
+
+
+def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:
+    """Find the fewest decimals that write all values exactly.
+
+    Parameters
+    ----------
+    values
+        Numbers; a value that is not finite has no scale.
+    largest
+        Most decimals to try, at most 22.
+
+    Returns
+    -------
+    int or None
+        Smallest ``10**d`` such that each value is the double nearest to some integer below 2**53
+        divided by ``10**d``; None if no ``d`` up to ``largest`` will do.
+    """
+    if not 0 <= largest <= 22:
+        raise ParameterError(f"largest must be 0 to 22 (10**22 is the last exact double). Got {largest}.")
+    given = _floats(values)
+    if not np.isfinite(given).all():
+        return None
+    few = given[:1000]  # most scales fail at once, on a few values
+    for decimals in range(largest + 1):
+        scale: int = 10**decimals
+        if _are_decimals(few, scale) and _are_decimals(given, scale):
+            return scale
+    return None
+
+
+def _are_decimals(values: FloatArray, scale: int) -> bool:
+    with np.errstate(over="ignore"):
+        nearest = np.rint(values * scale)
+    left = ~_are_quotients(values, nearest, scale)
+    for shift in (-1.0, 1.0):  # from 2**51 up the product may be rounded to a neighbour
+        left[left] = ~_are_quotients(values[left], nearest[left] + shift, scale)
+    return not left.any()
+
+
+def _are_quotients(values: FloatArray, integers: FloatArray, scale: int) -> BoolArray:
+    # Both operands are exact integers, so the quotient is the double nearest to the decimal.
+    return np.asarray((integers / scale == values) & (np.abs(integers) < 2.0**53))
+
+
+def _floats(values: ArrayLike) -> FloatArray:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            "A numeric domain takes numbers. Got values of another type. Convert them first."
+        ) from None

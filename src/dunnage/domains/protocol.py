@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every kind of domain answers, and what the coded ones answer besides."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class Domain(Protocol):
+    """What every kind of domain answers."""
+
+    kind: ClassVar[str]
+
+    @property
+    def diameter(self) -> float:
+        """Largest distance between two values."""
+
+    def contains(self, values: ArrayLike) -> BoolArray:
+        """Tell for each value whether it is in the domain."""
+
+    def distance(self, a: Any, b: Any) -> float:
+        """Distance of two values in the domain's own units."""
+
+    def generalise(self, values: Any) -> Any:
+        """Smallest generalised value that covers all ``values``."""
+
+    def width(self, generalised: Any) -> float:
+        """Share of the domain, 0 to 1, that a generalised value leaves open."""
+
+    def describe(self) -> dict[str, Any]:
+        """Plain description that JSON can hold; :func:`dunnage.domains.domain_from` is its inverse."""
+
+
+class CodedDomain(Domain, Protocol):
+    """A domain of finitely many labels."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All values in canonical order; a value's code is its position."""
+
+    def codes(self, values: ArrayLike) -> IntArray:
+        """Positions of values in ``labels``."""
+
+    def distances(self) -> FloatArray:
+        """Matrix of distances between all labels, by code; read-only."""
