@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dataset: the only type that holds private rows.
+
+A dataset is made from an Arrow table and a policy. Every declared column is normalised and checked; all
+problems are reported in one error that names rows and columns, never values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.exact import shown
+from dunnage.guarantees import Purpose
+from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions, close_word, suggestion
+from dunnage.schema import Attribute, Role, Schema
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
+_FIRST_INEXACT = 2.0**53
+_CLOCK = r"([T ]\d{2}:\d{2}.*)?"
+_DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
+
+
+class Dataset:
+    """Private rows with their policy and period. Its ``repr`` shows no row, count or value.
+
+    Use :func:`dunnage.load` or :meth:`from_table`.
+
+    Attributes
+    ----------
+    policy, schema, period
+        What governs the rows.
+    source
+        The file or frame they came from.
+    source_rows
+        For each row kept, its position in the source, from 0.
+    num_left_out
+        How many rows of the period were left out as the policy says; for the owner only.
+    """
+
+    def __init__(
+        self,
+        *,
+        table: pa.Table,
+        policy: Policy,
+        period: str | None,
+        source: str,
+        source_rows: IntArray,
+        num_left_out: int,
+    ) -> None:
+        self._table = table
+        self.policy = policy
+        self.period = period
+        self.source = source
+        self.source_rows = source_rows
+        self.num_left_out = num_left_out
+
+    @classmethod
+    def from_table(
+        cls,
+        table: pa.Table,
+        policy: Policy,
+        *,
+        period: str | None = None,
+        source: str = "frame",
+        rows: IntArray | None = None,
+        problems: Sequence[Problem] = (),
+    ) -> Dataset:
+        """Check a table against a policy and keep what the policy allows.
+
+        Parameters
+        ----------
+        table, policy, period, source
+            The rows, what governs them, which period to take, and what to call them in errors.
+        rows
+            Position of each row in the source, from 0, where reading had to skip some.
+        problems
+            What reading found already; reported together with the rest.
+
+        Raises
+        ------
+        InputError
+            With every problem found: missing and undeclared columns, missing values, values that are not numbers
+            or lie outside the public domain, by column and row.
+        """
+        _check_period(policy.period, period)
+        found = [*problems, *_column_problems(table.column_names, policy.schema)]
+        if table.num_rows == 0 and not found:
+            found = [Problem("has a header but no rows", remedy="Give at least one record.")]
+        if rows is None:
+            rows = np.arange(table.num_rows, dtype=np.int64)
+        chosen, more = _rows_of_period(table, rows, policy, period)
+        rows = rows[chosen]
+        columns, keep, wrong = _checked_columns(table, chosen, rows, policy)
+        found += more + wrong
+        if not found and not keep.any():
+            found = [Problem("no row is left after leaving rows out", remedy="Check missing and outside.")]
+        if found:
+            raise InputError(source, found)
+        return cls(
+            table=pa.table(columns).filter(pa.array(keep)),
+            policy=policy,
+            period=period,
+            source=source,
+            source_rows=rows[keep],
+            num_left_out=int((~keep).sum()),
+        )
+
+    def __repr__(self) -> str:
+        names = ", ".join(a.name for a in self.schema)
+        return f"Dataset({self.policy.dataset!r}, period={self.period!r}, attributes=[{names}])"
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the policy."""
+        return self.policy.schema
+
+    @property
+    def purpose(self) -> Purpose:
+        """What a spend on this dataset is for."""
+        return self.policy.purpose(self.period)
+
+    def column(self, name: str) -> pa.Array:
+        """Return one column as an Arrow array."""
+        return self._table.column(name).combine_chunks()
+
+    def numbers(self, name: str) -> FloatArray:
+        """Return a numeric column."""
+        values: FloatArray = self.column(name).to_numpy(zero_copy_only=False)
+        return values
+
+    def keyed_digest(self, key: bytes) -> str:
+        """Return a digest of all rows that only the holder of the key can compute."""
+        state = hmac.new(key, digestmod=hashlib.sha256)
+        state.update(np.ascontiguousarray(self.source_rows).tobytes())
+        for name in sorted(self._table.column_names):
+            state.update(name.encode() + b"\0")
+            for piece in _content(self.column(name)):
+                state.update(piece)
+        return state.hexdigest()
+
+
+def _content(column: pa.Array) -> Iterator[Any]:
+    """Yield the content of a column in a form that does not depend on how it was stored."""
+    if pa.types.is_floating(column.type):
+        yield column.to_numpy(zero_copy_only=False).tobytes()
+        return
+    text = pc.fill_null(column.cast(pa.large_string()), "")
+    _, offsets, content = text.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int64)[text.offset : text.offset + len(text) + 1]
+    yield np.diff(ends).tobytes()
+    if content is not None:
+        yield memoryview(content)[ends[0] : ends[-1]]
+
+
+def _column_problems(names: list[str], schema: Schema) -> list[Problem]:
+    times, declared = Counter(names), {a.name for a in schema}
+    absent = [a.name for a in schema if a.name not in times]
+    what = "is declared in the policy but not in the data"
+    if len(absent) == len(declared):
+        # The first line may be a record instead of a header: name nothing of it but what is all but declared.
+        check = "Check that the first line is a header, and delimiter and encoding in [read]."
+        return [Problem(what, where=_named(name), remedy=close_word(name, times) or check) for name in absent]
+    problems = [Problem(what, where=_named(name), remedy=suggestion(name, times)) for name in absent]
+    for name, number in times.items():
+        if number > 1:
+            problems.append(Problem(f"appears {number} times", where=_named(name), remedy="Rename or remove some."))
+        if name not in declared:
+            remedy = 'Give it a role; role = "drop" leaves it out.'
+            problems.append(Problem("is not declared in the policy", where=_named(name), remedy=remedy))
+    return problems
+
+
+def _named(column: str) -> str:
+    return f"column {column!r}"
+
+
+def _rows_of_period(
+    table: pa.Table, rows: IntArray, policy: Policy, period: str | None
+) -> tuple[BoolArray, list[Problem]]:
+    """Select the rows of the asked period. Shapes: table of n rows -> mask of n rows."""
+    rule = policy.period
+    if rule is None or rule.column is None or table.column_names.count(rule.column) != 1:
+        return np.ones(table.num_rows, dtype=bool), []
+    column, where = table.column(rule.column), _named(rule.column)
+    try:
+        periods, blank = _periods(_decoded(column.combine_chunks()), rule)
+    except pa.ArrowException:
+        return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
+    unreadable = _mask(pc.is_null(periods))
+    if policy.schema[rule.column].missing == "leave-out":
+        unreadable &= ~blank
+    chosen = _mask(pc.fill_null(pc.equal(periods, period), False))
+    problems = []
+    if unreadable.any():
+        problems.append(_row_problem("holds no date (YYYY-MM-DD)", where, unreadable, rows, "Mend the cells."))
+    elif not chosen.any() and table.num_rows:
+        problems.append(Problem(f"has no row of period {period}", where=where, remedy="Check --period."))
+    return chosen, problems
+
+
+def _check_period(rule: PeriodRule | None, period: str | None) -> None:
+    if rule is None:
+        if period is not None:
+            raise ParameterError(
+                f"the policy has no [period], so period {shown(period)} means nothing. Add one or drop it."
+            )
+        return
+    wanted = f"the policy releases one {rule.length} at a time ({PERIOD_FORMATS[rule.length]})"
+    if period is None:
+        raise ParameterError(f"{wanted}. Got no period. Give --period, such as 2026-11-15 or 2026-11.")
+    try:
+        if datetime.strptime(period, PERIOD_FORMATS[rule.length]).strftime(PERIOD_FORMATS[rule.length]) == period:
+            return
+    except (TypeError, ValueError):
+        pass
+    raise ParameterError(f"{wanted}. Got period {shown(period)}. Write it as 2026-11-15 (day) or 2026-11 (month).")
+
+
+def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
+    """Return each row's period as text, null where there is none, and which cells are blank."""
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        return pc.strftime(column, format=PERIOD_FORMATS[rule.length]), _mask(pc.is_null(column))
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    dated = pc.if_else(pc.match_substring_regex(text, _DATED[rule.length]), text, None)
+    days = pc.utf8_slice_codeunits(dated, 0, 10).dictionary_encode()
+    periods = [_period_of(day, rule.length) for day in days.dictionary.to_pylist()]
+    return pa.array(periods, pa.string()).take(days.indices), _mask(pc.fill_null(pc.equal(text, ""), True))
+
+
+def _period_of(day: str, length: str) -> str | None:
+    """Return the period of a day (YYYY-MM-DD) or month (YYYY-MM); None if the calendar has no such one."""
+    try:
+        date.fromisoformat(day if len(day) == 10 else f"{day}-01")
+    except ValueError:
+        return None
+    return day if length == "day" else day[:7]
+
+
+@dataclass
+class _Checked:
+    """A normalised column and what is wrong with it, row by row."""
+
+    values: pa.Array
+    missing: BoolArray
+    outside: BoolArray
+    unreadable: Mapping[str, BoolArray] = field(default_factory=dict)
+
+
+def _checked_columns(
+    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy
+) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
+    """Check the columns that are there. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
+    columns: dict[str, pa.Array] = {}
+    keep = np.ones(len(rows), dtype=bool)
+    problems: list[Problem] = []
+    times = Counter(table.column_names)
+    for attribute in policy.schema:
+        if attribute.role is Role.DROP or times[attribute.name] != 1:
+            continue
+        column = table.column(attribute.name)
+        try:
+            values = _decoded(column.combine_chunks())
+            values = values if chosen.all() else values.filter(pa.array(chosen))
+            checked = _normalise(values, attribute, policy.read_options)
+        except pa.ArrowException:  # its text may quote cells, so it is not repeated
+            problems.append(_type_problem(column.type, _named(attribute.name)))
+            continue
+        problems += _judge(checked, attribute, rows, keep)
+        columns[attribute.name] = checked.values
+    return columns, keep, problems
+
+
+def _type_problem(kind: pa.DataType, where: str) -> Problem:
+    return Problem(
+        f"has type {kind}, which cannot be used here, or is damaged",
+        where=where,
+        remedy="Convert it to UTF-8 text, numbers or dates, as its kind asks.",
+    )
+
+
+def _judge(checked: _Checked, attribute: Attribute, rows: IntArray, keep: BoolArray) -> list[Problem]:
+    """Refuse or leave out rows as the attribute says; ``keep`` is narrowed in place."""
+    missing_remedy = 'Fill it in, or set missing = "leave-out".'
+    outside_remedy = 'Widen the domain, or set outside = "leave-out" (or "clamp" for numbers).'
+    faults = [(mask, "refuse", what, "Mend the cells.") for what, mask in checked.unreadable.items()]
+    faults.append((checked.missing, attribute.missing, "has no value", missing_remedy))
+    faults.append((checked.outside, attribute.outside, "lies outside the public domain", outside_remedy))
+    problems = []
+    for mask, rule, what, remedy in faults:
+        if rule == "leave-out":
+            keep &= ~mask
+        elif rule == "refuse" and mask.any():
+            problems.append(_row_problem(what, _named(attribute.name), mask, rows, remedy))
+    return problems
+
+
+def _row_problem(what: str, where: str, mask: BoolArray, rows: IntArray, remedy: str) -> Problem:
+    named = rows[np.flatnonzero(mask)[:MOST_ROWS_NAMED]] + 1
+    return Problem(what, where=where, rows=tuple(int(row) for row in named), num_rows=int(mask.sum()), remedy=remedy)
+
+
+def _mask(condition: pa.Array) -> BoolArray:
+    mask: BoolArray = condition.to_numpy(zero_copy_only=False).astype(bool)
+    return mask
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    """Return a column without dictionary and all text as one type; columns of nulls alone are text."""
+    column.validate(full=True)  # text that is not UTF-8 would fail later, and less politely
+    if pa.types.is_dictionary(column.type):
+        return _decoded(column.dictionary).take(column.indices)  # views of text can be cast but not taken from
+    if pa.types.is_null(column.type) or is_text(column.type):
+        column = column.cast(pa.string())
+    if not _is_plain(column.type):
+        raise pa.ArrowTypeError("nested, binary or unknown")
+    return column
+
+
+def _normalise(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
+    if attribute.kind == "numeric":
+        return _normalise_numbers(column, attribute, options)
+    if attribute.kind is not None and not _is_text_like(column.type):
+        raise pa.ArrowTypeError("not labels")
+    return _normalise_text(column, attribute, options)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)
+    return is_text(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or any(c(kind) for c in checks)
+
+
+def _is_text_like(kind: pa.DataType) -> bool:
+    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _normalise_text(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
+    nothing = np.zeros(len(column), dtype=bool)
+    if attribute.kind is None and not is_text(column.type):
+        column.slice(0, 1).cast(pa.string())  # a time zone that nobody knows would fail later
+        return _Checked(values=column, missing=_mask(pc.is_null(column, nan_is_null=True)), outside=nothing)
+    column = column.cast(pa.string())
+    missing = _mask(_null_words(pc.utf8_trim_whitespace(column), options.null or ()))
+    if attribute.domain is None:
+        return _Checked(values=column, missing=missing, outside=nothing)
+    encoded = pc.fill_null(column, "").dictionary_encode()
+    known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
+    outside = ~known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
+    return _Checked(values=column, missing=missing, outside=outside)
+
+
+def _null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
+    """Tell which cells mean "missing": nulls, blank ones and the given words."""
+    value_set = pa.array(["", *(word.strip() for word in words)], pa.string())
+    return pc.or_(pc.is_null(trimmed), pc.is_in(trimmed, value_set=value_set))
+
+
+def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
+    column, unreadable = _as_numbers(column, options)
+    values: FloatArray = pc.fill_null(column, float("nan")).to_numpy(zero_copy_only=False)
+    values = values + 0.0  # a fresh array, and no negative zero
+    missing = np.isnan(values) & ~unreadable
+    infinite = np.isinf(values)
+    outside = np.zeros(len(values), dtype=bool)
+    if attribute.domain is not None:
+        outside = ~attribute.numeric.contains(values) & np.isfinite(values)
+    inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
+    if attribute.outside == "clamp":
+        values = np.where(outside, attribute.numeric.clamp(values), values)
+    return _Checked(
+        values=pa.array(values),
+        missing=missing,
+        outside=outside,
+        unreadable={
+            "is not a finite number": unreadable | infinite,
+            "is 2^53 or more, where not every whole number can be kept": inexact,
+        },
+    )
+
+
+def _as_numbers(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:
+    """Read a column as doubles with nulls, and tell which cells are none."""
+    nowhere = np.zeros(len(column), dtype=bool)
+    if is_text(column.type):
+        return numbers_of_text(column, options)
+    if pa.types.is_decimal(column.type) or pa.types.is_float32(column.type):
+        # By way of their decimals: 0.1 is then the double that 0.1 in a CSV file is.
+        return column.cast(pa.string()).cast(pa.float64()), nowhere
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return column.cast(pa.float64(), safe=False), nowhere
+    raise pa.ArrowTypeError("not numbers")
+
+
+def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:
+    """Read numbers from text. Shapes: text column -> float column with nulls, mask of unreadable cells."""
+    text = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    null = _null_words(text, NUMBER_NULL_WORDS if options.null is None else options.null)
+    mark = re.escape(options.decimal)
+    pattern = rf"^[+-]?(\d+{mark}?\d*|{mark}\d+)([eE][+-]?\d+)?$"
+    number = pc.fill_null(pc.match_substring_regex(text, pattern), False)
+    unreadable = ~_mask(number) & ~_mask(null)
+    if options.decimal == ",":
+        text = pc.replace_substring(text, ",", ".", max_replacements=1)
+    return pc.if_else(pc.and_(number, pc.invert(null)), text, None).cast(pa.float64()), unreadable

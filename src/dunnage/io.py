@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read datasets: CSV and Parquet files through Arrow, and any frame that offers the Arrow C stream.
+
+A CSV file is read as text; blank lines are no rows. What Arrow or Python say about a file they cannot read
+may quote its cells, so their words are never repeated.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from dunnage.dataset import Dataset, is_text, numbers_of_text
+from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.exact import shown
+from dunnage.policy import Policy, ReadOptions, draft_policy
+
+CSV_ENDINGS = (".csv", ".csv.gz")
+PARQUET_ENDINGS = (".parquet", ".pq")
+_LARGEST_ROW_BYTES = 1 << 24
+_NUM_DRAFT_ROWS = 1000
+_DRAFT_DELIMITERS = ",;\t|"
+_SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
+
+
+def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | None = None) -> Dataset:
+    """Load private rows under a policy.
+
+    Parameters
+    ----------
+    data
+        Path of a CSV or Parquet file, or a frame with the Arrow C stream (polars, pandas, DuckDB, pyarrow ...).
+    policy
+        A policy or the path of one.
+    period
+        Which period to take, if the policy has ``[period]``.
+
+    Returns
+    -------
+    Dataset
+        The checked rows.
+
+    Raises
+    ------
+    InputError, PolicyError
+        With all problems of the file.
+    """
+    rules = policy if isinstance(policy, Policy) else Policy.read(policy)
+    if not isinstance(data, str | os.PathLike):
+        return Dataset.from_table(_table_of_frame(data), rules, period=period)
+    source = _read_file(Path(data), rules.read_options)
+    return Dataset.from_table(
+        source.table, rules, period=period, source=str(data), rows=source.rows, problems=source.problems
+    )
+
+
+def _table_of_frame(frame: Any) -> pa.Table:
+    if not hasattr(frame, "__arrow_c_stream__"):
+        raise ParameterError(
+            "data must be a path or a frame with the Arrow C stream interface. "
+            f"Got {type(frame).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+        )
+    try:
+        return _with_names(pa.table(frame))
+    except Exception:  # the frame's own code runs here, and what it says may quote cells
+        raise ParameterError(
+            f"the {type(frame).__name__} could not be turned into an Arrow table. Pass a frame with one type a column."
+        ) from None
+
+
+def _with_names(table: pa.Table) -> pa.Table:
+    """Return the same table; column names that are not UTF-8 fail here and not later."""
+    return table.rename_columns(table.column_names)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What a file holds: a table, where its rows were if some had to be skipped, and what was wrong with those."""
+
+    table: pa.Table
+    rows: npt.NDArray[np.int64] | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+def _read_file(path: Path, options: ReadOptions) -> _Source:
+    """Read a CSV file as text columns, or a Parquet file with its own types."""
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "is not a file" if path.exists() else "does not exist"
+        raise InputError(str(path), [f"{what}. Check the path."])
+    name = path.name.lower()
+    if name.endswith(PARQUET_ENDINGS):
+        return _Source(_read_parquet(path))
+    if name.endswith(CSV_ENDINGS):
+        return _read_csv(path, _csv_content(path, options.encoding), options.delimiter)
+    raise InputError(
+        str(path), [f"is neither CSV nor Parquet by its name. Use one of {', '.join(CSV_ENDINGS + PARQUET_ENDINGS)}."]
+    )
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    try:
+        with path.open("rb") as stream, pq.ParquetFile(stream) as file:
+            return _with_names(file.read(use_threads=False))
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
+    except (pa.ArrowException, ValueError):
+        what = "is not a readable Parquet file"
+    raise InputError(str(path), [f"{what}. Check it, or write it again."])
+
+
+def _csv_content(path: Path, encoding: str) -> bytes:
+    """Return the text of a CSV file as UTF-8."""
+    content = _file_content(path)
+    try:
+        text = _as_utf8(content, encoding)
+    except UnicodeError as error:
+        line = _line(content, getattr(error, "start", 0))
+        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "latin-1", say.'
+        raise InputError(str(path), [Problem(f"is not {encoding} text (line {line})", remedy=remedy)]) from None
+    if not text.strip():
+        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+    if b"\0" in text:
+        what = f"is no text: line {_line(text, text.index(0))} holds a NUL character"
+        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "utf-16", say.'
+        raise InputError(str(path), [Problem(what, remedy=remedy)])
+    return text
+
+
+def _as_utf8(content: bytes, encoding: str) -> bytes:
+    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
+        return content.decode(encoding).removeprefix("\ufeff").encode("utf-8")
+    content.decode("utf-8")
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
+
+
+def _file_content(path: Path) -> bytes:
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    try:
+        with opened(path, "rb") as stream:
+            content: bytes = stream.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise InputError(str(path), ["is not a whole gzip file. Compress it again."]) from None
+    except OSError as error:
+        raise InputError(
+            str(path), [f"cannot be read: {error.strerror}. Check the file and its permissions."]
+        ) from None
+    for signature, kind in _SIGNATURES.items():
+        if content.startswith(signature):
+            raise InputError(str(path), [f"is no CSV file but {kind}. Convert it, or name it so."])
+    return content
+
+
+def _csv_rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
+    """Read rows the slow and strict way; blank lines are no rows."""
+    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="")
+    return (cells for cells in csv.reader(text, delimiter=delimiter, strict=True) if cells)
+
+
+def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
+    """Refuse quotes that are not closed or not at the ends of a cell; Arrow would take the rest of the file for one."""
+    rows = _csv_rows(content, delimiter) if b'"' in content else iter(())
+    num_rows = 0
+    try:
+        for _ in rows:
+            num_rows += 1
+    except csv.Error:
+        problem = Problem(
+            "has a quote that is not closed, text after a closing quote, or a cell of over 100,000 characters",
+            where="" if num_rows else "header",
+            rows=(num_rows,) if num_rows else (),
+            remedy='Mend the quotes; a quote inside a quoted cell is written "".',
+        )
+        raise InputError(str(path), [problem]) from None
+
+
+def _read_csv(path: Path, content: bytes, delimiter: str) -> _Source:
+    _check_quotes(path, content, delimiter)
+    try:
+        names = next(_csv_rows(content, delimiter))
+        table, bad_rows = _parse_csv(content, names, delimiter)
+    except (pa.ArrowException, csv.Error, StopIteration):
+        remedy = f"Check quotes, delimiter ([read] delimiter) and that no row is over {_LARGEST_ROW_BYTES >> 20} MiB."
+        raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
+    return _without(table, bad_rows, len(names)) if bad_rows else _Source(table)
+
+
+def _without(table: pa.Table, bad_rows: list[int], num_cells: int) -> _Source:
+    """Say where the rows of a table were before the bad ones were skipped, and which those are."""
+    problem = Problem(
+        f"has more or fewer cells than the header's {num_cells}",
+        rows=tuple(bad_rows[:MOST_ROWS_NAMED]),
+        num_rows=len(bad_rows),
+        remedy="Mend or quote the cells.",
+    )
+    everything = np.arange(table.num_rows + len(bad_rows), dtype=np.int64)
+    return _Source(table, np.delete(everything, np.asarray(bad_rows) - 1), (problem,))
+
+
+def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Table, list[int]]:
+    """Read all cells as text. Returns the table and the data rows, from 1, that have another number of cells."""
+    bad_rows: list[int] = []
+
+    def note(row: pacsv.InvalidRow) -> str:
+        bad_rows.append(int(row.number) - 1)  # Arrow counts rows, not lines, and the header is its row 1
+        return "skip"
+
+    table = pacsv.read_csv(
+        pa.BufferReader(content),
+        # Threads would leave the number of a row unknown. The header is read as a row, so that nothing is guessed.
+        read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_LARGEST_ROW_BYTES),
+        parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+        convert_options=pacsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
+        ),
+    )
+    if 0 in bad_rows:
+        raise csv.Error
+    return table.slice(1), bad_rows
+
+
+def draft(data: str | os.PathLike[str]) -> str:
+    """Write a policy for a file, to be filled in: from its column names and types only.
+
+    Parameters
+    ----------
+    data
+        Path of a CSV or Parquet file.
+
+    Returns
+    -------
+    str
+        TOML text with roles, domains and k left blank.
+    """
+    if not isinstance(data, str | os.PathLike):
+        raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}. Give a path.")
+    path = Path(data)
+    delimiter = _drafted_delimiter(path)
+    table = _read_file(path, ReadOptions(delimiter=delimiter)).table
+    kinds = {name: _kind(column) for name, column in zip(table.column_names, table.columns, strict=True)}
+    return draft_policy(path.name.split(".")[0], kinds, delimiter=delimiter)
+
+
+def _drafted_delimiter(path: Path) -> str:
+    """Return the usual delimiter that cuts the header into most names."""
+    if not path.is_file() or not path.name.lower().endswith(CSV_ENDINGS):
+        return ","
+    header = _csv_content(path, "utf-8").lstrip().splitlines()[0].decode()
+    return max(_DRAFT_DELIMITERS, key=header.count)
+
+
+def _kind(column: pa.ChunkedArray) -> str:
+    if is_text(column.type):
+        # Whether the first cells are numbers; nothing of the values is kept.
+        numbers, unreadable = numbers_of_text(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks(), ReadOptions())
+        return "text" if unreadable.any() or numbers.null_count == len(numbers) else "numeric"
+    return "numeric" if _is_number(column.type) else "text"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

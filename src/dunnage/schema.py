@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schema: the attributes of a dataset, the role of each, and what one protected record is. Public facts only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dunnage.domains import Domain, Numeric
+from dunnage.errors import ParameterError
+
+RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
+GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
+MISSING_RULES = ("refuse", "leave-out")
+OUTSIDE_RULES = ("refuse", "leave-out", "clamp")
+_SPREADSHEET_STARTS = ("=", "+", "-", "@", "'")
+
+
+class Role(StrEnum):
+    """What an attribute is to an attacker, and so what becomes of it."""
+
+    IDENTIFIER = "identifier"
+    QUASI_IDENTIFIER = "quasi-identifier"
+    SENSITIVE = "sensitive"
+    PUBLIC = "public"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute:
+    """One column: its role, its kind and public domain, and what to do with values that do not fit.
+
+    Parameters
+    ----------
+    name, role
+        Column name and role.
+    kind
+        ``numeric``, ``ordinal``, ``category``, ``tree`` or ``graph``; None means the domain's, or without one
+        text or whatever Arrow holds, released as it is.
+    domain
+        The public domain, where one is declared.
+    missing
+        ``refuse`` or ``leave-out``.
+    outside
+        ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
+    """
+
+    name: str
+    role: Role
+    kind: str | None = None
+    domain: Domain | None = None
+    missing: str = "refuse"
+    outside: str = "refuse"
+
+    def __post_init__(self) -> None:
+        if self.role not in tuple(Role):
+            raise ParameterError(f"role must be one of {', '.join(Role)}. Got {self.role!r} for {self.name!r}.")
+        object.__setattr__(self, "role", Role(self.role))
+        if self.role is not Role.DROP:
+            self._check_name()
+        self._check_domain()
+        self._check_rules()
+
+    def _check_name(self) -> None:
+        if self.name in RESERVED_NAMES:
+            raise ParameterError(
+                f"the column name {self.name!r} is reserved in releases ({', '.join(RESERVED_NAMES)}). "
+                "Rename the column in the data and the policy."
+            )
+        start = self.name.lstrip()
+        if not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable():
+            raise ParameterError(
+                f"the column name {self.name!r} is blank, unprintable or would run in a spreadsheet. Rename the column."
+            )
+
+    def _check_domain(self) -> None:
+        if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
+            raise ParameterError(
+                f"quasi-identifier {self.name!r} needs a kind and a public domain. Got none. "
+                'Write kind = "numeric" and domain = [lowest, highest], say.'
+            )
+        if self.domain is not None and self.kind is None:
+            object.__setattr__(self, "kind", self.domain.kind)
+        if self.domain is not None and self.domain.kind != self.kind:
+            raise ParameterError(
+                f"attribute {self.name!r} has kind {self.kind!r} but a domain of kind {self.domain.kind!r}. "
+                "Make them equal."
+            )
+
+    def _check_rules(self) -> None:
+        for name, rule, rules in (
+            ("missing", self.missing, MISSING_RULES),
+            ("outside", self.outside, OUTSIDE_RULES),
+        ):
+            if rule not in rules:
+                raise ParameterError(f"{name} must be one of {', '.join(rules)}. Got {rule!r} for {self.name!r}.")
+        if self.outside == "clamp" and not isinstance(self.domain, Numeric):
+            raise ParameterError(f"outside = clamp needs a numeric domain. {self.name!r} has none. Use leave-out.")
+
+    @property
+    def numeric(self) -> Numeric:
+        """The numeric domain; an error for every other kind."""
+        if not isinstance(self.domain, Numeric):
+            raise ParameterError(f"attribute {self.name!r} is not numeric with a domain. Give it kind and domain.")
+        return self.domain
+
+    def describe(self) -> dict[str, Any]:
+        """Give name, role and domain as plain data."""
+        domain = {"domain": self.domain.describe()} if self.domain is not None else {}
+        return {"name": self.name, "role": str(self.role), **({"kind": self.kind} if self.kind else {}), **domain}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """The attributes of a dataset in order, and what one protected record is.
+
+    Parameters
+    ----------
+    attributes
+        All declared columns.
+    protects
+        What one record stands for: ``package``, ``trip`` ...
+    """
+
+    attributes: tuple[Attribute, ...]
+    protects: str
+
+    def __post_init__(self) -> None:
+        if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
+            raise ParameterError(
+                "a schema needs one column or more that is not dropped, and must say what one record stands for."
+            )
+        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
+        if twice:
+            raise ParameterError(f"columns declared twice: {', '.join(twice)}. Declare each once.")
+        released = {a.name for a in self.attributes if a.role in (Role.PUBLIC, Role.SENSITIVE, Role.QUASI_IDENTIFIER)}
+        made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
+        if released & made:
+            raise ParameterError(
+                f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
+                "from a quasi-identifier. Rename them."
+            )
+
+    def __iter__(self) -> Iterator[Attribute]:
+        return iter(self.attributes)
+
+    def __getitem__(self, name: str) -> Attribute:
+        for attribute in self.attributes:
+            if attribute.name == name:
+                return attribute
+        raise ParameterError(f"no attribute {name!r}. The schema has: {', '.join(a.name for a in self.attributes)}.")
+
+    def with_role(self, role: Role) -> tuple[Attribute, ...]:
+        """Return the attributes of one role, in order."""
+        return tuple(a for a in self.attributes if a.role is role)
+
+    @property
+    def quasi_identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes to be generalised or perturbed."""
+        return self.with_role(Role.QUASI_IDENTIFIER)
+
+    @property
+    def public(self) -> tuple[Attribute, ...]:
+        """Attributes released as they are that an attacker may know: the strata."""
+        return self.with_role(Role.PUBLIC)
+
+    @property
+    def sensitive(self) -> tuple[Attribute, ...]:
+        """Attributes released as they are that an attacker wants to learn."""
+        return self.with_role(Role.SENSITIVE)
+
+    @property
+    def identifiers(self) -> tuple[Attribute, ...]:
+        """Attributes that stay in the key."""
+        return self.with_role(Role.IDENTIFIER)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Give the released attributes as plain data; identifiers and dropped columns are not named."""
+        hidden = (Role.IDENTIFIER, Role.DROP)
+        return [a.describe() for a in self.attributes if a.role not in hidden]
