@@ -1,0 +1,697 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner's append-only list of what was spent on each dataset.
+
+A mechanism spends before it draws any noise. A spend is one transaction on a SQLite file: it refuses first or
+it stands, two processes cannot spend the same budget, and a crash can waste budget but never overspend it.
+Nothing is ever refunded, changed or deleted; triggers in the file see to it.
+
+Each spend keeps its true loss under both kinds of neighbours as exact text ("1/10", or "none" where no bound
+exists), so that a ledger never has to be interpreted anew. Losses add up over all periods. The smaller figure
+per period holds only under the assumption "one period per protected record", and both are always shown.
+
+The file is private (mode 0600; on Windows modes mean nothing) and appears with the first spend or budget.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import os
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NoReturn, Self
+
+from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
+from dunnage.exact import plain
+from dunnage.guarantees import NO_LOSS, ONE_PERIOD_PER_RECORD, UNBOUNDED, Budget, Loss, Neighbours, Promise, Purpose
+from dunnage.guarantees import total as sum_of
+from dunnage.ledger_file import FORMAT, MEMORY, FileStore, MemoryStore, location
+
+_NONE = "none"
+_log = logging.getLogger("dunnage")
+
+# Exact amounts as text
+
+
+def _fraction_text(value: Fraction) -> str:
+    return f"{value.numerator}/{value.denominator}"
+
+
+def _loss_texts(loss: Loss) -> tuple[str, str]:
+    if loss.epsilon is None:
+        return _NONE, _NONE
+    return _fraction_text(loss.epsilon), _fraction_text(loss.delta)
+
+
+def _loss_from(epsilon: str, delta: str) -> Loss:
+    return UNBOUNDED if epsilon == _NONE else Loss(Fraction(epsilon), Fraction(delta))
+
+
+def _loss_data(loss: Loss) -> dict[str, Any] | str:
+    """Give a loss as plain data."""
+    return _NONE if loss.epsilon is None else {"epsilon": plain(loss.epsilon), "delta": plain(loss.delta)}
+
+
+def _named(loss: Loss) -> str:
+    return str(loss) if loss.bounded else _NONE
+
+
+def _left(budget: Budget, spent: Loss) -> Loss:
+    """Return what remains: nothing once either part is overspent, for then no further spend fits."""
+    if spent.epsilon is None or not spent.within(budget.limit):
+        return NO_LOSS
+    return Loss(budget.epsilon - spent.epsilon, budget.delta - spent.delta)
+
+
+def _largest(losses: Sequence[Loss]) -> Loss:
+    """Return the smallest loss that covers each of several: the larger epsilon and the larger delta."""
+    epsilons = [loss.epsilon for loss in losses if loss.epsilon is not None]
+    if len(epsilons) < len(losses):
+        return UNBOUNDED
+    return Loss(max(epsilons, default=Fraction(0)), max((loss.delta for loss in losses), default=Fraction(0)))
+
+
+# What a ledger holds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """One row of a ledger: what was spent, on what, when and by whom.
+
+    Parameters
+    ----------
+    id
+        Random name of the spend, which the certificate repeats.
+    at
+        Time in UTC.
+    who
+        Who spent it.
+    dataset, period
+        What it was spent on.
+    policy_digest, promise_digest
+        Under which policy, for which promise.
+    guarantee, basis
+        What was promised, and how far it can be relied on.
+    loss_add_remove, loss_replace_one
+        What it truly costs, under either kind of neighbours.
+    note
+        The owner's own words.
+    """
+
+    id: str
+    at: str
+    who: str
+    dataset: str
+    period: str | None
+    policy_digest: str
+    promise_digest: str
+    guarantee: Mapping[str, Any]
+    basis: str
+    loss_add_remove: Loss
+    loss_replace_one: Loss
+    note: str = ""
+
+    def loss(self, neighbours: Neighbours) -> Loss:
+        """Return what it costs between the given neighbours."""
+        return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the spend as plain data."""
+        return {
+            "id": self.id,
+            "at": self.at,
+            "who": self.who,
+            "dataset": self.dataset,
+            "period": self.period,
+            "policy_digest": self.policy_digest,
+            "promise_digest": self.promise_digest,
+            "guarantee": dict(self.guarantee),
+            "basis": self.basis,
+            "loss": {str(kind): _loss_data(self.loss(kind)) for kind in Neighbours},
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetEntry:
+    """One budget a dataset was given, and why; the latest one applies."""
+
+    at: str
+    who: str
+    budget: Budget
+    note: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the entry as plain data."""
+        return {"at": self.at, "who": self.who, **_budget_data(self.budget), "note": self.note}
+
+
+def _budget_data(budget: Budget) -> dict[str, Any]:
+    return {
+        "epsilon": plain(budget.epsilon),
+        "delta": plain(budget.delta),
+        "neighbours": str(budget.neighbours),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Everything a ledger knows about one dataset.
+
+    Parameters
+    ----------
+    dataset
+        Its name.
+    budgets
+        Every budget it was given, oldest first.
+    spends
+        Every spend, oldest first.
+    """
+
+    dataset: str
+    budgets: tuple[BudgetEntry, ...] = ()
+    spends: tuple[Spend, ...] = ()
+
+    @property
+    def budget(self) -> Budget | None:
+        """The budget that applies, if any."""
+        return self.budgets[-1].budget if self.budgets else None
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The neighbours all totals speak of.
+
+        Those of the budget; without one add-remove, unless only replace-one bounds every spend.
+        """
+        if self.budget is not None:
+            return self.budget.neighbours
+        add_remove, replace_one = (sum_of(spend.loss(kind) for spend in self.spends) for kind in Neighbours)
+        only_replace_one = replace_one.bounded and not add_remove.bounded
+        return Neighbours.REPLACE_ONE if only_replace_one else Neighbours.ADD_REMOVE
+
+    @cached_property
+    def total(self) -> Loss:
+        """The loss over all spends and periods; it needs no assumption."""
+        neighbours = self.neighbours
+        return sum_of(spend.loss(neighbours) for spend in self.spends)
+
+    @cached_property
+    def total_per_period(self) -> Loss:
+        """The largest loss over single periods, under "one period per protected record".
+
+        A spend without a period is about the records of every period and counts in each.
+        """
+        by_period: dict[str | None, Loss] = {}
+        for spend in self.spends:
+            by_period[spend.period] = by_period.get(spend.period, NO_LOSS) + spend.loss(self.neighbours)
+        of_every_period = by_period.pop(None, NO_LOSS)
+        return of_every_period + _largest(list(by_period.values()))
+
+    @property
+    def left(self) -> Loss | None:
+        """What may still be spent; None without a budget."""
+        return _left(self.budget, self.total) if self.budget is not None else None
+
+    @property
+    def overspent(self) -> bool:
+        """Whether more was spent than the budget allows now, as after lowering it."""
+        return self.budget is not None and not self.total.within(self.budget.limit)
+
+    def summary(self) -> str:
+        """Return the statement for a person."""
+        return "\n".join([*self._figures(), f"spends: {len(self.spends)}", *map(_spend_line, self.spends)])
+
+    def _figures(self) -> list[str]:
+        assumption = f'"{ONE_PERIOD_PER_RECORD.name}" ({ONE_PERIOD_PER_RECORD.says})'
+        return [
+            f"dataset: {self.dataset}",
+            f"budget: {self.budget or _NONE}",
+            f"total over all periods: {_named(self.total)} ({self._scope()})",
+            f"total per period: {_named(self.total_per_period)}, assuming {assumption}",
+            *([f"left: {self.left_text()}"] if self.budget is not None else []),
+        ]
+
+    def _scope(self) -> str:
+        if not self.total.bounded:
+            return f"a release was made that has no bound between {self.neighbours} neighbours"
+        return f"{self.neighbours} neighbours"
+
+    def left_text(self) -> str:
+        """Say what may still be spent."""
+        if self.budget is None:
+            return "no budget is set"
+        if not self.total.bounded:
+            return "nothing: a release without a bound was made"
+        if self.overspent:
+            return "nothing: the budget is below what was spent"
+        return str(self.left)
+
+    def composed(self) -> dict[str, Any]:
+        """Give what all releases so far lose together, for a certificate; both figures."""
+        return {
+            "neighbours": str(self.neighbours),
+            "total": _loss_data(self.total),
+            "total_per_period": _loss_data(self.total_per_period),
+            "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the statement as plain data."""
+        return {
+            "dataset": self.dataset,
+            "budget": _budget_data(self.budget) if self.budget is not None else None,
+            "neighbours": str(self.neighbours),
+            "total": _loss_data(self.total),
+            "total_per_period": _loss_data(self.total_per_period),
+            "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
+            "left": _loss_data(self.left) if self.left is not None else None,
+            "overspent": self.overspent,
+            "budgets": [entry.to_dict() for entry in self.budgets],
+            "spends": [spend.to_dict() for spend in self.spends],
+        }
+
+
+def _spend_line(spend: Spend) -> str:
+    period = f"period {spend.period}" if spend.period is not None else "no period"
+    losses = ", ".join(f"{kind} {_named(spend.loss(kind))}" for kind in Neighbours)
+    note = f"; {spend.note}" if spend.note else ""
+    return f"  {spend.at} {spend.who}: {period}; {spend.guarantee['model']}, {spend.basis}; {losses}; {spend.id}{note}"
+
+
+# Reading and writing rows
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Turn a row that makes no sense into a ledger error."""
+    try:
+        yield
+    except (ValueError, TypeError, ZeroDivisionError) as error:
+        raise LedgerError("the ledger holds a row that cannot be read. Restore it from a copy.") from error
+
+
+def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, ...]:
+    rows = database.execute(
+        "SELECT at, who, note, epsilon, delta, neighbours FROM budgets WHERE dataset = ? ORDER BY number", [dataset]
+    ).fetchall()
+    with _readable():
+        return tuple(
+            BudgetEntry(
+                at=at,
+                who=who,
+                note=note,
+                budget=Budget(epsilon=Fraction(epsilon), delta=Fraction(delta), neighbours=Neighbours(neighbours)),
+            )
+            for at, who, note, epsilon, delta, neighbours in rows
+        )
+
+
+_PLAIN_COLUMNS = ("id", "at", "who", "dataset", "period", "policy_digest", "promise_digest", "basis", "note")
+
+
+def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
+    rows = database.execute(
+        f"SELECT guarantee, epsilon_add_remove, delta_add_remove, epsilon_replace_one, delta_replace_one, "
+        f"{', '.join(_PLAIN_COLUMNS)} FROM spends WHERE dataset = ? ORDER BY number",
+        [dataset],
+    ).fetchall()
+    with _readable():
+        return tuple(
+            Spend(
+                guarantee=json.loads(guarantee),
+                loss_add_remove=_loss_from(*losses[:2]),
+                loss_replace_one=_loss_from(*losses[2:]),
+                **dict(zip(_PLAIN_COLUMNS, values, strict=True)),
+            )
+            for guarantee, *losses, values in ((*row[:5], row[5:]) for row in rows)
+        )
+
+
+def _spent(database: sqlite3.Connection, dataset: str, neighbours: Neighbours) -> Loss:
+    """Add up the losses of all spends on a dataset, over all periods."""
+    kind = neighbours.replace("-", "_")
+    rows = database.execute(f"SELECT epsilon_{kind}, delta_{kind} FROM spends WHERE dataset = ?", [dataset]).fetchall()
+    with _readable():
+        return sum_of(_loss_from(epsilon, delta) for epsilon, delta in rows)
+
+
+def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str | None]) -> None:
+    marks = ", ".join("?" * len(values))
+    database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))
+
+
+def _insert_spend(database: sqlite3.Connection, spend: Spend) -> None:
+    add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
+    values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
+    amounts = {
+        "epsilon_add_remove": add_remove[0],
+        "delta_add_remove": add_remove[1],
+        "epsilon_replace_one": replace_one[0],
+        "delta_replace_one": replace_one[1],
+    }
+    guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
+    _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
+
+
+# Refusals
+
+
+def _refuse_repeat(database: sqlite3.Connection, purpose: Purpose) -> None:
+    row = database.execute(
+        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
+        "ORDER BY number DESC LIMIT 1",
+        [purpose.dataset, purpose.period, purpose.policy_digest],
+    ).fetchone()
+    if row is not None:
+        period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
+        raise Refusal(
+            f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend {row[0]} at "
+            f"{row[1]}. An interrupted run may have been the cause; it is not refunded. "
+            "To spend once more pass --again (again=True)."
+        )
+
+
+def _refuse_other_budget(dataset: str, fixed: Budget, asked: Budget) -> None:
+    if fixed != asked:
+        raise Refusal(
+            f"the budget of dataset {dataset!r} was fixed at {fixed}. Got {asked} in the policy. "
+            "Write the fixed one there, or change it with `dunnage budget set --note`."
+        )
+
+
+def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose) -> None:
+    """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only."""
+    bounded = asked.bounded and spent.bounded
+    if (bounded and (spent + asked).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
+        return
+    amounts = {"asked": str(asked), "spent": str(spent), "left": str(_left(budget, spent))}
+    raise BudgetError(_overspend_text(budget, spent, asked, purpose.dataset), **amounts)
+
+
+def _overspend_text(budget: Budget, spent: Loss, asked: Loss, dataset: str) -> str:
+    if not asked.bounded:
+        why = f"the release has no bound between {budget.neighbours} neighbours"
+    elif not spent.bounded:
+        why = f"an earlier release had no bound between {budget.neighbours} neighbours"
+    else:
+        return (
+            f"the budget of dataset {dataset!r}, {budget}, does not cover this release. "
+            "Ask for less, or change it with `dunnage budget set --note`."
+        )
+    return (
+        f"the budget of dataset {dataset!r}, {budget}, cannot hold: {why}. "
+        "Write `allow_unbounded = true` in the policy to release nevertheless."
+    )
+
+
+# The ledger
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # no such user, as in some containers
+        return "unknown"
+
+
+def _storable(text: str) -> str:
+    """Replace what is not Unicode, as a command line or an account name may hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _check_dataset(dataset: str) -> None:
+    if not dataset.strip():
+        raise ParameterError(f"a ledger needs the name of a dataset. Got {dataset!r}. Name it in the policy.")
+
+
+class Ledger:
+    """The owner's append-only list of what was spent on each dataset; private.
+
+    Safe to construct in each process, and to use from several threads.
+
+    Parameters
+    ----------
+    url
+        A path, "sqlite:///path" or ":memory:". The file need not exist; its folder must. It is made, with mode
+        0600, by the first spend or budget.
+    again
+        Whether the same dataset, period and policy may be spent on once more.
+    note
+        Kept with each spend.
+    who
+        Kept with each spend; the user of this process by default.
+    clock
+        Gives the time; for tests.
+
+    Raises
+    ------
+    LedgerError
+        If the address is not supported, or something that is no ledger is there; it is left untouched.
+
+    Examples
+    --------
+    >>> from dunnage.guarantees import Basis, PureDP
+    >>> guarantee = PureDP(epsilon="0.5", protects="trip", neighbours="add-remove")
+    >>> promise = Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={"name": "noisy-counts"})
+    >>> with Ledger(":memory:") as ledger:
+    ...     spend = ledger.spend(promise, Purpose(dataset="rides", policy_digest="2f..."))
+    ...     print(ledger.statement("rides").total)
+    epsilon 0.5
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        again: bool = False,
+        note: str = "",
+        who: str | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        path = location(url)
+        self._store: MemoryStore | FileStore = MemoryStore() if path is None else FileStore(path, read_only=False)
+        self.again = again
+        self.note = _storable(note)
+        self.who = _storable(who or _user())
+        self._clock = clock or _now
+
+    @classmethod
+    def open_existing(cls, url: str | os.PathLike[str]) -> Self:
+        """Open a ledger to be read only; it must exist.
+
+        Raises
+        ------
+        LedgerError
+            If there is none; nothing is created.
+        """
+        path = location(url)
+        if path is None:
+            raise LedgerError("a ledger in memory cannot be opened again. Got ':memory:'. Name a file.")
+        store = FileStore(path, read_only=True)
+        ledger = cls(path)
+        ledger._store = store
+        return ledger
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._store.name!r})"
+
+    def close(self) -> None:
+        """Let go of a ledger in memory; one in a file holds nothing open."""
+        self._store.close()
+
+    def spend(self, promise: Promise, purpose: Purpose) -> Spend:
+        """Charge a promise to a dataset, in one transaction, before any noise is drawn.
+
+        Parameters
+        ----------
+        promise
+            What the release will promise; its true loss is charged, not the claimed one.
+        purpose
+            The dataset, period and policy it is for. The first budget is fixed; without one in the policy, the
+            ledger's applies.
+
+        Raises
+        ------
+        Refusal
+            If this was spent on before, or the policy's budget is not the fixed one.
+        BudgetError
+            If the budget does not cover it.
+        LedgerError
+            If the ledger cannot be used. A refused or failed spend leaves no row.
+        """
+        _check_dataset(purpose.dataset)
+        if not self._store.exists():
+            with self._copy() as copy:  # so that a refused first spend leaves no file behind
+                copy._record(promise, purpose)
+        spend = self._record(promise, purpose)
+        _log.info("spend %s on dataset %s", spend.id, spend.dataset)
+        return spend
+
+    def _record(self, promise: Promise, purpose: Purpose) -> Spend:
+        """Check and insert a spend in one transaction."""
+        spend = self._prepared(promise, purpose)
+        with self._store.writing() as database:
+            if not self.again:
+                _refuse_repeat(database, purpose)
+            budget = self._fix_budget(database, purpose)
+            if budget is not None:
+                spent = _spent(database, purpose.dataset, budget.neighbours)
+                _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose)
+            _insert_spend(database, spend)
+        return spend
+
+    def rehearsal(self) -> Rehearsal:
+        """Return what checks a spend without making it."""
+        return Rehearsal(self)
+
+    def set_budget(self, dataset: str, budget: Budget, *, note: str) -> Statement:
+        """Fix or change the budget of a dataset; earlier ones are kept.
+
+        Parameters
+        ----------
+        dataset
+            Its name.
+        budget
+            The new budget. One below what was spent leaves nothing.
+        note
+            Why; required.
+        """
+        _check_dataset(dataset)
+        if not note.strip():
+            raise ParameterError(f"a budget needs a note that says why it is set. Got {note!r}. Write one.")
+        with self._store.writing() as database:
+            self._insert_budget(database, dataset, budget, note)
+        return self.statement(dataset)
+
+    def statement(self, dataset: str) -> Statement:
+        """Return budget, spends, totals and what is left of one dataset; empty for an unknown one."""
+        with self._store.reading() as database:
+            return Statement(dataset=dataset, budgets=_budgets(database, dataset), spends=_spends(database, dataset))
+
+    def datasets(self) -> list[str]:
+        """Return the names of all datasets that have a budget or a spend, sorted."""
+        with self._store.reading() as database:
+            rows = database.execute("SELECT dataset FROM spends UNION SELECT dataset FROM budgets").fetchall()
+        return sorted(name for (name,) in rows)
+
+    def summary(self) -> str:
+        """Return all statements for a person."""
+        return "\n\n".join(self.statement(name).summary() for name in self.datasets()) or "nothing was spent"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all statements as plain data."""
+        return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
+
+    def _prepared(self, promise: Promise, purpose: Purpose) -> Spend:
+        return Spend(
+            id=secrets.token_hex(16),
+            at=self._time(),
+            who=self.who,
+            dataset=purpose.dataset,
+            period=purpose.period,
+            policy_digest=purpose.policy_digest,
+            promise_digest=promise.digest(),
+            guarantee=promise.guarantee.to_dict(),
+            basis=str(promise.basis),
+            loss_add_remove=promise.true_loss(Neighbours.ADD_REMOVE),
+            loss_replace_one=promise.true_loss(Neighbours.REPLACE_ONE),
+            note=self.note,
+        )
+
+    def _fix_budget(self, database: sqlite3.Connection, purpose: Purpose) -> Budget | None:
+        """Return the budget that applies, and keep the policy's if it is the first."""
+        entries = _budgets(database, purpose.dataset)
+        if not entries:
+            if purpose.budget is not None:
+                self._insert_budget(database, purpose.dataset, purpose.budget, "first budget, from the policy")
+            return purpose.budget
+        fixed = entries[-1].budget
+        if purpose.budget is not None:
+            _refuse_other_budget(purpose.dataset, fixed, purpose.budget)
+        return fixed
+
+    def _insert_budget(self, database: sqlite3.Connection, dataset: str, budget: Budget, note: str) -> None:
+        values = {
+            "at": self._time(),
+            "who": self.who,
+            "dataset": dataset,
+            "epsilon": _fraction_text(budget.epsilon),
+            "delta": _fraction_text(budget.delta),
+            "neighbours": str(budget.neighbours),
+            "note": _storable(note),
+        }
+        _insert(database, "budgets", values)
+
+    def _time(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def _copy(self) -> Ledger:
+        """Return a copy in memory, which can be spent from without consequence."""
+        store = MemoryStore()
+        with self._store.reading() as database:
+            # The first read takes the lock, within the timeout; a backup by itself would wait for it for ever.
+            database.execute("SELECT count(*) FROM meta").fetchall()
+            database.backup(store.database)
+        copy = Ledger(MEMORY, again=self.again, note=self.note, who=self.who, clock=self._clock)
+        copy._store = store
+        return copy
+
+
+class Rehearsed(Exception):
+    """A rehearsed spend would have been made: control flow, not a fault.
+
+    It stops a mechanism at its spend, before any noise; whoever began the rehearsal catches it.
+
+    Attributes
+    ----------
+    promise
+        What the release would promise.
+    loss
+        What it would cost, between the neighbours of the statement.
+    statement
+        The dataset's statement as it would be afterwards.
+    """
+
+    def __init__(self, promise: Promise, statement: Statement) -> None:
+        self.promise, self.statement = promise, statement
+        self.loss = promise.true_loss(statement.neighbours)
+        super().__init__("the spend was rehearsed; nothing was spent")
+
+
+class Rehearsal:
+    """Takes the place of a ledger where nothing may be spent (``publish --dry-run``)."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def spend(self, promise: Promise, purpose: Purpose) -> NoReturn:
+        """Make all checks of a spend on a copy in memory, then stop.
+
+        Raises
+        ------
+        Refusal, BudgetError, LedgerError
+            As the spend itself would.
+        Rehearsed
+            If it would have been made.
+        """
+        with self._ledger._copy() as copy:
+            copy._record(promise, purpose)
+            statement = copy.statement(purpose.dataset)
+        raise Rehearsed(promise, statement)

@@ -1,0 +1,756 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger: exact sums, refusals that leave nothing, and many processes at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage import ledger_file as ledger_module
+from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal, UserError
+from dunnage.guarantees import (
+    ONE_PERIOD_PER_RECORD,
+    UNBOUNDED,
+    ApproximateDP,
+    Basis,
+    Budget,
+    Guarantee,
+    KAnonymity,
+    Loss,
+    Neighbours,
+    Promise,
+    PureDP,
+    Purpose,
+    WithinCluster,
+)
+from dunnage.ledger import Ledger, Rehearsed, Statement
+
+ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
+
+
+def promise(guarantee: Guarantee, basis: Basis = Basis.PROVED, holds: Guarantee | None = None) -> Promise:
+    return Promise(guarantee=guarantee, basis=basis, holds=holds, mechanism={"name": "test"})
+
+
+def dp(epsilon: object, neighbours: Neighbours = ADD) -> Promise:
+    return promise(PureDP(epsilon=epsilon, protects="trip", neighbours=neighbours))
+
+
+def approximate(epsilon: object, delta: object, neighbours: Neighbours = ADD) -> Promise:
+    return promise(ApproximateDP(epsilon=epsilon, delta=delta, protects="trip", neighbours=neighbours))
+
+
+def k_anonymous() -> Promise:
+    return promise(KAnonymity(k=5, protects="trip"))
+
+
+def budget(epsilon: object, delta: object = 0, neighbours: Neighbours = ADD) -> Budget:
+    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours)
+
+
+def purpose(
+    policy: object = "p", limit: Budget | None = None, *, period: str | None = None, allow: bool = False
+) -> Purpose:
+    return Purpose(dataset="rides", policy_digest=str(policy), period=period, budget=limit, allow_unbounded=allow)
+
+
+def rows(path: Path) -> list[list[tuple[object, ...]]]:
+    with closing(sqlite3.connect(path)) as database:
+        return [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("meta", "budgets", "spends")]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.sqlite"
+
+
+@pytest.fixture
+def ledger(path: Path) -> Ledger:
+    return Ledger(path, who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+
+
+# Sums and conversions
+
+
+def test_ten_tenths_are_exactly_one(ledger):
+    for number in range(10):
+        ledger.spend(dp("0.1"), purpose(number, budget(1)))
+    statement = ledger.statement("rides")
+    assert statement.total == Loss(Fraction(1))
+    assert statement.left == Loss(Fraction(0))
+    with pytest.raises(BudgetError) as caught:
+        ledger.spend(dp("1e-30"), purpose(10))
+    assert (caught.value.spent, caught.value.left) == ("epsilon 1", "epsilon 0")
+
+
+def test_thirds_are_exact_in_the_file(path, ledger):
+    for number in range(3):
+        ledger.spend(dp("1/3"), purpose(number, budget(1)))
+    assert Ledger(path).statement("rides").total == Loss(Fraction(1))
+    assert rows(path)[2][0][10:14] == ("1/3", "0/1", "2/3", "0/1")
+
+
+def test_budget_error_carries_amounts(ledger):
+    ledger.spend(dp("0.5"), purpose(1, budget(1)))
+    with pytest.raises(BudgetError) as caught:
+        ledger.spend(dp("0.75"), purpose(2))
+    assert (caught.value.asked, caught.value.spent, caught.value.left) == ("epsilon 0.75", "epsilon 0.5", "epsilon 0.5")
+
+
+def test_delta_is_limited_as_well(ledger):
+    ledger.spend(approximate("0.1", "1e-6"), purpose(1, budget(1, "1e-6")))
+    with pytest.raises(BudgetError):
+        ledger.spend(approximate("0.1", "1e-9"), purpose(2))
+    ledger.spend(dp("0.1"), purpose(3))
+    assert ledger.statement("rides").total == Loss(Fraction(1, 5), Fraction(1, 10**6))
+
+
+def test_add_remove_costs_twice_under_replace_one(ledger):
+    spend = ledger.spend(dp("0.5"), purpose(1, budget(1, neighbours=REPLACE)))
+    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(1, 2)), Loss(Fraction(1)))
+    with pytest.raises(BudgetError):
+        ledger.spend(dp("0.01"), purpose(2))
+
+
+def test_replace_one_has_no_bound_under_add_remove(ledger):
+    with pytest.raises(BudgetError, match="no bound between add-remove"):
+        ledger.spend(dp("0.1", REPLACE), purpose(1, budget(1)))
+    ledger.spend(dp("0.1", REPLACE), purpose(1, budget(1, neighbours=REPLACE)))
+    assert ledger.statement("rides").total == Loss(Fraction(1, 10))
+
+
+def test_within_cluster_has_no_bound(ledger):
+    guarantee = WithinCluster(epsilon="0.1", protects="trip", neighbours=REPLACE, clusters="c")
+    with pytest.raises(BudgetError, match="allow_unbounded"):
+        ledger.spend(promise(guarantee), purpose(1, budget(1, neighbours=REPLACE)))
+
+
+@pytest.mark.parametrize(
+    ("stated", "charged"),
+    [
+        (dp("0.1"), Loss(Fraction(1, 10))),
+        (promise(dp("0.1").guarantee, Basis.CLAIMED, dp("0.3").guarantee), Loss(Fraction(3, 10))),
+        (promise(dp("0.1").guarantee, Basis.CLAIMED), UNBOUNDED),
+        (dp("0.1").voided("seeded"), UNBOUNDED),
+    ],
+)
+def test_true_loss_is_charged(ledger, stated, charged):
+    spend = ledger.spend(stated, purpose(1, budget(1), allow=True))
+    assert spend.loss(ADD) == charged
+    assert ledger.statement("rides").total == charged
+
+
+# Releases without a bound
+
+
+def test_k_anonymity_without_budget_ends_the_total(ledger):
+    ledger.spend(dp("0.1"), purpose(1))
+    ledger.spend(k_anonymous(), purpose(2))
+    statement = ledger.statement("rides")
+    assert statement.total == statement.total_per_period == UNBOUNDED
+    assert "total over all periods: none" in statement.summary()
+    assert "total per period: none" in statement.summary()
+    assert statement.to_dict()["total"] == "none"
+    ledger.spend(dp("0.1"), purpose(3))
+
+
+def test_k_anonymity_under_a_budget_needs_consent(ledger):
+    with pytest.raises(BudgetError, match="allow_unbounded"):
+        ledger.spend(k_anonymous(), purpose(1, budget(1)))
+    ledger.spend(k_anonymous(), purpose(1, budget(1), allow=True))
+    with pytest.raises(BudgetError, match="earlier release had no bound"):
+        ledger.spend(dp("0.1"), purpose(2))
+    ledger.spend(dp("0.1"), purpose(2, allow=True))
+    statement = ledger.statement("rides")
+    assert statement.left == Loss(Fraction(0))
+    assert "left: nothing: a release without a bound was made" in statement.summary()
+
+
+def test_consent_does_not_cover_a_bounded_overspend(ledger):
+    with pytest.raises(BudgetError):
+        ledger.spend(dp(2), purpose(1, budget(1), allow=True))
+
+
+def test_budget_set_after_a_release_without_bound_refuses(ledger):
+    ledger.spend(k_anonymous(), purpose(1))
+    with pytest.raises(BudgetError):
+        ledger.spend(dp("0.1"), purpose(2, budget(1)))
+
+
+# Repeats
+
+
+@pytest.mark.parametrize("period", [None, "2026-11-15"])
+def test_repeat_is_refused_unless_again(path, ledger, period):
+    first = ledger.spend(dp("0.1"), purpose(1, period=period))
+    with pytest.raises(Refusal) as caught:
+        ledger.spend(dp("0.2"), purpose(1, period=period))
+    for part in (first.id, first.at, "--again", "again=True", "interrupted"):
+        assert part in str(caught.value)
+    ledger.spend(dp("0.1"), purpose(1, period="2026-11-16"))
+    ledger.spend(dp("0.1"), purpose(2, period=period))
+    Ledger(path, again=True).spend(dp("0.1"), purpose(1, period=period))
+    assert len(ledger.statement("rides").spends) == 4
+
+
+# Budgets
+
+
+def test_first_budget_is_fixed(ledger):
+    ledger.spend(dp("0.1"), purpose(1, budget(1)))
+    with pytest.raises(Refusal) as caught:
+        ledger.spend(dp("0.1"), purpose(2, budget(2)))
+    for part in ("epsilon 1 (add-remove)", "epsilon 2 (add-remove)", "dunnage budget set --note"):
+        assert part in str(caught.value)
+    with pytest.raises(Refusal):
+        ledger.spend(dp("0.1"), purpose(2, budget(1, neighbours=REPLACE)))
+    with pytest.raises(BudgetError):
+        ledger.spend(dp(1), purpose(2))
+
+
+def test_budget_can_come_after_spends_and_counts_them(ledger):
+    ledger.spend(dp("0.7"), purpose(1))
+    with pytest.raises(BudgetError):
+        ledger.spend(dp("0.7"), purpose(2, budget(1)))
+    assert ledger.statement("rides").budget is None
+    ledger.spend(dp("0.3"), purpose(2, budget(1)))
+
+
+def test_set_budget_keeps_history_and_needs_a_note(ledger):
+    for note in ("", " \n"):
+        with pytest.raises(ParameterError):
+            ledger.set_budget("rides", budget(2), note=note)
+    ledger.spend(dp(1), purpose(1, budget(1)))
+    ledger.set_budget("rides", budget(4, neighbours=REPLACE), note="board, 3 May")
+    ledger.spend(dp(1), purpose(2, budget(4, neighbours=REPLACE)))
+    statement = ledger.statement("rides")
+    assert [entry.note for entry in statement.budgets] == ["first budget, from the policy", "board, 3 May"]
+    assert statement.total == Loss(Fraction(4))
+
+
+def test_budget_below_what_was_spent_leaves_nothing(ledger):
+    ledger.spend(approximate(1, "1e-6"), purpose(1, budget(2, "1e-6")))
+    statement = ledger.set_budget("rides", budget(2, "1e-7"), note="less")
+    assert statement.overspent
+    assert statement.left == Loss(Fraction(0))
+    assert "the budget is below what was spent" in statement.summary()
+    with pytest.raises(BudgetError):
+        ledger.spend(dp("1e-9"), purpose(2))
+
+
+def test_datasets_do_not_share_a_budget(ledger):
+    ledger.spend(dp(1), purpose(1, budget(1)))
+    ledger.spend(dp(5), Purpose(dataset="parcels", policy_digest="1"))
+    assert ledger.datasets() == ["parcels", "rides"]
+    assert ledger.statement("rides").total == Loss(Fraction(1))
+
+
+@pytest.mark.parametrize("dataset", ["", "  "])
+def test_blank_dataset_is_refused(ledger, path, dataset):
+    with pytest.raises(ParameterError):
+        ledger.spend(dp(1), Purpose(dataset=dataset, policy_digest="1"))
+    assert not path.exists()
+
+
+# Statements
+
+
+def test_both_totals_are_shown(ledger):
+    ledger.spend(dp("0.1"), purpose(1, budget(1), period="a"))
+    ledger.spend(dp("0.2"), purpose(2, period="a"))
+    ledger.spend(dp("0.25"), purpose(1, period="b"))
+    ledger.spend(dp("0.05"), purpose(1))
+    statement = ledger.statement("rides")
+    assert statement.total == Loss(Fraction(6, 10))
+    # The spend without a period counts in each: 0.3 + 0.05 is more than 0.25 + 0.05.
+    assert statement.total_per_period == Loss(Fraction(35, 100))
+    assert statement.left == Loss(Fraction(4, 10))
+    for part in (
+        "epsilon 0.6 (add-remove neighbours)",
+        "epsilon 0.35",
+        ONE_PERIOD_PER_RECORD.name,
+        "left: epsilon 0.4",
+    ):
+        assert part in statement.summary()
+
+
+def test_largest_period_is_taken_per_part(ledger):
+    ledger.spend(approximate(1, "1e-9"), purpose(1, period="a"))
+    ledger.spend(approximate("0.5", "1e-6"), purpose(1, period="b"))
+    assert ledger.statement("rides").total_per_period == Loss(Fraction(1), Fraction(1, 10**6))
+
+
+def test_without_a_budget_the_neighbours_that_bound_all_are_named(ledger):
+    ledger.spend(dp("0.1"), purpose(1))
+    assert ledger.statement("rides").neighbours is ADD
+    ledger.spend(dp("0.1", REPLACE), purpose(2))
+    statement = ledger.statement("rides")
+    assert (statement.neighbours, statement.total) == (REPLACE, Loss(Fraction(3, 10)))
+    assert "epsilon 0.3 (replace-one neighbours)" in statement.summary()
+
+
+def test_spend_is_kept_as_returned_and_serialises(path):
+    ledger = Ledger(path, who="ann", note="pilot", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+    stated = dp("0.5")
+    spend = ledger.spend(stated, purpose("digest", budget(1), period="2026-11-15"))
+    assert Ledger(path).statement("rides").spends == (spend,)
+    shown = json.loads(json.dumps(ledger.to_dict()))
+    assert shown["format"] == 1
+    assert shown["datasets"][0]["spends"][0] == {
+        "id": spend.id,
+        "at": "2026-11-15T10:30:00Z",
+        "who": "ann",
+        "dataset": "rides",
+        "period": "2026-11-15",
+        "policy_digest": "digest",
+        "promise_digest": stated.digest(),
+        "guarantee": {"model": "dp", "protects": "trip", "epsilon": 0.5, "neighbours": "add-remove"},
+        "basis": "proved",
+        "loss": {"add-remove": {"epsilon": 0.5, "delta": 0}, "replace-one": {"epsilon": 1, "delta": 0}},
+        "note": "pilot",
+    }
+    assert len(bytes.fromhex(spend.id)) == 16
+    assert spend.id in ledger.summary()
+
+
+def test_unknown_dataset_has_an_empty_statement(ledger):
+    assert ledger.statement("nothing") == Statement(dataset="nothing")
+    assert "budget: none" in ledger.statement("nothing").summary()
+    assert ledger.summary() == "nothing was spent"
+
+
+def test_who_defaults_to_the_user_or_unknown(path, monkeypatch):
+    monkeypatch.setattr("getpass.getuser", lambda: "bob\udce9")
+    assert Ledger(path).spend(dp(1), purpose(1)).who == "bob?"
+
+    def nobody() -> str:
+        raise KeyError
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert Ledger(path).spend(dp(1), purpose(2)).who == "unknown"
+
+
+# Append only
+
+
+def test_refused_spends_leave_the_rows_as_they_were(path, ledger):
+    ledger.spend(dp(1), purpose(1, budget(1)))
+    before, content = rows(path), path.read_bytes()
+    for stated, what in [
+        (dp(1), purpose(1)),
+        (dp(1), purpose(2)),
+        (dp(1), purpose(3, budget(9))),
+        (k_anonymous(), purpose(4)),
+    ]:
+        with pytest.raises(Refusal):
+            ledger.spend(stated, what)
+    assert rows(path) == before
+    assert path.read_bytes() == content
+
+
+def test_refused_first_spend_fixes_no_budget(ledger):
+    with pytest.raises(BudgetError):
+        ledger.spend(dp(2), purpose(1, budget(1)))
+    assert ledger.datasets() == []
+    ledger.spend(dp(2), purpose(1, budget(3)))
+
+
+@pytest.mark.parametrize("table", ["spends", "budgets"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE {table} SET note = 'x'",
+        "DELETE FROM {table}",
+        "INSERT OR REPLACE INTO {table} SELECT * FROM {table}",
+    ],
+)
+def test_rows_cannot_be_changed(path, ledger, table, change):
+    ledger.spend(dp(1), purpose(1, budget(1)))
+    with closing(sqlite3.connect(path)) as database, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+        database.execute(change.format(table=table))
+    assert len(ledger.statement("rides").spends) == 1
+
+
+# Files
+
+
+def test_file_is_private_and_alone(path, ledger):
+    old = os.umask(0)
+    try:
+        ledger.spend(dp(1), purpose(1))
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_file_is_private_before_the_database_is_written(path, ledger, monkeypatch):
+    seen = []
+    write = ledger_module._write_schema
+
+    def watched(draft: Path) -> None:
+        seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
+        write(draft)
+
+    monkeypatch.setattr(ledger_module, "_write_schema", watched)
+    ledger.spend(dp(1), purpose(1))
+    assert seen == [(0o600, 0, False)]
+
+
+def test_looking_creates_nothing(path, ledger):
+    assert ledger.datasets() == []
+    assert ledger.statement("rides").total == Loss(Fraction(0))
+    assert os.listdir(path.parent) == []
+
+
+def test_losing_the_race_to_create_keeps_the_other_ledger(path, ledger, monkeypatch):
+    write = ledger_module._write_schema
+
+    def slow(draft: Path) -> None:
+        write(draft)
+        monkeypatch.setattr(ledger_module, "_write_schema", write)
+        Ledger(path).spend(dp("0.6"), purpose(1, budget(1)))
+
+    monkeypatch.setattr(ledger_module, "_write_schema", slow)
+    with pytest.raises(BudgetError):
+        ledger.spend(dp("0.6"), purpose(2))
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_ledger_that_vanished_is_not_begun_anew(path, ledger):
+    ledger.spend(dp(1), purpose(1, budget(1)))
+    path.unlink()
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        ledger.spend(dp(1), purpose(2))
+    assert not path.exists()
+
+
+def test_urls(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Ledger(f"sqlite:///{tmp_path}/a b?.sqlite".replace("?", "%#")).spend(dp(1), purpose(1))
+    assert (tmp_path / "a b%#.sqlite").exists()
+    relative = Ledger("sqlite:///b.sqlite")
+    monkeypatch.chdir("/")
+    relative.spend(dp(1), purpose(1))
+    assert Ledger.open_existing(str(tmp_path / "b.sqlite")).datasets() == ["rides"]
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://host/db", "sqlite://x", "file:x", "http://x", "sqlite:///x?mode=ro", "", "sqlite:///", "a\0b"]
+)
+def test_other_addresses_are_refused(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LedgerError, match="sqlite:///path"):
+        Ledger(url)
+    assert os.listdir(tmp_path) == []
+
+
+def foreign_database(path: Path, *settings: str) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE other (x)")
+        for setting in settings:
+            database.execute(f"PRAGMA {setting}")
+        database.commit()
+
+
+FOREIGN = {
+    "empty": lambda path: path.write_bytes(b""),
+    "short text": lambda path: path.write_bytes(b"hello"),
+    "csv": lambda path: path.write_bytes(b"weight,destination\n" * 1000),
+    "cut short": lambda path: path.write_bytes(b"SQLite format 3\0"),
+    "other database": foreign_database,
+    "other database with a version": lambda path: foreign_database(path, "user_version = 1"),
+    "other database in WAL mode": lambda path: foreign_database(path, "journal_mode = WAL"),
+    "newer": lambda path: foreign_database(
+        path, f"application_id = {ledger_module._APPLICATION_ID}", "user_version = 2"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_foreign_files_are_refused_untouched(path, kind):
+    FOREIGN[kind](path)
+    content, status = path.read_bytes(), path.stat()
+    for opening in (Ledger, Ledger.open_existing):
+        with pytest.raises(LedgerError, match="newer version" if kind == "newer" else "not a Dunnage ledger"):
+            opening(path)
+    assert path.read_bytes() == content
+    assert (path.stat().st_mode, path.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_foreign_file_that_appears_later_is_refused_untouched(path, ledger):
+    path.write_bytes(b"a,b\n")
+    with pytest.raises(LedgerError, match="not a Dunnage ledger"):
+        ledger.spend(dp(1), purpose(1))
+    assert path.read_bytes() == b"a,b\n"
+
+
+def test_folders_and_devices_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path, tmp_path / "pipe", "/dev/null"):
+        with pytest.raises(LedgerError, match="folder or a device"):
+            Ledger(place)
+
+
+def test_missing_folder_is_refused(tmp_path):
+    with pytest.raises(LedgerError, match="no folder"):
+        Ledger(tmp_path / "missing" / "ledger.sqlite")
+    assert os.listdir(tmp_path) == []
+
+
+def test_open_existing_reads_only(path, ledger):
+    with pytest.raises(LedgerError, match="Nothing was created"):
+        Ledger.open_existing(path)
+    assert not path.exists()
+    with pytest.raises(LedgerError):
+        Ledger.open_existing(":memory:")
+    ledger.spend(dp(1), purpose(1))
+    reader = Ledger.open_existing(path)
+    assert reader.statement("rides").total == Loss(Fraction(1))
+    with pytest.raises(LedgerError, match="read only"):
+        reader.spend(dp(1), purpose(2))
+    with pytest.raises(LedgerError, match="read only"):
+        reader.set_budget("rides", budget(1), note="x")
+
+
+def test_damaged_rows_are_reported(path, ledger):
+    ledger.spend(dp(1), purpose(1))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("DROP TRIGGER spends_keep")
+        database.execute("UPDATE spends SET epsilon_add_remove = '1/0'")
+        database.commit()
+    with pytest.raises(LedgerError, match="cannot be read"):
+        ledger.statement("rides")
+    with pytest.raises(LedgerError, match="cannot be read"):
+        ledger.spend(dp(1), purpose(2, budget(1)))
+
+
+def test_locked_ledger_says_what_to_do(path, ledger, monkeypatch):
+    ledger.spend(dp(1), purpose(1))
+    monkeypatch.setattr(ledger_module, "BUSY_SECONDS", 0.05)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        for attempt in (ledger.spend, ledger.rehearsal().spend):
+            with pytest.raises(LedgerError, match=r"stayed locked .* try again"):
+                attempt(dp(1), purpose(2))
+    ledger.spend(dp(1), purpose(2))
+
+
+def test_opening_a_second_time_keeps_the_lock_of_the_first(path, ledger):
+    """Closing a file drops all POSIX locks a process holds on it, unless only SQLite touches the file."""
+    ledger.spend(dp(1), purpose(1))
+    with ledger._store.writing():
+        Ledger(path).statement("rides")
+        script = (
+            "import sqlite3, sys\nd = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)\n"
+            "try:\n    d.execute('BEGIN IMMEDIATE')\nexcept sqlite3.OperationalError:\n    sys.exit(7)"
+        )
+        assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 7
+
+
+def test_memory_ledger_and_context_manager():
+    with Ledger(":memory:") as ledger:
+        ledger.spend(dp(1), purpose(1, budget(1)))
+        with pytest.raises(BudgetError):
+            ledger.spend(dp(1), purpose(2))
+        assert repr(ledger) == "Ledger(':memory:')"
+    with pytest.raises(LedgerError):
+        ledger.datasets()
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_threads_share_a_ledger(path, kind):
+    ledger = Ledger(path if kind == "file" else ":memory:")
+    ledger.set_budget("rides", budget(1), note="test")
+    refused: list[BudgetError] = []
+
+    def work(number: int) -> None:
+        for turn in range(3):
+            try:
+                ledger.spend(dp("0.2"), purpose((number, turn)))
+            except BudgetError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(refused), ledger.statement("rides").total) == (7, Loss(Fraction(1)))
+
+
+# Rehearsals
+
+
+def test_rehearsal_changes_nothing_and_tells(path, ledger):
+    ledger.spend(dp("0.5"), purpose(1, budget(2, neighbours=REPLACE)))
+    content = path.read_bytes()
+    with pytest.raises(Rehearsed) as caught:
+        ledger.rehearsal().spend(dp("0.25"), purpose(2))
+    assert caught.value.promise == dp("0.25")
+    assert caught.value.loss == Loss(Fraction(1, 2))
+    assert caught.value.statement.left == Loss(Fraction(1, 2))
+    assert not isinstance(caught.value, UserError)
+    assert path.read_bytes() == content
+    assert len(ledger.statement("rides").spends) == 1
+
+
+def test_rehearsal_refuses_as_the_spend_would(path, ledger):
+    ledger.spend(dp("0.5"), purpose(1, budget(1)))
+    rehearsal = ledger.rehearsal()
+    for stated, what, error in [
+        (dp("0.1"), purpose(1), Refusal),
+        (dp("0.1"), purpose(2, budget(2)), Refusal),
+        (dp("0.6"), purpose(2), BudgetError),
+        (k_anonymous(), purpose(2), BudgetError),
+    ]:
+        with pytest.raises(error):
+            rehearsal.spend(stated, what)
+    with pytest.raises(Rehearsed):
+        Ledger(path, again=True).rehearsal().spend(dp("0.1"), purpose(1))
+    with pytest.raises(Rehearsed):
+        Ledger.open_existing(path).rehearsal().spend(dp("0.1"), purpose(2))
+
+
+def test_rehearsal_creates_no_file(path, ledger):
+    with pytest.raises(Rehearsed) as caught:
+        ledger.rehearsal().spend(dp("0.25"), purpose(1, budget(1)))
+    assert caught.value.statement.left == Loss(Fraction(3, 4))
+    assert os.listdir(path.parent) == []
+
+
+def test_rehearsal_in_memory():
+    with Ledger(":memory:") as ledger:
+        with pytest.raises(Rehearsed):
+            ledger.rehearsal().spend(dp("0.25"), purpose(1, budget(1)))
+        assert ledger.datasets() == []
+
+
+# Many processes, and crashes
+
+SPENDER = """
+import sys
+from dunnage.errors import BudgetError
+from dunnage.guarantees import Basis, Budget, Neighbours, Promise, PureDP, Purpose
+from dunnage.ledger import Ledger
+
+path, name, epsilon, limit, turns = sys.argv[1:]
+stated = Promise(
+    guarantee=PureDP(epsilon=epsilon, protects="trip", neighbours=Neighbours.ADD_REMOVE),
+    basis=Basis.PROVED,
+    mechanism={},
+)
+limit = Budget(epsilon=limit, neighbours=Neighbours.ADD_REMOVE)
+for turn in range(int(turns)):
+    purpose = Purpose(dataset="rides", policy_digest=f"{name}.{turn}", budget=limit)
+    try:
+        print(Ledger(path).spend(stated, purpose).id, flush=True)
+    except BudgetError:
+        pass
+"""
+
+
+def spender(path: Path, name: object, epsilon: str, limit: str, turns: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", SPENDER, str(path), str(name), epsilon, limit, str(turns)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def test_sixteen_processes_never_overspend(path):
+    processes = [spender(path, number, "0.1", "1", 5) for number in range(16)]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 16
+    printed = sorted(line for output in outputs for line in output.split())
+    statement = Ledger.open_existing(path).statement("rides")
+    assert printed == sorted(spend.id for spend in statement.spends)
+    assert len(printed) == 10
+    assert statement.total == Loss(Fraction(1))
+    assert len(statement.budgets) == 1
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_killed_processes_leave_a_readable_ledger(path):
+    rng = random.Random(5)
+    printed: set[str] = set()
+    for number in range(24):
+        with spender(path, number, "0.001", "1000", 10**6) as process:
+            assert process.stdout is not None
+            printed.add(process.stdout.readline().strip())
+            time.sleep(rng.uniform(0, 0.03))
+            process.send_signal(signal.SIGKILL)
+            # A line cut by the kill is shorter than an id.
+            printed.update(line for line in process.stdout.read().split() if len(line) == 32)
+        statement = Ledger.open_existing(path).statement("rides")
+        assert printed <= {spend.id for spend in statement.spends}
+        assert statement.total == Loss(Fraction(len(statement.spends), 1000))
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    Ledger(path).spend(dp("0.001"), purpose("last"))
+
+
+def test_process_killed_amid_a_write_is_rolled_back(path, ledger):
+    """A journal that a crash left behind is undone by the next reader, also one that only reads."""
+    ledger.spend(dp("0.5"), purpose(1, budget(1)))
+    script = (
+        "import os, signal, sqlite3, sys\nd = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "d.execute('PRAGMA cache_size = 1')\nd.execute('PRAGMA cache_spill = 1')\nd.execute('BEGIN IMMEDIATE')\n"
+        "for n in range(5000):\n"
+        '    d.execute("INSERT INTO budgets (at, who, dataset, epsilon, delta, neighbours, note)"\n'
+        "              \" VALUES ('', '', 'rides', '9/1', '0/1', 'add-remove', 'torn')\")\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    size = path.stat().st_size
+    subprocess.run([sys.executable, "-c", script, str(path)], check=False)
+    assert path.stat().st_size > size
+    assert len(os.listdir(path.parent)) == 2
+    statement = Ledger.open_existing(path).statement("rides")
+    assert (len(statement.budgets), statement.left) == (1, Loss(Fraction(1, 2)))
+    assert os.listdir(path.parent) == [path.name]
+
+
+# Any sequence of spends
+
+amounts = st.fractions(min_value=Fraction(1, 1000), max_value=2, max_denominator=1000)
+asks = st.tuples(amounts, st.sampled_from([ADD, REPLACE]), st.sampled_from([None, "a", "b"]))
+
+
+@given(limit=amounts, kind=st.sampled_from([ADD, REPLACE]), sequence=st.lists(asks, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_accepted_spends_never_exceed_the_budget(limit, kind, sequence):
+    accepted: dict[str | None, Fraction] = {}
+    spent = Fraction(0)
+    with Ledger(":memory:") as ledger:
+        ledger.set_budget("rides", budget(limit, neighbours=kind), note="test")
+        for number, (epsilon, held, period) in enumerate(sequence):
+            cost = None if (held, kind) == (REPLACE, ADD) else epsilon * (1 if held == kind else 2)
+            fits = cost is not None and spent + cost <= limit
+            try:
+                ledger.spend(dp(epsilon, held), purpose(number, period=period))
+            except BudgetError:
+                assert not fits
+            else:
+                assert fits
+                spent += cost
+                accepted[period] = accepted.get(period, Fraction(0)) + cost
+        statement = ledger.statement("rides")
+    every = accepted.pop(None, Fraction(0))
+    assert statement.total == Loss(spent)
+    assert statement.total.within(statement.budget.limit)
+    assert statement.left == Loss(limit - spent)
+    assert statement.total_per_period == Loss(every + max(accepted.values(), default=Fraction(0)))
