@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publication: the release that leaves and the key that stays, and how both are written safely.
+
+Nothing half-written ever stands under a final name: the folder and the key are made under temporary names in the
+same place, the key gets its final name first, the folder last. The temporary name of the key is kept until then, and
+the file is locked as long as its writer lives. A run that was killed is told by that: its lock is gone, its temporary
+names are not. The next run clears such remains away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dunnage.dataset import Dataset
+from dunnage.errors import OutputError, ReleaseError
+from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
+
+KEY_FORMAT = "1"
+KEY_ENDING = ".key.parquet"
+KEY_REMAINS = ".key.partial"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Key:
+    """The private map from release rows to true records. Its ``repr`` shows none of it.
+
+    Parameters
+    ----------
+    table
+        ``row``, ``source_row``, ``class_id`` and the identifiers.
+    salt, input_digest
+        Random key, and the digest of the input under it: tells whether a file is the one that was released.
+    certificate_digest
+        Which release this key belongs to; empty until the release is written.
+    """
+
+    table: pa.Table
+    salt: bytes
+    input_digest: str
+    certificate_digest: str = ""
+
+    def __repr__(self) -> str:
+        return "Key(private)"
+
+    def belongs_to(self, dataset: Dataset) -> bool:
+        """Return whether the key was made from exactly these rows."""
+        return dataset.keyed_digest(self.salt) == self.input_digest
+
+    def write(self, path: Path) -> None:
+        """Write the key as a file only its owner can read."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            self._write_to(stream)
+
+    def _write_to(self, stream: BinaryIO) -> None:
+        metadata = {
+            "dunnage.key": KEY_FORMAT,
+            "dunnage.salt": self.salt.hex(),
+            "dunnage.input": self.input_digest,
+            "dunnage.certificate": self.certificate_digest,
+        }
+        pq.write_table(self.table.replace_schema_metadata(metadata), stream, compression="zstd")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Key:
+        """Read a key file.
+
+        Raises
+        ------
+        ReleaseError
+            If the file is missing or is not a key.
+        """
+        try:
+            with pq.ParquetFile(os.fspath(path)) as file:
+                table = file.read()
+            found = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
+            if found["dunnage.key"] != KEY_FORMAT:
+                raise ReleaseError(f"{os.fspath(path)}: a key of a newer format. Use a newer version of Dunnage.")
+            salt = bytes.fromhex(found["dunnage.salt"])
+            digests = found["dunnage.input"], found["dunnage.certificate"]
+        except (OSError, pa.ArrowException, KeyError, ValueError):
+            raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
+        return cls(table=table, salt=salt, input_digest=digests[0], certificate_digest=digests[1])
+
+
+def key_path(folder: str | os.PathLike[str]) -> Path:
+    """Return where the key of a release folder is: beside it, never in it."""
+    path = Path(folder)
+    if path.name in ("", ".."):  # ".", say
+        path = Path(os.path.abspath(path))
+    return path.with_name(path.name + KEY_ENDING)
+
+
+class Publication(NamedTuple):
+    """The pair a release comes in; unpacks as ``release, key``."""
+
+    release: Release
+    key: Key
+
+    def write(
+        self, folder: str | os.PathLike[str], *, sign: str | os.PathLike[str] | None = None, force: bool = False
+    ) -> Publication:
+        """Write the key beside the folder, then the folder, each under its final name only when whole.
+
+        Parameters
+        ----------
+        folder
+            Where the release goes; the key goes to ``<folder>.key.parquet``.
+        sign
+            Ed25519 private key (PEM file) to sign the certificate with.
+        force
+            Replace an existing release and key.
+
+        Returns
+        -------
+        Publication
+            With the finished certificate, and the key that names it.
+        """
+        target = check_output(folder, force=force)
+        with _reported(target), _workplace(target) as (work, key_work, stream):
+            work.mkdir()
+            certificate = self.release.write_files(work, sign=sign)
+            key = replace(self.key, certificate_digest=certificate.digest)
+            key._write_to(stream)
+            _sync(work)
+            _put_in_place(work, key_work, target, force=force)
+            _sync_folder(target.parent)
+        return Publication(replace(self.release, certificate=certificate), key)
+
+
+def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
+    """Check, before anything is spent, that a release may be written here.
+
+    Raises
+    ------
+    OutputError
+        If it exists already (without ``force``), is not ours to replace (with it), or the place cannot be written to.
+    """
+    target = Path(os.path.abspath(folder))
+    if not target.name or not target.parent.is_dir():
+        raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")
+    parent, key = target.parent, key_path(target)
+    if os.path.lexists(parent / CERTIFICATE_FILE):
+        raise OutputError(f"{parent} is a release, which leaves you; a key must not lie in it. Choose another place.")
+    for path, mode in ((target, _mode(target)), (key, _mode(key))):
+        if mode and not force and not (path == key and _is_abandoned(key)):
+            raise OutputError(f"{path} exists already. Choose another name, or replace it with --force.")
+    if _mode(target) and not _is_replaceable(target):
+        raise OutputError(
+            f"{target} is not a release, or holds more than one, and is left as it is. Choose another name."
+        )
+    if _mode(key) and not stat.S_ISREG(_mode(key)):
+        raise OutputError(f"{key} is not a key, and is left as it is. Choose another name.")
+    _check_writable(parent)
+    return target
+
+
+def _mode(path: Path) -> int:
+    """Return the type and mode of what is there, links not followed; 0 if nothing is."""
+    try:
+        return path.lstat().st_mode
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a file name"
+        raise OutputError(f"{path} cannot be written: {reason}. Choose another name.") from None
+
+
+def _is_replaceable(folder: Path) -> bool:
+    """Return whether a folder is a release and nothing else, or empty: nothing else is ever deleted."""
+    if not stat.S_ISDIR(_mode(folder)):
+        return False
+    try:
+        names = set(os.listdir(folder))
+    except OSError:
+        return False
+    return not names or (CERTIFICATE_FILE in names and names <= RELEASE_FILES)
+
+
+def _check_writable(folder: Path) -> None:
+    """Try it: neither modes nor the superuser's rights tell whether a file system can be written."""
+    trial = folder / f".dunnage-{secrets.token_hex(8)}"
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written to: {error.strerror}. Choose another place.") from None
+
+
+@contextlib.contextmanager
+def _reported(target: Path) -> Iterator[None]:
+    """Say what to do when the disk, not the user, fails."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise OutputError(
+            f"{target} could not be written: {reason}. The spend is made and not refunded: free some space or choose "
+            "another place, then publish with --again."
+        ) from None
+
+
+@contextlib.contextmanager
+def _workplace(target: Path) -> Iterator[tuple[Path, Path, BinaryIO]]:
+    """Give temporary names for folder and key beside the target, and the locked key file; leave none of them."""
+    _clear_remains(target)
+    work, key_work = _temporary_names(target, secrets.token_hex(6))
+    descriptor = os.open(key_work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        try:
+            _lock(stream.fileno())
+            yield work, key_work, stream
+        finally:
+            _remove(work, key_work)
+
+
+def _temporary_names(target: Path, token: str) -> tuple[Path, Path]:
+    return target.with_name(f".{target.name}.{token}.partial"), target.with_name(f".{target.name}.{token}{KEY_REMAINS}")
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file for as long as this process lives; False if another one holds it."""
+    import fcntl  # not at the top, so that the rest can be imported where there is none
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held, or a file system without locks, where nothing is ever taken for abandoned
+        return False
+    return True
+
+
+def _remains(target: Path) -> list[Path]:
+    """Return the temporary keys beside a target, of runs that were killed and of runs that still write."""
+    name = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{12}}{re.escape(KEY_REMAINS)}")
+    return [path for path in target.parent.iterdir() if name.fullmatch(path.name)]
+
+
+def _is_abandoned(key: Path) -> bool:
+    """Return whether a key was left by a run that was killed before its folder had its final name."""
+    target = key.with_name(key.name.removesuffix(KEY_ENDING))
+    if _mode(target) or not stat.S_ISREG(_mode(key)):
+        return False
+    try:
+        return any(_left_key(path, target) and _is_unlocked(path) for path in _remains(target))
+    except OSError:  # somebody else's, or just now cleared away
+        return False
+
+
+def _is_unlocked(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return _lock(stream.fileno())
+
+
+def _clear_remains(target: Path) -> None:
+    """Remove what runs that were killed left beside a target; what a living run holds stays."""
+    for path in _remains(target):
+        with contextlib.suppress(OSError), path.open("rb") as stream:
+            if _lock(stream.fileno()):
+                # The lock is on the file, not its name: nobody else can take this key for abandoned meanwhile.
+                if _left_key(path, target):
+                    key_path(target).unlink()
+                _remove(_work_of(path, target), path)
+
+
+def _work_of(key_work: Path, target: Path) -> Path:
+    return _temporary_names(target, key_work.name.removesuffix(KEY_REMAINS)[-12:])[0]
+
+
+def _left_key(key_work: Path, target: Path) -> bool:
+    """Return whether a run stopped between key and folder, on the way in or, if it was to replace them, out."""
+    key = key_path(target)
+    halfway = _is_same(key_work, key) or bool(_mode(key) and _mode(_old(_work_of(key_work, target))))
+    return halfway and not _mode(target)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return bool(_mode(one) and _mode(other)) and one.samefile(other)
+
+
+def _old(path: Path) -> Path:
+    return path.with_name(path.name + ".old")
+
+
+def _remove(work: Path, key_work: Path) -> None:
+    """Remove temporary folders, then temporary keys, by which the former are found."""
+    for folder in (work, _old(work)):
+        shutil.rmtree(folder, ignore_errors=True)
+    for key in (_old(key_work), key_work):
+        key.unlink(missing_ok=True)
+
+
+def _put_in_place(work: Path, key_work: Path, target: Path, *, force: bool) -> None:
+    """Give key and folder their final names, after moving old ones out of the way: never one old and one new."""
+    pairs = ((target, _old(work)), (key_path(target), _old(key_work)))
+    try:
+        for path, old in pairs:
+            if force and _mode(path):
+                os.rename(path, old)
+        _place_key(key_work, key_path(target))
+        os.rename(work, target)
+    except BaseException:
+        if _is_same(key_work, key_path(target)):
+            key_path(target).unlink()
+        for path, old in reversed(pairs):
+            if _mode(old):
+                os.rename(old, path)
+        raise
+
+
+def _place_key(key_work: Path, key: Path) -> None:
+    """Give the key its final name besides the temporary one, never replacing one that was put there meanwhile."""
+    try:
+        os.link(key_work, key)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.rename(key_work, key)
+
+
+def _sync(folder: Path) -> None:
+    for path in folder.iterdir():
+        with path.open("rb") as stream:
+            os.fsync(stream.fileno())
+    _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,424 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Release: what leaves the owner, in memory and as a folder.
+
+A release is tables plus a certificate. The folder holds each table as Parquet and CSV, the certificate, a
+Frictionless ``datapackage.json`` and a ``README.md`` for whoever receives it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+CERTIFICATE_FILE = "certificate.json"
+DATAPACKAGE_FILE = "datapackage.json"
+README_FILE = "README.md"
+TABLES = ("data", "classes", "members")
+RELEASE_FILES = frozenset(
+    {
+        CERTIFICATE_FILE,
+        DATAPACKAGE_FILE,
+        README_FILE,
+        *(f"{name}.{end}" for name in TABLES for end in ("csv", "parquet")),
+    }
+)
+# The wide forms of = + - @ are run too, by spreadsheets of East Asian languages.
+_RUNS_IN_SPREADSHEET = r"^[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
+_PLAIN_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertain:
+    """One released quantity over all rows: what is known of it. The seam between privacy and planning.
+
+    Parameters
+    ----------
+    name, unit
+        The attribute and its unit.
+    lower, upper
+        Closed bounds for each row.
+    nominal
+        A single best value for each row (the class mean, or the noisy value); None if none was released.
+    class_id
+        Class of each row; rows of one class are exchangeable.
+    scenarios
+        For each class the released values of its members, in order; None without multisets.
+    """
+
+    name: str
+    unit: str
+    lower: FloatArray
+    upper: FloatArray
+    nominal: FloatArray | None
+    class_id: IntArray
+    scenarios: tuple[FloatArray, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Release:
+    """Tables that may leave the owner, with their certificate.
+
+    Parameters
+    ----------
+    certificate
+        What is promised about the tables.
+    data
+        One line a released record (or count, or estimate).
+    classes
+        One line a class, for k-anonymous releases.
+    members
+        One line a class member, when multisets were released.
+    """
+
+    certificate: Certificate
+    data: pa.Table
+    classes: pa.Table | None = None
+    members: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        for name, table in self.tables.items():
+            object.__setattr__(self, name, _portable(table))
+
+    def __repr__(self) -> str:
+        body = self.certificate.body
+        model = body["guarantee"]["model"]
+        return f"Release({body['dataset']!r}, {model}, {self.certificate.basis}, {self.data.num_rows} rows)"
+
+    def __len__(self) -> int:
+        return int(self.data.num_rows)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables at hand, by file name."""
+        held = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in held.items() if table is not None}
+
+    @property
+    def attributes(self) -> dict[str, dict[str, Any]]:
+        """Public description of each released attribute, by name."""
+        return {item["name"]: item for item in self.certificate.body["attributes"]}
+
+    def uncertain(self, name: str) -> Uncertain:
+        """Return what is known of one generalised or perturbed number.
+
+        Raises
+        ------
+        ParameterError
+            If no such quantity was released.
+        """
+        columns = self.data.column_names
+        if f"{name}_lower" not in columns:
+            known = [column[: -len("_lower")] for column in columns if column.endswith("_lower")]
+            raise ParameterError(f"the release has no quantity {name!r}. It has: {', '.join(known) or 'none'}.")
+        nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
+        return Uncertain(
+            name=name,
+            unit=self.attributes.get(name, {}).get("domain", {}).get("unit", ""),
+            lower=_floats(self.data, f"{name}_lower"),
+            upper=_floats(self.data, f"{name}_upper"),
+            nominal=_floats(self.data, nominal) if nominal else None,
+            class_id=self.data.column("class_id").to_numpy(),
+            scenarios=self._scenarios(name),
+        )
+
+    def _scenarios(self, name: str) -> tuple[FloatArray, ...] | None:
+        if self.members is None:
+            return None
+        class_id = self.members.column("class_id").to_numpy()
+        starts = np.flatnonzero(np.diff(class_id)) + 1
+        return tuple(np.split(_floats(self.members, name), starts))
+
+    def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
+        """Write all files into an existing, empty folder and return the finished certificate.
+
+        ``Publication.write`` is the safe way to do this: under a temporary name, after the key.
+        """
+        for name, table in self.tables.items():
+            pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
+            write_csv(table, folder / f"{name}.csv")
+        datapackage = json.dumps(_datapackage(self, folder), indent=2, ensure_ascii=False) + "\n"
+        (folder / DATAPACKAGE_FILE).write_bytes(datapackage.encode())
+        (folder / README_FILE).write_bytes(_readme(self).encode())
+        digests = {path.name: file_digest(path) for path in sorted(folder.iterdir())}
+        certificate = self.certificate.with_files(digests)
+        if sign is not None:
+            certificate = certificate.signed(sign)
+        (folder / CERTIFICATE_FILE).write_bytes(certificate.to_bytes())
+        return certificate
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Release:
+        """Read a release folder for planning; digests are checked before anything is parsed.
+
+        Raises
+        ------
+        ReleaseError
+            If the folder is no release or was altered. :func:`dunnage.verify` says more.
+        """
+        path = Path(folder)
+        try:
+            certificate = read_certificate(path)
+            for name, digest in certificate.files.items():
+                if not is_plain_file(path, name) or file_digest(path / name) != digest:
+                    raise CheckFailed(f"{printable(name)}: its digest does not match the certificate.")
+        except (CheckFailed, OSError) as error:
+            raise ReleaseError(f"{path} is not a usable release: {error} Run dunnage verify on it.") from None
+        return cls(certificate=certificate, **read_tables(path, certificate))
+
+
+_PORTABLE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]], ...] = (
+    (pa.types.is_date64, lambda kind: pa.date32()),
+    (pa.types.is_float16, lambda kind: pa.float32()),
+    (lambda kind: str(kind) in ("large_string", "string_view"), lambda kind: pa.string()),
+    (lambda kind: kind == pa.time32("s"), lambda kind: pa.time32("ms")),
+    (
+        lambda kind: pa.types.is_timestamp(kind) and kind.unit == "s",
+        lambda kind: pa.timestamp("ms", kind.tz),
+    ),
+    (
+        lambda kind: pa.types.is_decimal(kind) and kind.precision <= 38,
+        lambda kind: pa.decimal128(kind.precision, kind.scale),
+    ),
+)
+
+
+def _portable(table: pa.Table) -> pa.Table:
+    """Give columns types that Parquet and CSV both bring back, and drop metadata, which nobody looks through."""
+    schema = [pa.field(item.name, _portable_type(item.type)) for item in table.schema]
+    return table.cast(pa.schema(schema)).replace_schema_metadata(None)
+
+
+def _portable_type(kind: pa.DataType) -> pa.DataType:
+    return next((made(kind) for check, made in _PORTABLE_TYPES if check(kind)), kind)
+
+
+def _floats(table: pa.Table, name: str) -> FloatArray:
+    values: FloatArray = table.column(name).to_numpy()
+    return values
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_certificate(folder: Path) -> Certificate:
+    """Read the certificate of a folder.
+
+    Raises
+    ------
+    ReleaseError
+        If there is no folder or no certificate in it.
+    CheckFailed
+        If the certificate was altered.
+    """
+    if not folder.is_dir():
+        raise ReleaseError(f"{folder} is not a folder, so it is not a release. Give the folder that publish wrote.")
+    if not is_plain_file(folder, CERTIFICATE_FILE):
+        raise ReleaseError(f"{folder} has no {CERTIFICATE_FILE}, so it is not a release.")
+    with (folder / CERTIFICATE_FILE).open("rb") as stream:
+        return Certificate.from_bytes(stream.read(MOST_CERTIFICATE_BYTES + 1))
+
+
+def is_plain_file(folder: Path, name: str) -> bool:
+    """Return whether a name is that of a regular file of the folder: no link, no folder, no way out of it."""
+    if not name.isprintable() or Path(name).name != name:
+        return False
+    try:
+        return stat.S_ISREG((folder / name).lstat().st_mode)
+    except OSError:
+        return False
+
+
+def printable(name: str) -> str:
+    """Return a file name as it may be printed: one that could steer a terminal is quoted."""
+    return name if name.isprintable() else ascii(name)
+
+
+def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
+    """Read the Parquet tables that the certificate lists.
+
+    Raises
+    ------
+    ReleaseError
+        If there is no table of data, or one cannot be read.
+    """
+    listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
+    if "data" not in listed:
+        raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
+    try:
+        return {name: _read_table(folder, name) for name in listed}
+    except (pa.ArrowException, OSError):
+        raise ReleaseError(f"{folder}: a Parquet table cannot be read. Ask for the release again.") from None
+
+
+def _read_table(folder: Path, name: str) -> pa.Table:
+    with pq.ParquetFile(folder / f"{name}.parquet") as file:
+        # A few compressed bytes can claim any number of cells; in CSV each takes a character and a separator.
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        if 2 * cells > (folder / f"{name}.csv").stat().st_size:
+            raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
+        return file.read()
+
+
+def escape_text(column: pa.Array) -> pa.Array:
+    """Put a quote before text that a spreadsheet would run; plain numbers stay as they are."""
+    runs = pc.match_substring_regex(column, _RUNS_IN_SPREADSHEET)
+    number = pc.match_substring_regex(column, _PLAIN_NUMBER)
+    return pc.if_else(pc.and_(runs, pc.invert(number)), pc.binary_join_element_wise("'", column, ""), column)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column holds text."""
+    return bool(pa.types.is_string(kind))
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    """Write a table as CSV that a spreadsheet can open without running anything."""
+    for index, item in enumerate(table.schema):
+        if is_text(item.type):
+            table = table.set_column(index, item.name, escape_text(table.column(index)))
+    pacsv.write_csv(table, str(path))
+
+
+_FRICTIONLESS_TYPES = (
+    (pa.types.is_integer, "integer"),
+    (pa.types.is_floating, "number"),
+    (pa.types.is_decimal, "number"),
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_timestamp, "datetime"),
+)
+
+
+def _frictionless_type(kind: pa.DataType) -> str:
+    return next((name for check, name in _FRICTIONLESS_TYPES if check(kind)), "string")
+
+
+def _describe_column(name: str, release: Release) -> str:
+    """Say in a few words what a released column is."""
+    fixed = {
+        "row": "number of the released row; the order is random and unrelated to the owner's",
+        "class_id": "class of records that look alike",
+        "size": "number of released records in the class",
+    }
+    if name in fixed:
+        return fixed[name]
+    endings = {"_lower": "smallest possible", "_upper": "largest possible", "_mean": "mean over the class of"}
+    for ending, words in endings.items():
+        base = name[: -len(ending)]
+        if name.endswith(ending) and base in release.attributes:
+            unit = release.attributes[base].get("domain", {}).get("unit", "")
+            return (
+                f"{words} {base}"
+                + (f" in {unit}" if unit else "")
+                + (" (closed interval)" if ending != "_mean" else "")
+            )
+    role = release.attributes.get(name, {}).get("role", "")
+    return f"{role} attribute, released as it is" if role in ("public", "sensitive") else f"{name} of a class member"
+
+
+def _datapackage(release: Release, folder: Path) -> dict[str, Any]:
+    resources = []
+    for name, table in release.tables.items():
+        columns = [
+            {"name": f.name, "type": _frictionless_type(f.type), "description": _describe_column(f.name, release)}
+            for f in table.schema
+        ]
+        resources.append(
+            {
+                "name": name,
+                "path": f"{name}.csv",
+                "profile": "tabular-data-resource",
+                "format": "csv",
+                "encoding": "utf-8",
+                "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
+                "schema": {"fields": columns},
+            }
+        )
+    body = release.certificate.body
+    title = f"{body['dataset']}" + (f", {body['period']}" if "period" in body else "")
+    return {"profile": "tabular-data-package", "name": "release", "title": title, "resources": resources}
+
+
+_TABLE_WORDS = {
+    "data": "one line a released record",
+    "classes": "one line a class of records that look alike, with its size",
+    "members": "one line a class member: the values that occur in the class, in no order that tells whose they are",
+}
+
+
+def _readme(release: Release) -> str:
+    body = release.certificate.body
+    columns = "\n".join(f"- `{name}`: {_describe_column(name, release)}" for name in release.data.column_names)
+    tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {_TABLE_WORDS[name]}" for name in release.tables)
+    sentences = "\n".join(f"- {sentence}" for sentence in body["meaning"]["sentences"])
+    clear = "\n".join(f"- {item}" for item in body["in_clear"])
+    return f"""# {body["dataset"]}: a private release
+
+Made with Dunnage {body["software"]["dunnage"]} on {body["time"]}. The guarantee is **{body["guarantee"]["model"]}**,
+basis **{body["basis"]}**; `certificate.json` states it in full.
+
+## What it promises
+
+{sentences}
+
+In clear:
+
+{clear}
+
+## Files
+
+{tables}
+- `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
+- `datapackage.json`: the columns for programs (Frictionless).
+
+## Columns of `data`
+
+{columns}
+
+Intervals are closed: both ends are possible. There are no missing values.
+
+## Read it
+
+```python
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+```
+
+## Send a plan back
+
+A plan is a CSV file with the columns `row,bin`: for each `row` of `data` the bin (truck) it goes into. The owner, who
+alone can tell which record a row is, applies it to the true records.
+"""
+
+
+def describe_release(release: Release) -> Mapping[str, Any]:
+    """Give what a person or program wants to know first about a release."""
+    body = release.certificate.body
+    keys = ("dataset", "period", "guarantee", "basis", "mechanism", "measures", "in_clear", "meaning", "spend", "time")
+    return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

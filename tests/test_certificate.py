@@ -1,0 +1,303 @@
+"""The certificate file: one canonical form, any other is refused; signatures; what it says in odds."""
+
+from __future__ import annotations
+
+import json
+import random
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from dunnage.certificate import (
+    MOST_CERTIFICATE_BYTES,
+    Certificate,
+    canonical,
+    certify,
+    composition_rule,
+    load_private_key,
+    load_public_key,
+    meaning,
+    odds,
+)
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.guarantees import (
+    UNBOUNDED,
+    ApproximateDP,
+    Basis,
+    Guarantee,
+    KAnonymity,
+    LocalDP,
+    Loss,
+    MetricLocalDP,
+    Neighbours,
+    Promise,
+    PureDP,
+    WithinCluster,
+)
+
+
+def promise_of(guarantee: Guarantee, basis: Basis = Basis.PROVED, **more: Any) -> Promise:
+    return Promise(guarantee=guarantee, basis=basis, mechanism={"name": "test"}, **more)
+
+
+def made(**changes: Any) -> Certificate:
+    """A small certificate; changes replace fields of its body."""
+    certificate = certify(
+        promise_of(KAnonymity(k=5, protects="package")),
+        kind="rows",
+        dataset="pärcels",
+        period="2026-11",
+        attributes=[{"name": "weight", "role": "quasi-identifier"}],
+        measures={"records": 10},
+        spend={"id": "ab" * 16, "at": "2026-11-15T00:00:00Z", "composed": {"total": "none"}},
+    ).with_files({"data.csv": "0" * 64})
+    return Certificate(body={**certificate.body, **changes})
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    """An Ed25519 key pair as PEM files."""
+    return write_keys(tmp_path, "key")
+
+
+def write_keys(folder: Path, name: str) -> tuple[Path, Path]:
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
+    key = Ed25519PrivateKey.generate()
+    private.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    public.write_bytes(key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private, public
+
+
+def test_a_certificate_comes_back_from_its_bytes() -> None:
+    certificate = made()
+    again = Certificate.from_bytes(certificate.to_bytes())
+    assert again.body == certificate.body
+    assert again.digest == certificate.digest
+    assert again.guarantee == KAnonymity(k=5, protects="package")
+    assert again.basis is Basis.PROVED
+    assert "pärcels".encode() in certificate.to_bytes()
+
+
+def test_every_flipped_bit_of_a_signed_certificate_is_seen(keys: tuple[Path, Path]) -> None:
+    data = made().signed(keys[0]).to_bytes()
+    Certificate.from_bytes(data).check_signature(None)
+    for position in range(len(data)):
+        for bit in range(8):
+            flipped = bytearray(data)
+            flipped[position] ^= 1 << bit
+            with pytest.raises(CheckFailed):
+                Certificate.from_bytes(bytes(flipped)).check_signature(None)
+
+
+def test_every_truncation_and_every_longer_file_is_seen() -> None:
+    data = made().to_bytes()
+    for length in range(len(data)):
+        with pytest.raises(CheckFailed):
+            Certificate.from_bytes(data[:length])
+    for more in (b"\n", b" ", b"{}", b"\0", data):
+        with pytest.raises(CheckFailed):
+            Certificate.from_bytes(data + more)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"{",
+        b"\xff\xfe",
+        b"\xef\xbb\xbf{}",
+        b"[" * 200_000,
+        b'{"a":' * 100_000,
+        b'{"format": NaN}',
+        b'{"format": 1, "x": Infinity}',
+        b'{"format": 1, "x": 1e999}',
+        b'{"format": 1, "x": "\\ud800"}',
+        b'{"format": 1, "x": ' + b"9" * 5000 + b"}",
+        b'{"format": 1, "format": 1}',
+        b'{"format": 2}',
+        b'{"format": true}',
+        b'{"format": 1.0}',
+        b'{"format": "1"}',
+        b'{"format": 1, "x": ' + b"[" * 700 + b"]" * 700 + b"}",
+        b" " * (MOST_CERTIFICATE_BYTES + 1),
+    ],
+    ids=lambda data: repr(data[:24]),
+)
+def test_whatever_is_no_certificate_is_a_failed_check(data: bytes) -> None:
+    with pytest.raises(CheckFailed, match=r"^certificate\.json: "):
+        Certificate.from_bytes(data)
+
+
+def test_a_second_key_of_one_name_is_seen() -> None:
+    data = made().to_bytes().replace(b'"basis": "proved",', b'"basis": "proved",\n  "basis": "proved",')
+    with pytest.raises(CheckFailed, match="canonical"):
+        Certificate.from_bytes(data)
+
+
+def test_same_content_in_another_layout_is_seen() -> None:
+    data = json.dumps(json.loads(made().to_bytes())).encode()
+    with pytest.raises(CheckFailed, match="canonical"):
+        Certificate.from_bytes(data)
+
+
+@pytest.mark.parametrize("name", sorted(made().body))
+def test_a_missing_field_is_named(name: str) -> None:
+    body = {key: value for key, value in made().body.items() if key != name}
+    if name == "period":
+        Certificate.from_bytes(Certificate(body=body).to_bytes())
+        return
+    with pytest.raises(CheckFailed, match=name):
+        Certificate.from_bytes(Certificate(body=body).to_bytes())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"guarantee": {"model": "k-anonymity", "k": 1, "protects": "package"}},
+        {"guarantee": {"model": ["k-anonymity"], "k": 5, "protects": "package"}},
+        {"guarantee": {"model": "perfect"}},
+        {"guarantee": {"model": "dp", "epsilon": "x", "protects": "trip", "neighbours": "add-remove"}},
+        {"basis": "certain"},
+        {"holds": {"model": "none"}},
+        {"attributes": [["weight"]]},
+        {"attributes": [{"name": "weight", "role": None}]},
+        {"attributes": [{"name": "weight", "role": "public", "domain": "all"}]},
+        {"files": {"data.csv": 5}},
+        {"meaning": {"sentences": "none", "odds": []}},
+        {"spend": {"id": 7, "at": "now"}},
+    ],
+)
+def test_a_malformed_field_is_a_failed_check(changes: dict[str, Any]) -> None:
+    with pytest.raises(CheckFailed, match="malformed"):
+        Certificate.from_bytes(made(**changes).to_bytes())
+
+
+@pytest.mark.parametrize("signature", [[], "x", 5, {"value": 5}, [["a", "b"]], True])
+def test_a_malformed_signature_is_a_failed_check(signature: Any) -> None:
+    certificate = made()
+    data = canonical({**certificate.body, "digest": certificate.digest, "signature": signature})
+    with pytest.raises(CheckFailed):
+        Certificate.from_bytes(data).check_signature(None)
+
+
+@pytest.mark.parametrize("change", ["empty", "upper", "more", "short", "algorithm", "null"])
+def test_a_signature_in_another_form_is_a_failed_check(change: str, keys: tuple[Path, Path]) -> None:
+    signed = made().signed(keys[0])
+    assert signed.signature is not None
+    signature: Any = dict(signed.signature)
+    forms = {
+        "empty": {},
+        "upper": {**signature, "value": signature["value"].upper()},
+        "more": {**signature, "by": "me"},
+        "short": {**signature, "value": signature["value"][:-2]},
+        "algorithm": {**signature, "algorithm": "ed448"},
+        "null": None,
+    }
+    data = canonical({**signed.body, "digest": signed.digest, "signature": forms[change]})
+    with pytest.raises(CheckFailed):
+        Certificate.from_bytes(data).check_signature(None)
+
+
+def test_a_signature_is_checked_against_the_key_given(keys: tuple[Path, Path], tmp_path: Path) -> None:
+    _, other = write_keys(tmp_path, "other")
+    signed = made().signed(keys[0])
+    assert "by the key given" in signed.check_signature(load_public_key(keys[1]))
+    assert "by whom is not checked" in signed.check_signature(None)
+    assert "not signed" in made().check_signature(None)
+    with pytest.raises(CheckFailed, match="another key"):
+        signed.check_signature(load_public_key(other))
+    with pytest.raises(CheckFailed, match="not signed"):
+        made().check_signature(load_public_key(keys[1]))
+
+
+def test_a_signature_of_another_certificate_does_not_fit(keys: tuple[Path, Path]) -> None:
+    borrowed = Certificate(body=made(dataset="other").body, signature=made().signed(keys[0]).signature)
+    with pytest.raises(CheckFailed, match="does not fit"):
+        borrowed.check_signature(load_public_key(keys[1]))
+
+
+def test_new_files_take_the_signature_away(keys: tuple[Path, Path]) -> None:
+    assert made().signed(keys[0]).with_files({}).signature is None
+
+
+def unusable_keys(folder: Path) -> list[Path]:
+    """Files that are no plain Ed25519 key."""
+    rsa = generate_private_key(65537, 2048)
+    ed25519 = Ed25519PrivateKey.generate()
+    contents = {
+        "empty.pem": b"",
+        "garbage.pem": random.Random(1).randbytes(500),
+        "text.pem": b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+        "rsa.pem": rsa.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+        "rsa.pub.pem": rsa.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo),
+        "locked.pem": ed25519.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x")),
+        "raw": ed25519.private_bytes_raw(),
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return [*(folder / name for name in contents), folder, folder / "missing.pem"]
+
+
+def test_other_keys_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    for path in unusable_keys(tmp_path):
+        for load in (load_private_key, load_public_key):
+            with pytest.raises(ParameterError, match=r"openssl|cannot be read"):
+                load(path)
+
+
+def test_the_two_halves_of_a_pair_are_not_mixed_up(keys: tuple[Path, Path]) -> None:
+    with pytest.raises(ParameterError, match="private key"):
+        load_private_key(keys[1])
+    with pytest.raises(ParameterError, match="public key"):
+        load_public_key(keys[0])
+
+
+def test_odds_round_up_and_never_exceed_certainty() -> None:
+    rows = odds(Loss(Fraction(1)))
+    assert [row["at_most"] for row in rows] == [0.0268, 0.232, 0.7311]
+    assert [row["at_most"] for row in odds(Loss(Fraction(5000)))] == [1.0, 1.0, 1.0]
+    assert odds(UNBOUNDED) == []
+    approximate = odds(Loss(Fraction(1), Fraction(1, 10)))
+    assert all(row["right_guess_at_most"] >= max(row["before"], 1 - row["before"]) for row in approximate)
+
+
+NEIGHBOURS = Neighbours.ADD_REMOVE
+
+
+def test_meaning_speaks_of_what_holds() -> None:
+    dp = PureDP(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS)
+    cluster = WithinCluster(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS, clusters="weight")
+    assert meaning(promise_of(dp))["odds"][1]["sentence"] == "a 10 % suspicion becomes at most 23.2 %"
+    assert meaning(promise_of(dp, Basis.VOID, why="seeded"))["odds"] == []
+    assert "No bound is proved" in meaning(promise_of(dp, Basis.CLAIMED, why="no proof"))["sentences"][0]
+    claimed = meaning(promise_of(dp, Basis.CLAIMED, holds=cluster, why="only there"))
+    assert "same cluster" in claimed["sentences"][0]
+    assert meaning(promise_of(KAnonymity(k=3, protects="x")))["odds"][0]["right_at_most"] == 0.3334
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "word"),
+    [
+        (KAnonymity(k=5, protects="x"), "does not compose"),
+        (PureDP(epsilon=Fraction(1), protects="x", neighbours=NEIGHBOURS), "add up"),
+        (ApproximateDP(epsilon=Fraction(1), delta=Fraction(0), protects="x", neighbours=NEIGHBOURS), "add up"),
+        (LocalDP(epsilon=Fraction(1), protects="x", neighbours=Neighbours.REPLACE_ONE), "add up"),
+        (MetricLocalDP(epsilon=Fraction(1), protects="x", neighbours=NEIGHBOURS, distance="km"), "same scope"),
+    ],
+)
+def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) -> None:
+    assert word in composition_rule(guarantee)

@@ -1,0 +1,284 @@
+"""Writing a publication: a private key beside the folder, nothing half-written, nothing of others deleted."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dunnage as dn
+from dunnage import publication
+from dunnage.errors import OutputError, ReleaseError
+from dunnage.publication import Key, Publication, check_output, key_path
+
+NUM_ROWS = 12
+
+
+def dataset() -> dn.Dataset:
+    policy = dn.Policy.from_dict(
+        {
+            "dataset": "parcels",
+            "protects": "package",
+            "attributes": {
+                "parcel": {"role": "identifier"},
+                "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]},
+            },
+            "mechanism": {"name": "partition", "k": 3},
+        }
+    )
+    weights = [float(number) for number in range(NUM_ROWS)]
+    return dn.load(pa.table({"parcel": [f"CANARY{number}" for number in range(NUM_ROWS)], "weight": weights}), policy)
+
+
+@pytest.fixture
+def made() -> Publication:
+    """A publication in memory."""
+    return dn.publish(dataset(), ledger=":memory:")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "release"
+
+
+def listing(place: Path) -> list[str]:
+    return sorted(os.listdir(place))
+
+
+def test_the_key_is_beside_the_folder_and_private(made: Publication, folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        release, key = made.write(folder)
+    finally:
+        os.umask(before)
+    assert listing(folder.parent) == ["release", "release.key.parquet"]
+    assert not [name for name in listing(folder) if "key" in name]
+    assert stat.S_IMODE(key_path(folder).stat().st_mode) == 0o600
+    assert key_path(folder).stat().st_nlink == 1
+    assert key.certificate_digest == release.certificate.digest
+    assert dn.verify(folder).ok
+
+
+def test_a_key_comes_back_from_its_file(made: Publication, folder: Path) -> None:
+    _, key = made.write(folder)
+    again = Key.read(key_path(folder))
+    assert again.table.equals(key.table)
+    assert (again.salt, again.input_digest) == (key.salt, key.input_digest)
+    assert again.certificate_digest == dn.Release.read(folder).certificate.digest
+    assert again.belongs_to(dataset())
+    assert sorted(again.table.column("source_row").to_pylist()) == list(range(NUM_ROWS))
+
+
+def test_a_key_prints_nothing_of_itself(made: Publication) -> None:
+    assert repr(made.key) == str(made.key) == "Key(private)"
+    assert "CANARY" not in repr(made)
+
+
+@pytest.mark.parametrize("case", ["missing", "folder", "garbage", "table", "newer", "no digest"])
+def test_whatever_is_no_key_is_refused(made: Publication, tmp_path: Path, case: str) -> None:
+    path = tmp_path / "x.key.parquet"
+    metadata = {"dunnage.key": "1", "dunnage.salt": "00", "dunnage.input": "x"}
+    if case == "folder":
+        path.mkdir()
+    if case == "garbage":
+        path.write_bytes(b"PAR1garbagePAR1")
+    if case == "table":
+        pq.write_table(made.key.table, path)
+    if case == "newer":
+        pq.write_table(made.key.table.replace_schema_metadata({**metadata, "dunnage.key": "2"}), path)
+    if case == "no digest":
+        pq.write_table(made.key.table.replace_schema_metadata(metadata), path)
+    with pytest.raises(ReleaseError, match="key"):
+        Key.read(path)
+
+
+def test_an_existing_folder_or_key_is_not_replaced(made: Publication, folder: Path) -> None:
+    made.write(folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(OutputError, match="exists already"):
+        made.write(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    folder.rename(folder.with_name("sent"))
+    with pytest.raises(OutputError, match=r"key\.parquet exists already"):
+        made.write(folder)
+    assert listing(folder.parent) == ["release.key.parquet", "sent"]
+
+
+def test_force_replaces_folder_and_key(made: Publication, folder: Path) -> None:
+    first, _ = made.write(folder)
+    release, _ = dn.publish(dataset(), ledger=":memory:").write(folder, force=True)
+    assert release.certificate.digest != first.certificate.digest
+    assert dn.Release.read(folder).certificate.digest == release.certificate.digest
+    assert Key.read(key_path(folder)).certificate_digest == release.certificate.digest
+    assert stat.S_IMODE(key_path(folder).stat().st_mode) == 0o600
+    assert listing(folder.parent) == ["release", "release.key.parquet"]
+
+
+@pytest.mark.parametrize("case", ["file", "full", "release and more", "link", "dangling", "key folder", "key link"])
+def test_force_deletes_nothing_but_releases(made: Publication, folder: Path, case: str) -> None:
+    other = folder.with_name("other")
+    other.mkdir()
+    (other / "precious.txt").write_text("precious")
+    if case == "file":
+        folder.write_text("precious")
+    if case == "full":
+        other.rename(folder)
+    if case == "release and more":
+        made.write(folder)
+        (folder / "dunnage-ledger.sqlite").write_text("precious")
+    if case == "link":
+        folder.symlink_to(other)
+    if case == "dangling":
+        folder.symlink_to(folder.with_name("nothing"))
+    if case == "key folder":
+        other.rename(key_path(folder))
+    if case == "key link":
+        key_path(folder).symlink_to(other / "precious.txt")
+    before = sorted(folder.parent.rglob("*"))
+    with pytest.raises(OutputError, match="left as it is"):
+        made.write(folder, force=True)
+    assert sorted(folder.parent.rglob("*")) == before
+
+
+def test_force_may_fill_an_empty_folder(made: Publication, folder: Path) -> None:
+    folder.mkdir()
+    made.write(folder, force=True)
+    assert dn.verify(folder).ok
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["missing/release", "file/release", "/", "/proc/release", "x" * 300, "x" * 250, "nul\0"],
+    ids=["missing", "in a file", "root", "proc", "long", "long key", "nul"],
+)
+def test_a_place_that_cannot_be_written_is_found_before_anything_is_spent(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    ledger = tmp_path / "ledger.sqlite"
+    before = listing(tmp_path)
+    with pytest.raises(OutputError):
+        dn.publish(dataset(), out=tmp_path / name, ledger=ledger)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+def test_a_folder_without_the_right_to_write_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="cannot be written"):
+        check_output(tmp_path / "release", force=False)
+
+
+def test_a_key_is_never_put_into_another_release(made: Publication, folder: Path) -> None:
+    made.write(folder)
+    with pytest.raises(OutputError, match="key must not lie in it"):
+        made.write(folder / "inner")
+    assert dn.verify(folder).ok
+
+
+@pytest.mark.parametrize("name", ["rename", "fsync", "mkdir"])
+@pytest.mark.parametrize("force", [False, True])
+def test_a_failing_disk_leaves_what_was_there(
+    made: Publication, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, force: bool
+) -> None:
+    """The n-th call fails, for each n: afterwards the old pair stands whole, or nothing does."""
+    true = getattr(os, name)
+    first = made.write(folder).release.certificate.digest if force else None
+    for number in range(20):
+        calls = iter(range(1000))
+
+        def failing(*args: object, number: int = number, calls: object = calls, **more: object) -> object:
+            if next(calls) == number:  # type: ignore[call-overload]
+                raise OSError(28, "No space left on device")
+            return true(*args, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, failing)
+            try:
+                made.write(folder, force=force)
+            except OutputError as error:
+                problem = str(error)
+            else:
+                break
+        assert "No space left on device" in problem
+        names = ["release", "release.key.parquet"]
+        assert listing(folder.parent) in ([names] if force else [[], names])
+        if first is not None:
+            assert Key.read(key_path(folder)).certificate_digest == first
+            assert dn.verify(folder).ok
+        elif folder.exists():  # only the last sync failed
+            break
+    assert dn.verify(folder).ok
+    assert listing(folder.parent) == ["release", "release.key.parquet"]
+
+
+def test_a_file_system_without_links_will_do(made: Publication, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    made.write(folder)
+    made.write(folder, force=True)
+    assert listing(folder.parent) == ["release", "release.key.parquet"]
+    assert dn.verify(folder).ok
+
+
+def test_another_run_that_comes_first_keeps_its_key(
+    made: Publication, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release put there between our check and our writing is not replaced, nor is its key."""
+    true = publication._put_in_place
+    other = dn.publish(dataset(), ledger=":memory:")
+
+    def late(*args: object, **more: object) -> None:
+        monkeypatch.setattr(publication, "_put_in_place", true)
+        other.write(folder)
+        true(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(publication, "_put_in_place", late)
+    with pytest.raises(OutputError):
+        made.write(folder)
+    assert Key.read(key_path(folder)).certificate_digest == dn.Release.read(folder).certificate.digest
+    assert Key.read(key_path(folder)).salt == other.key.salt
+    assert listing(folder.parent) == ["release", "release.key.parquet"]
+
+
+def test_a_key_that_a_living_run_has_just_written_is_not_taken_for_abandoned(
+    made: Publication, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = os.rename
+    seen = []
+
+    def look(source: Path, target: Path) -> None:
+        if Path(target) == folder:
+            try:
+                check_output(folder, force=False)
+            except OutputError as error:
+                seen.append(str(error))
+        true(source, target)
+
+    monkeypatch.setattr(os, "rename", look)
+    made.write(folder)
+    assert len(seen) == 1
+    assert "key.parquet exists already" in seen[0]
+
+
+def test_signing_a_publication(made: Publication, folder: Path, tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "key.pem").write_bytes(pem)
+    release, key = made.write(folder, sign=tmp_path / "key.pem")
+    assert release.certificate.signature is not None
+    assert key.certificate_digest == release.certificate.digest
+    assert any("signed" in check for check in dn.verify(folder).checks)
+
+
+def test_where_the_key_of_a_folder_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert key_path("out/release/") == Path("out/release.key.parquet")
+    assert key_path("release.v1") == Path("release.v1.key.parquet")
+    monkeypatch.chdir(tmp_path)
+    assert key_path(".") == tmp_path.with_name(tmp_path.name + ".key.parquet")
