@@ -1,0 +1,1 @@
+"""Mechanisms: Dataset in, Publication out; one file each, named by what it does."""

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""publish: what an owner does with a policy. Promise, spend, release, write."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, Protocol
+
+from dunnage.dataset import Dataset
+from dunnage.errors import InternalError, ParameterError, PolicyError, Problem
+from dunnage.guarantees import Loss, Promise
+from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.mechanisms.partition import Partition
+from dunnage.noise import Noise
+from dunnage.policy import Policy, suggestion
+from dunnage.publication import Publication, check_output
+from dunnage.schema import Schema
+
+LEDGER_FILE = "dunnage-ledger.sqlite"
+Progress = Callable[[str], None]
+_log = logging.getLogger("dunnage")
+
+
+class Mechanism(Protocol):
+    """Frozen parameters with two verbs."""
+
+    def promise(self, schema: Schema) -> Promise:
+        """State the guarantee; needs no data."""
+
+    def release(self, dataset: Dataset, *, ledger: Any, noise: Noise) -> Publication:
+        """Spend once, then release."""
+
+
+# The one table from policy names to classes.
+MECHANISMS: Mapping[str, Any] = {"partition": Partition}
+
+
+def mechanism_of(policy: Policy) -> Mechanism:
+    """Build the mechanism a policy names.
+
+    Raises
+    ------
+    PolicyError
+        With all problems of the ``[mechanism]`` table.
+    """
+    source = str(policy.path or "policy")
+    parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
+    name = policy.mechanism["name"]
+    if name not in MECHANISMS:
+        what = Problem(
+            f"no mechanism {name!r} in this version", where="mechanism.name", remedy=suggestion(name, MECHANISMS)
+        )
+        raise PolicyError(source, [what])
+    problems = _parameter_problems(MECHANISMS[name], parameters)
+    if not problems:
+        try:
+            made: Mechanism = MECHANISMS[name](**parameters)
+            made.promise(policy.schema)
+            return made
+        except ParameterError as error:
+            problems = [Problem(str(error), where="mechanism")]
+    raise PolicyError(source, problems)
+
+
+def _parameter_problems(kind: Any, given: Mapping[str, Any]) -> list[Problem]:
+    known = {item.name: item for item in fields(kind)}
+    problems = [
+        Problem(f"is not a parameter of {kind.name}", where=f"mechanism.{name}", remedy=suggestion(name, known))
+        for name in given
+        if name not in known
+    ]
+    for name, item in known.items():
+        required = item.default is MISSING and item.default_factory is MISSING
+        if required and name not in given:
+            remedy = f"Write {name} = ... in [mechanism]: what it promises is yours to choose, so it has no default."
+            problems.append(Problem("is missing", where=f"mechanism.{name}", remedy=remedy))
+    return problems
+
+
+def promise(policy: Policy) -> Promise:
+    """Return what a policy promises; no data is needed.
+
+    Parameters
+    ----------
+    policy
+        The policy whose mechanism is asked.
+    """
+    return mechanism_of(policy).promise(policy.schema)
+
+
+def publish(
+    data: Dataset,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    noise: Noise | None = None,
+    sign: str | os.PathLike[str] | None = None,
+    force: bool = False,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> Publication:
+    """Release a dataset under its policy: promise, spend, release, write.
+
+    Parameters
+    ----------
+    data
+        The rows, with their policy.
+    out
+        Folder to write the release to; its key goes beside it. None keeps both in memory.
+    ledger
+        A ledger, or the path of one; by default ``dunnage-ledger.sqlite`` beside the policy.
+    noise
+        Source of randomness; by default the operating system's. A seeded one voids the certificate.
+    sign
+        Ed25519 private key (PEM file) to sign with.
+    force
+        Replace an existing release at ``out``.
+    again
+        Spend once more on the same dataset, period and policy.
+    progress
+        Called with the name of each stage as it begins.
+
+    Returns
+    -------
+    Publication
+        ``release`` and ``key``.
+    """
+    tell = progress or (lambda stage: None)
+    mechanism = mechanism_of(data.policy)
+    if sign is not None:
+        from dunnage.certificate import load_private_key
+
+        load_private_key(sign)  # an unusable key must be found before anything is spent
+    if out is not None:
+        check_output(out, force=force)
+    tell("finding classes")
+    with _opened(ledger, data.policy, again=again) as book:
+        publication = mechanism.release(data, ledger=book, noise=noise or Noise())
+    _log.info("released %s", data.policy.dataset)
+    if out is None:
+        return publication
+    tell("writing the release")
+    return publication.write(out, sign=sign, force=force)
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What publishing would promise and spend; nothing was drawn, spent or written.
+
+    Attributes
+    ----------
+    promise
+        What would be promised.
+    num_rows, num_left_out
+        How many records would be used, and left out as the policy says; for the owner only.
+    asked
+        What it would cost.
+    before, after
+        The ledger's statement of the dataset now, and as it would be then.
+    """
+
+    promise: Promise
+    num_rows: int
+    num_left_out: int
+    asked: Loss
+    before: Statement
+    after: Statement
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the result as plain data."""
+        return {
+            "dry_run": True,
+            "promise": self.promise.to_dict(),
+            "records": self.num_rows,
+            "left_out": self.num_left_out,
+            "asked": str(self.asked),
+            "spent": str(self.before.total),
+            "left": self.before.left_text(),
+            "left_after": self.after.left_text(),
+        }
+
+
+def rehearse(
+    data: Dataset,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    ledger: Ledger | str | os.PathLike[str] | None = None,
+    noise: Noise | None = None,
+    force: bool = False,
+    again: bool = False,
+) -> DryRun:
+    """Do everything up to the spend, and say what it would be. Nothing is drawn, spent or written.
+
+    Parameters
+    ----------
+    data, out, ledger, noise, force, again
+        As for :func:`publish`.
+    """
+    mechanism = mechanism_of(data.policy)
+    if out is not None:
+        check_output(out, force=force)
+    with _opened(ledger, data.policy, again=again) as book:
+        before = book.statement(data.policy.dataset)
+        try:
+            mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
+        except Rehearsed as stop:
+            return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement)
+    raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")
+
+
+@contextlib.contextmanager
+def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool) -> Iterator[Ledger]:
+    """Give the ledger to spend on: the caller's own, or one opened for this call."""
+    if isinstance(ledger, Ledger):
+        yield ledger
+        return
+    with Ledger(ledger if ledger is not None else default_ledger(policy), again=again) as book:
+        yield book
+
+
+def default_ledger(policy: Policy) -> Path:
+    """Return where the ledger of a policy is: beside it."""
+    if policy.path is None:
+        raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path, or a Ledger).")
+    return policy.path.parent / LEDGER_FILE

@@ -1,0 +1,595 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partition against slow, independent code: exhaustive search on tiny cases, a quadratic program on larger ones.
+
+Everything goes the public way: dataset, release, tables and key.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import math
+import random
+import unicodedata
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dunnage.dataset import Dataset
+from dunnage.errors import ParameterError, Refusal
+from dunnage.ledger import Ledger
+from dunnage.mechanisms import partition as partition_module
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.recode import class_means
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.verification import verify
+
+TOLERANCE = 1e-9
+NUM_CASES = 3000
+
+
+def policy(domain=(0, 100), *, resolution=None, public=(), small="suppress", **more):
+    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": list(domain), "unit": "kg"}
+    if resolution is not None:
+        weight["resolution"] = Decimal(resolution)
+    attributes = {"weight": weight, **{name: {"role": "public"} for name in public}, **more}
+    return Policy.from_dict(
+        {
+            "dataset": "parcels",
+            "protects": "package",
+            "small": small,
+            "attributes": attributes,
+            "mechanism": {"name": "partition", "k": 2},
+        }
+    )
+
+
+def dataset(weights, domain=(0, 100), *, public=None, **rules):
+    """Make a dataset of weights and public columns."""
+    public = public or {}
+    table = pa.table({"weight": pa.array(weights, pa.float64()), **public})
+    return Dataset.from_table(table, policy(domain, public=tuple(public), **rules))
+
+
+def publish(data, **parameters):
+    return Partition(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
+
+
+# Exhaustive search
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tiny problem; numbers are decimals or doubles, read by their decimal text."""
+
+    weights: tuple[float, ...]
+    strata: tuple[str, ...]
+    lower: Decimal
+    upper: Decimal
+    resolution: Decimal
+    k: int
+    alpha: Decimal
+    bounds: str
+
+    @property
+    def span(self):
+        return float(self.upper - self.lower)
+
+    def pair(self, weight):
+        """Give the smallest interval a weight may be released as."""
+        if self.bounds == "class":
+            return weight, weight
+        step = Fraction(self.resolution)
+        steps = (Fraction(repr(weight)) - Fraction(self.lower)) / step
+        return tuple(float(Fraction(self.lower) + end(steps) * step) for end in (math.floor, math.ceil))
+
+    def data(self):
+        return dataset(
+            self.weights, (self.lower, self.upper), public={"place": self.strata}, resolution=self.resolution
+        )
+
+
+def least_loss(case):
+    """Eq. 7, minimised over all ways to cut the distinct values of each stratum into intervals."""
+    members = defaultdict(list)
+    for weight, stratum in zip(case.weights, case.strata, strict=True):
+        members[stratum].append(case.pair(weight))
+    return sum(least_loss_of_stratum(case, Counter(pairs)) for pairs in members.values())
+
+
+def least_loss_of_stratum(case, counts):
+    pairs = sorted(counts)
+    return min(
+        sum(interval_loss(case, counts, pairs[a:b]) for a, b in itertools.pairwise((0, *cuts, len(pairs))))
+        for num in range(len(pairs))
+        for cuts in itertools.combinations(range(1, len(pairs)), num)
+    )
+
+
+def interval_loss(case, counts, pairs):
+    """A class of its own width if it has k records, else suppressed."""
+    size = sum(counts[pair] for pair in pairs)
+    if size < case.k:
+        return size * float(case.alpha)
+    return size * (max(upper for _, upper in pairs) - min(lower for lower, _ in pairs)) / case.span
+
+
+# What every release must satisfy
+
+
+def check_case(case):
+    """Publish, compare with the exhaustive search, check every constraint; return what happened."""
+    best = least_loss(case)
+    try:
+        release, key = publish(case.data(), k=case.k, alpha=case.alpha, bounds=case.bounds, statistic="multiset")
+    except Refusal:
+        assert math.isclose(best, float(case.alpha) * len(case.weights), abs_tol=TOLERANCE)
+        return "refused"
+    rows, keys, classes = release.data.to_pylist(), key.table.to_pylist(), release.classes.to_pylist()
+    measures = release.certificate.body["measures"]
+    assert math.isclose(measures["loss"]["sum"], best, abs_tol=TOLERANCE)
+    assert math.isclose(measures["loss"]["total"], best / len(case.weights), abs_tol=TOLERANCE)
+    assert math.isclose(released_loss(case, rows), best, abs_tol=TOLERANCE)
+    check_k(rows, case.k, measures)
+    check_truth(case, rows, keys)
+    check_fates(case, keys)
+    check_classes(case, classes, keys, release.members.to_pylist())
+    return "suppressed" if len(rows) < len(case.weights) else "whole"
+
+
+def released_loss(case, rows):
+    suppressed = len(case.weights) - len(rows)
+    return sum(row["weight_upper"] - row["weight_lower"] for row in rows) / case.span + suppressed * float(case.alpha)
+
+
+def check_k(rows, k, measures):
+    looks = Counter((row["place"], row["weight_lower"], row["weight_upper"]) for row in rows)
+    assert min(looks.values()) >= k
+    assert measures["k_reached"] == min(looks.values())
+    assert len(looks) == len({row["class_id"] for row in rows}) == measures["classes"]
+
+
+def check_truth(case, rows, keys):
+    """Every released row covers its true record; suppressed records are nowhere."""
+    assert [item["row"] for item in keys] == [row["row"] for row in rows] == list(range(len(rows)))
+    assert len({item["source_row"] for item in keys}) == len(keys)
+    for row, item in zip(rows, keys, strict=True):
+        true = case.weights[item["source_row"]]
+        assert row["weight_lower"] <= true <= row["weight_upper"]
+        assert row["place"] == case.strata[item["source_row"]]
+        assert row["class_id"] == item["class_id"]
+
+
+def check_fates(case, keys):
+    """Equal values share their fate, and no suppressed value lies inside a class."""
+    class_of = {item["source_row"]: item["class_id"] for item in keys}
+    fates = defaultdict(set)
+    for row, (weight, stratum) in enumerate(zip(case.weights, case.strata, strict=True)):
+        fates[stratum, case.pair(weight)].add(class_of.get(row, -1))
+    assert all(len(fate) == 1 for fate in fates.values())
+    in_order = [min(fates[place]) for place in sorted(fates)]
+    seen = [fate for fate, _ in itertools.groupby(in_order) if fate >= 0]
+    assert seen == sorted(set(seen)) == list(range(len(seen)))  # contiguous, numbered by stratum and value
+
+
+def check_classes(case, classes, keys, members):
+    true = defaultdict(list)
+    for item in keys:
+        true[item["class_id"]].append(case.weights[item["source_row"]])
+    told = defaultdict(list)
+    for member in members:
+        told[member["class_id"]].append(member["weight"])
+    assert told == {class_id: sorted(weights) for class_id, weights in true.items()}
+    for item in classes:
+        weights = true[item["class_id"]]
+        assert item["size"] == len(weights)
+        assert math.isclose(item["weight_mean"], math.fsum(weights) / len(weights), rel_tol=1e-12, abs_tol=1e-12)
+        assert item["weight_lower"] == min(case.pair(weight)[0] for weight in weights)
+        assert item["weight_upper"] == max(case.pair(weight)[1] for weight in weights)
+
+
+def random_case(generator):
+    """Draw a tiny problem with ties, decimals or awkward doubles, and one to three strata."""
+    resolution = Decimal(generator.choice(["0.01", "0.05", "0.1", "0.5", "1", "2.5"]))
+    lower = Decimal(generator.choice(["0", "-1", "2.5", "-0.3", "100"]))
+    steps = generator.randint(1, 20)
+    upper = lower + resolution * steps
+    unit = generator.choice([resolution, resolution / 2, Decimal("0.01")])
+    num = int((upper - lower) / unit)
+    spread = generator.choice([num, min(num, 4)])
+    size = generator.randint(2, 9)
+    weights = [float(lower + unit * generator.randint(num - spread, num)) for _ in range(size)]
+    if generator.random() < 0.2:  # doubles that no short decimal names
+        weights = [min(max(weight * generator.uniform(0.9, 1.1), float(lower)), float(upper)) for weight in weights]
+        weights += generator.choices(weights, k=min(2, 9 - size))
+    return Case(
+        weights=tuple(weights),
+        strata=tuple(generator.choices("abc"[: generator.randint(1, 3)], k=len(weights))),
+        lower=lower,
+        upper=upper,
+        resolution=resolution,
+        k=generator.randint(2, 4),
+        alpha=round(Decimal(math.exp(generator.uniform(math.log(0.01), math.log(3)))), 2),
+        bounds=generator.choice(["class", "grid"]),
+    )
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_loss_and_constraints_against_exhaustive_search(part):
+    generator = random.Random(part)
+    outcomes = Counter(check_case(random_case(generator)) for _ in range(NUM_CASES // 3))
+    assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > NUM_CASES // 30
+
+
+@st.composite
+def cases(draw):
+    steps = draw(st.integers(1, 12))
+    resolution = draw(st.sampled_from(["0.1", "0.25", "1"]))
+    lower, upper = Decimal(-1), Decimal(-1) + Decimal(resolution) * steps
+    rows = draw(st.lists(st.tuples(st.integers(0, 4 * steps), st.sampled_from("ab")), min_size=2, max_size=9))
+    return Case(
+        weights=tuple(float(lower + Decimal(resolution) / 4 * number) for number, _ in rows),
+        strata=tuple(stratum for _, stratum in rows),
+        lower=lower,
+        upper=upper,
+        resolution=Decimal(resolution),
+        k=draw(st.integers(2, 4)),
+        alpha=draw(st.decimals("0.01", "3", places=2)),
+        bounds=draw(st.sampled_from(["class", "grid"])),
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(cases())
+def test_exhaustive_search_on_chosen_cases(case):
+    check_case(case)
+
+
+# Larger cases
+
+
+def quadratic(values, k, price):
+    """Least cost by trying every begin for every end: O(n^2), without any of the shortcuts."""
+    distinct, counts = np.unique(values, return_counts=True)
+    before = np.concatenate([[0], np.cumsum(counts)])
+    best = np.zeros(len(distinct) + 1)
+    for end in range(1, len(distinct) + 1):
+        sizes = before[end] - before[:end]
+        costs = np.where(sizes >= k, best[:end] + sizes * (distinct[end - 1] - distinct[:end]), np.inf)
+        suppressed = best[end - 1] + price * counts[end - 1] if counts[end - 1] < k else np.inf
+        best[end] = min(costs.min(), suppressed)
+    return best[-1]
+
+
+LAWS = {
+    "uniform": lambda g, n: g.uniform(0, 100, n),
+    "decimals": lambda g, n: np.round(g.uniform(0, 100, n), 1),
+    "few values": lambda g, n: g.integers(0, 30, n).astype(float),
+    "clusters": lambda g, n: np.clip(g.choice(g.uniform(0, 100, 12), n) + g.normal(0, 0.3, n), 0, 100),
+    "clusters of one and a half k": lambda g, n: np.clip(np.arange(n) // 30 * 1.5 + g.uniform(0, 0.1, n), 0, 100),
+    "skewed": lambda g, n: np.clip(g.exponential(5, n), 0, 100),
+    "gaps that double": lambda g, n: np.sort(100 * 2.0 ** -g.uniform(0, 40, n)),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_quadratic_program_agrees(law):
+    generator = np.random.default_rng(7)
+    for size, k, alpha in itertools.product((300, 2000), (2, 5, 20, 150), ("0.001", "0.03", "1")):
+        values = LAWS[law](generator, size)
+        loss = classes_of(values, k=k, alpha=alpha)[1]
+        expected = quadratic(values, k, float(alpha) * 100) / 100
+        assert math.isclose(loss, expected, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+def classes_of(values, *, public=None, **parameters):
+    """Return classes and loss; nothing if every record would be suppressed."""
+    try:
+        classes = Partition(**parameters).classes(dataset(values, public=public, resolution="0.5"))
+    except Refusal:
+        return None, float(Fraction(parameters["alpha"])) * len(values)
+    return classes.of_row, classes.loss_sum
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_compiled_and_plain_programs_agree(law, monkeypatch):
+    generator = np.random.default_rng(11)
+    for size, k, alpha, bounds in itertools.product((50, 1500), (2, 30), ("0.01", "1"), ("class", "grid")):
+        values, public = LAWS[law](generator, size), {"place": generator.integers(0, 3, size)}
+        found = []
+        for threshold in (0, 10**9):
+            monkeypatch.setattr(partition_module, "_COMPILE_FROM_RUNS", threshold)
+            found.append(classes_of(values, public=public, k=k, alpha=alpha, bounds=bounds))
+        assert np.array_equal(found[0][0], found[1][0])
+        assert found[0][1] == found[1][1]
+
+
+def test_compiles_where_no_cache_can_be_written(monkeypatch):
+    real = numba.njit
+
+    def without_cache(*, cache=False):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: ("compiled without cache", function)
+
+    partition_module._compiled.cache_clear()
+    monkeypatch.setattr(numba, "njit", without_cache)
+    assert partition_module._compiled()[0] == "compiled without cache"
+    monkeypatch.setattr(numba, "njit", real)
+    partition_module._compiled.cache_clear()
+
+
+@pytest.mark.parametrize(("domain", "unit"), [((-8e307, 8e307), 1e15), ((0, 1e305), 1), ((0, 1e-300), 1e-300)])
+def test_enormous_and_tiny_domains(domain, unit):
+    generator = np.random.default_rng(3)
+    values = np.round(generator.uniform(0, 1, 300), 3) * unit
+    release, _ = publish(dataset(values, domain), k=5, alpha=10**9)
+    expected = quadratic(values / unit, 5, math.inf) / (domain[1] / unit - domain[0] / unit)
+    assert math.isclose(release.certificate.body["measures"]["loss"]["sum"], expected, rel_tol=TOLERANCE)
+
+
+def test_a_far_bound_and_many_decimals():
+    data = dataset([0.123456789, 0.2, 0.3, 5.0, 6.0], (0, 1e305), public={"place": list("aaaab")})
+    classes = Partition(k=2, alpha=10**9).classes(data)
+    assert classes.of_row.tolist() == [0, 0, 1, 1, -1]
+    assert classes.loss_sum == pytest.approx(10**9)
+
+
+# Refusals
+
+
+def refused(data, mechanism, error=Refusal):
+    """Assert that a release is refused before anything is spent or drawn; return the message."""
+    ledger, noise = Ledger(":memory:"), Noise()
+    with pytest.raises(error) as caught:
+        mechanism.release(data, ledger=ledger, noise=noise)
+    assert noise.bytes_drawn == 0
+    assert ledger.datasets() == []
+    return str(caught.value)
+
+
+def test_too_few_records():
+    message = refused(dataset([1.0, 2.0]), Partition(k=3))
+    assert "2 records cannot be 3-anonymous" in message
+    assert "lower k" in message
+
+
+def test_small_strata_are_refused_by_default():
+    data = dataset([1.0, 2.0, 3.0], public={"place": ["a", "a", "b"]}, small="refuse")
+    message = refused(data, Partition(k=2))
+    assert "1 of 2 combinations of public values (place) have fewer than k = 2 records" in message
+    assert 'small = "suppress"' in message
+
+
+@pytest.mark.parametrize("small", ["refuse", "suppress"])
+def test_all_strata_small(small):
+    data = dataset([1.0, 2.0, 3.0, 4.0], public={"place": ["a", "a", "b", "b"]}, small=small)
+    message = refused(data, Partition(k=3))
+    assert "every combination of public values (place) has fewer than k = 3 records" in message
+    assert "Lower k" in message
+    assert "suppress" not in message  # it would not help
+
+
+def test_everything_suppressed():
+    message = refused(dataset([1.0, 50.0, 99.0]), Partition(k=2, alpha="0.001"))
+    assert "at alpha = 0.001 suppressing every record loses least" in message
+    assert "Raise alpha" in message
+
+
+def test_a_refused_spend_draws_nothing():
+    document = {**policy().document, "budget": {"epsilon": 1, "neighbours": "replace-one"}}
+    data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0]}), Policy.from_dict(document))
+    noise = Noise()
+    with pytest.raises(Refusal, match="allow_unbounded"):
+        Partition(k=2).release(data, ledger=Ledger(":memory:"), noise=noise)
+    assert noise.bytes_drawn == 0
+
+
+NUMERIC = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 10]}
+CATEGORY = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "says"),
+    [
+        ({"weight": NUMERIC, "volume": NUMERIC}, "Got weight (numeric), volume (numeric)"),
+        ({"colour": CATEGORY}, "Got colour (category)"),
+        ({"weight": NUMERIC, "colour": CATEGORY}, "Got weight (numeric), colour (category)"),
+        ({"weight": {**NUMERIC, "role": "public"}}, "Got none"),
+    ],
+)
+def test_one_numeric_quasi_identifier(attributes, says):
+    document = {**policy().document, "attributes": attributes}
+    columns = {"weight": [1.0, 2.0], "volume": [1.0, 2.0], "colour": ["x", "y"]}
+    table = pa.table({name: columns[name] for name in attributes})
+    data = Dataset.from_table(table, Policy.from_dict(document))
+    message = refused(data, Partition(k=2), ParameterError)
+    assert says in message
+    assert "public, sensitive or drop" in message
+    with pytest.raises(ParameterError):
+        Partition(k=2).promise(data.schema)
+
+
+def test_grid_bounds_need_a_resolution():
+    message = refused(dataset([1.0, 2.0]), Partition(k=2, bounds="grid"), ParameterError)
+    assert "'weight' has no resolution. Add one" in message
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"k": 1}, "at least 2. Got 1"),
+        ({"k": True}, "at least 2. Got True"),
+        ({"k": 2.5}, "at least 2. Got 2.5"),
+        ({"k": "5"}, "at least 2"),
+        ({"k": 2, "alpha": 0}, "alpha must be more than 0"),
+        ({"k": 2, "alpha": -1}, "alpha must be more than 0"),
+        ({"k": 2, "alpha": float("nan")}, "alpha must be a finite number"),
+        ({"k": 2, "alpha": float("inf")}, "alpha must be a finite number"),
+        ({"k": 2, "alpha": True}, "alpha must be a finite number"),
+        ({"k": 2, "alpha": 10**400}, "at most 1000000000"),
+        ({"k": 2, "statistic": "median"}, "one of bounds, mean, multiset. Got 'median'"),
+        ({"k": 2, "bounds": "tight"}, "one of class, grid. Got 'tight'"),
+    ],
+)
+def test_bad_parameters(parameters, says):
+    with pytest.raises(ParameterError) as caught:
+        Partition(**parameters)
+    assert says in str(caught.value)
+
+
+def test_parameters_have_no_silent_defaults():
+    with pytest.raises(TypeError):
+        Partition()
+    with pytest.raises(TypeError):
+        Partition(5)
+
+
+@pytest.mark.parametrize(("statistic", "told"), [("bounds", False), ("mean", True), ("multiset", True)])
+def test_statistic_decides_what_is_told(statistic, told):
+    release, _ = publish(dataset([1.0, 2.0, 3.0, 4.0]), k=2, statistic=statistic)
+    assert ("weight_mean" in release.data.column_names) is told
+    assert ("weight_mean" in release.classes.column_names) is told
+    assert (release.members is not None) is (statistic == "multiset")
+
+
+# Order
+
+
+def test_position_of_a_record_is_uniform():
+    # A position taken with probability 0.29 instead of 0.20 would be found with probability 0.999.
+    num, data = 2000, dataset([10.0, 20.0, 30.0, 40.0, 50.0])
+    positions = np.array(
+        [publish(data, k=2)[1].table.column("source_row").to_pylist().index(0) for _ in range(num)], dtype=np.int64
+    )
+    assert stats.chisquare(np.bincount(positions, minlength=5)).pvalue > 1e-9
+
+
+def test_suppressed_records_leave_no_gap_in_the_order():
+    data = dataset([1.0, 1.0, 50.0, 99.0, 99.0])
+    firsts = Counter()
+    for _ in range(300):
+        _, key = publish(data, k=2, alpha="0.1")
+        firsts[key.table.column("source_row")[0].as_py()] += 1
+    assert set(firsts) == {0, 1, 3, 4}
+    assert stats.chisquare(list(firsts.values())).pvalue > 1e-9
+
+
+def content(table):
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+AWKWARD = [0.1 + 0.2, 1 / 3, 2 / 3, math.pi, math.e, 1e-17, 100 / 7, 99.99999999999999, 33.1, 1e-300]
+
+
+@pytest.mark.parametrize("weights", [AWKWARD * 4, [round(0.1 * i, 1) for i in range(50)]], ids=["awkward", "decimals"])
+@pytest.mark.parametrize("bounds", ["class", "grid"])
+def test_tables_do_not_depend_on_the_order_of_the_input(weights, bounds):
+    places = [random.Random(number).choice(["x", "y", "z"]) for number in range(len(weights))]
+    generator, contents = random.Random(5), set()
+    for _ in range(20):
+        rows = generator.sample(range(len(weights)), len(weights))
+        public = {"place": [places[row] for row in rows]}
+        data = dataset([weights[row] for row in rows], public=public, resolution="0.25")
+        release, _ = publish(data, k=3, alpha="0.2", bounds=bounds, statistic="multiset")
+        contents.add((content(release.classes), content(release.members)))
+    assert len(contents) == 1
+
+
+def test_means_do_not_depend_on_the_order_of_their_terms():
+    generator = np.random.default_rng(2)
+    values = generator.uniform(0, 1, 1000) * 10.0 ** generator.integers(-8, 8, 1000)
+    class_id = generator.integers(0, 7, 1000)
+    means = class_means(class_id, values)
+    for _ in range(20):
+        order = generator.permutation(1000)
+        assert class_means(class_id[order], values[order]).tobytes() == means.tobytes()
+    for number in range(7):
+        assert math.isclose(means[number], math.fsum(values[class_id == number]) / (class_id == number).sum())
+
+
+# Strata
+
+
+def test_strata_of_text_whole_numbers_and_dates():
+    days = [datetime.date(2026, 11, 15), datetime.date(1969, 12, 31)]
+    composed = "\N{LATIN CAPITAL LETTER A WITH RING ABOVE}rhus"
+    places = [composed, unicodedata.normalize("NFD", composed), "北京", "a,b", "🚚"]
+    combinations = list(itertools.product(places, [-3, 2**60], days))
+    rows = [(*combination, number) for combination in combinations for number in (1.0, 2.0, 40.0, 41.0)]
+    random.Random(1).shuffle(rows)
+    place, number, day, weights = zip(*rows, strict=True)
+    public = {"place": list(place), "number": pa.array(number, pa.int64()), "day": list(day)}
+    release, key = publish(dataset(weights, public=public), k=2, statistic="multiset")
+    assert release.data.column("day").type == pa.date32()
+    assert release.classes.num_rows == 2 * len(combinations)
+    for row, item in zip(release.data.to_pylist(), key.table.to_pylist(), strict=True):
+        true = rows[item["source_row"]]
+        assert (row["place"], row["number"], row["day"]) == true[:3]
+        assert (row["weight_lower"], row["weight_upper"]) == ((1.0, 2.0) if true[3] < 3 else (40.0, 41.0))
+    first = release.data.filter(pa.array(release.data.column("class_id").to_numpy() == 0)).to_pylist()
+    assert {(row["place"], row["number"], row["day"]) for row in first} == {min(combinations)}
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0.0, -0.0] * 3),
+        pa.array([0.0, -0.0] * 3, pa.float32()),
+        pa.array(np.array([0.0, -0.0] * 3, dtype=np.float16)),
+    ],
+    ids=["double", "float", "half"],
+)
+@pytest.mark.parametrize("role", ["public", "sensitive"])
+def test_negative_zero_tells_nobody_apart(column, role, tmp_path):
+    rules = policy(extra={"role": role})
+    data = Dataset.from_table(pa.table({"weight": [1.0, 1.0, 1.0, 9.0, 9.0, 9.0], "extra": column}), rules)
+    publication = publish(data, k=3)
+    looks = Counter((str(row["extra"]), row["weight_lower"]) for row in publication.release.data.to_pylist())
+    assert looks == {("0.0", 1.0): 3, ("0.0", 9.0): 3}
+    publication.write(tmp_path / "release")
+    assert verify(tmp_path / "release").ok
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([True, False] * 3),
+        pa.array([Decimal("1.5"), Decimal("-2.5")] * 3),
+        pa.array([1, 2**64 - 1] * 3, pa.uint64()),
+        pa.array([datetime.datetime(2026, 1, 1), datetime.datetime(2025, 1, 1)] * 3),
+        pa.array([datetime.time(1), datetime.time(2)] * 3),
+        pa.array(["x", "y"] * 3).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+@pytest.mark.parametrize("role", ["public", "sensitive"])
+def test_columns_of_any_plain_type(column, role):
+    rules = policy(extra={"role": role})
+    data = Dataset.from_table(pa.table({"weight": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "extra": column}), rules)
+    release, key = publish(data, k=3)
+    true = column.to_pylist()
+    assert [true[row] for row in key.table.column("source_row").to_pylist()] == release.data.column("extra").to_pylist()
+    assert release.classes.num_rows == 2
+
+
+def test_verify_agrees_with_a_large_release(tmp_path):
+    generator = np.random.default_rng(4)
+    weights = np.round(generator.uniform(0, 100, 30_000), 2)
+    public = {"place": generator.integers(0, 4000, 30_000)}
+    data = dataset(weights, public=public, resolution="0.01")
+    publish(data, k=4, alpha="0.05", bounds="grid", statistic="multiset").write(tmp_path / "release")
+    assert verify(tmp_path / "release").problems == []
