@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: one sub-command per verb. It only calls the Python interface.
+
+Exit codes: 0 fine, 1 a check failed, 2 bad input or refusal. Imports happen inside the commands, so that ``--help``
+stays quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from dunnage.noise import Noise
+    from dunnage.samples import PackageSetting
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Publish transport and logistics data privately, and let anyone verify what was published.",
+)
+generate_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Generate data, with a starter policy.")
+budget_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or set the budget in a ledger.")
+app.add_typer(generate_app, name="generate")
+app.add_typer(budget_app, name="budget")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
+
+
+# Names of files and columns come from others: none may steer the terminal it is printed on.
+_STEERS_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def _print(text: str, *, err: bool = False) -> None:
+    typer.echo(_STEERS_TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text), err=err)
+
+
+def _print_result(result: dict[str, Any], text: str, as_json: bool) -> None:
+    _print(json.dumps(result, indent=2) if as_json else text)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show the current stage on the terminal, if there is one."""
+    if not sys.stderr.isatty():
+        yield lambda stage: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda stage: status.update(stage)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dunnage._version import __version__
+
+        _print(f"dunnage {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to make.")] = Path("demo-out"),
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer packages.")] = False,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run the main story end to end on generated packages and write one report.
+
+    Example: dunnage demo --out demo-out
+    """
+    from dunnage.demo import run_demo
+
+    with _progress() as tell:
+        report = run_demo(out, quick=quick, force=force, progress=tell)
+    text = f"{report.read_text()}\nReport: {report}"
+    _print_result({"report": str(report), "release": str(report.parent / "release")}, text, as_json)
+
+
+@generate_app.command("packages")
+def generate_packages(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
+    setting: Annotated[
+        str | None, typer.Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Number of packages.")] = None,
+    law: Annotated[str | None, typer.Option(help="uniform | normal | unequal.")] = None,
+    low: Annotated[float | None, typer.Option(help="Smallest weight.")] = None,
+    high: Annotated[float | None, typer.Option(help="Largest weight.")] = None,
+    mean: Annotated[float | None, typer.Option(help="Mean of the normal law.")] = None,
+    sd: Annotated[float | None, typer.Option(help="Standard deviation of the normal law.")] = None,
+    destinations: Annotated[int | None, typer.Option(help="Number of destinations; 0 for no such column.")] = None,
+    decimals: Annotated[int | None, typer.Option(help="Decimals of a weight.")] = None,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate packages with weights, and a starter policy beside them.
+
+    Example: dunnage generate packages -o parcels.csv --setting 25-L-U --seed 1
+    """
+    from dunnage.samples import generate_packages as generate
+
+    free = {
+        "size": size,
+        "law": law,
+        "low": low,
+        "high": high,
+        "mean": mean,
+        "sd": sd,
+        "destinations": destinations,
+        "decimals": decimals,
+    }
+    chosen = _package_setting(setting, {name: value for name, value in free.items() if value is not None})
+    data, policy = generate(chosen, out, seed=seed, force=force)
+    text = f"{chosen.size} packages in {data}\nstarter policy in {policy}"
+    _print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
+
+
+def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
+    from dataclasses import replace
+
+    from dunnage.samples import PackageSetting, package_setting
+
+    return replace(package_setting(name) if name else PackageSetting(), **free)
+
+
+@app.command()
+def draft(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Policy file to write.")],
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Draft a policy for your own file, from column names and types only; fill in the blanks.
+
+    Example: dunnage draft parcels.csv -o parcels.toml
+    """
+    from dunnage.io import draft as draft_text
+
+    if out.exists() and (not force or out.samefile(data)):
+        raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
+    _write(out, draft_text(data))
+    _print_result({"policy": str(out)}, f"Draft in {out}: fill in roles, domains and k.", as_json)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from None
+
+
+@app.command()
+def publish(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private rows.")],
+    policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Release folder to make.")] = None,
+    period: Annotated[str | None, typer.Option(help="Which period, such as 2026-11-15 or 2026-11.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Validate, promise, show the spend; draw nothing.")
+    ] = False,
+    ledger: Annotated[
+        str | None, typer.Option(help="Ledger; by default dunnage-ledger.sqlite beside the policy.")
+    ] = None,
+    sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Spend once more on the same data and policy.")] = False,
+    force: ForceFlag = False,
+    seed: Annotated[int | None, typer.Option(help="Seed for tests: voids the certificate.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Publish private rows under a policy: promise, spend, release, write.
+
+    Example: dunnage publish parcels.csv --policy parcels.toml -o release --dry-run
+    """
+    from dunnage.noise import Noise
+
+    noise = Noise(seed=seed)
+    if sign is not None:
+        from dunnage.certificate import load_private_key
+
+        load_private_key(sign)  # before a long reading of data
+    if dry_run:
+        _dry_run(data, policy, out, period, ledger, noise, again=again, force=force, as_json=as_json)
+        return
+    if out is None:
+        raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
+    from dunnage.io import load
+    from dunnage.publication import check_output, key_path
+    from dunnage.publishing import publish as publish_data
+    from dunnage.release import describe_release
+
+    check_output(out, force=force)
+    with _progress() as tell:
+        tell("reading and checking the data")
+        dataset = load(data, policy, period=period)
+        release, _ = publish_data(
+            dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
+        )
+    result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
+    _print_result(result, _published_text(result, dataset.num_left_out), as_json)
+
+
+def _dry_run(
+    data: Path,
+    policy: Path,
+    out: Path | None,
+    period: str | None,
+    ledger: str | None,
+    noise: Noise,
+    *,
+    again: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    from dunnage.io import load
+    from dunnage.publishing import rehearse
+    from dunnage.showing import dry_run_text
+
+    with _progress() as tell:
+        tell("reading and checking the data")
+        dataset = load(data, policy, period=period)
+        run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+    _print_result(run.to_dict(), dry_run_text(run), as_json)
+
+
+def _published_text(result: dict[str, Any], num_left_out: int) -> str:
+    guarantee = ", ".join(f"{key} {value}" for key, value in result["guarantee"].items())
+    lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
+    lines += [f"Promises  {guarantee}; basis {result['basis']}"]
+    measures = result["measures"]
+    if "k_reached" in measures:
+        lines.append(
+            f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
+            f"{num_left_out} left out by the policy"
+        )
+        lines.append(
+            f"Classes   {measures['classes']}, smallest {measures['k_reached']}, loss {measures['loss']['total']:.4f}"
+        )
+    lines += [f"In clear  {item}" for item in result["in_clear"]]
+    return "\n".join(lines)
+
+
+@app.command()
+def show(
+    path: Annotated[Path, typer.Argument(help="A release folder, a policy or a ledger.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a release, policy or ledger for a person.
+
+    Example: dunnage show release
+    """
+    _print_result(*_shown(path), as_json)
+
+
+def _shown(path: Path) -> tuple[dict[str, Any], str]:
+    if path.is_dir():
+        from dunnage.release import Release, describe_release
+        from dunnage.showing import release_text
+
+        release = Release.read(path)
+        return dict(describe_release(release)), release_text(release)
+    if not path.exists():
+        raise ParameterError(f"{path} does not exist. Give a release folder, a policy (.toml) or a ledger (.sqlite).")
+    if path.suffix == ".toml":
+        from dunnage.policy import Policy
+        from dunnage.publishing import promise
+        from dunnage.showing import policy_text
+
+        policy = Policy.read(path)
+        text = policy_text(policy)
+        described = {"dataset": policy.dataset, "attributes": policy.schema.describe(), "digest": policy.digest()}
+        return {**described, "promise": promise(policy).to_dict()}, text
+    if path.suffix == ".sqlite":
+        from dunnage.ledger import Ledger
+
+        with Ledger.open_existing(path) as ledger:
+            return ledger.to_dict(), ledger.summary()
+    if path.name.endswith(".key.parquet"):
+        raise ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
+    raise ParameterError(
+        f"{path} is neither a release folder, a policy (.toml) nor a ledger (.sqlite). Give one of these."
+    )
+
+
+@app.command()
+def verify(
+    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    signed_by: Annotated[Path | None, typer.Option(help="Public key (PEM) the release must be signed with.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Verify a release from outside: digests, then everything that can be counted. Exit 1 if anything fails.
+
+    Example: dunnage verify release
+    """
+    from dunnage.verification import verify as verify_release
+
+    with _progress() as tell:
+        tell("verifying")
+        result = verify_release(release, signed_by=signed_by)
+    _print_result(result.to_dict(), result.summary(), as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+@budget_app.command("show")
+def budget_show(
+    ledger: Annotated[str, typer.Argument(help="Ledger file.")],
+    dataset: Annotated[str | None, typer.Option(help="One dataset only.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show budgets, spends and what is left.
+
+    Example: dunnage budget show dunnage-ledger.sqlite
+    """
+    from dunnage.ledger import Ledger
+
+    with Ledger.open_existing(ledger) as book:
+        if dataset is None:
+            _print_result(book.to_dict(), book.summary(), as_json)
+            return
+        if dataset not in book.datasets():
+            known = ", ".join(book.datasets()) or "none"
+            raise ParameterError(f"the ledger has no dataset {dataset!r}. It has: {known}.")
+        statement = book.statement(dataset)
+        _print_result(statement.to_dict(), statement.summary(), as_json)
+
+
+@budget_app.command("set")
+def budget_set(
+    ledger: Annotated[str, typer.Argument(help="Ledger file.")],
+    dataset: Annotated[str, typer.Option(help="Dataset, as the policy names it.")],
+    epsilon: Annotated[str, typer.Option(help="Most epsilon over all releases.")],
+    neighbours: Annotated[str, typer.Option(help="add-remove | replace-one.")],
+    note: Annotated[str, typer.Option(help="Why; kept in the ledger.")],
+    delta: Annotated[str, typer.Option(help="Most delta over all releases.")] = "0",
+    as_json: JsonFlag = False,
+) -> None:
+    """Set or change the budget of a dataset; the note is kept with it.
+
+    Example: dunnage budget set L.sqlite --dataset rides --epsilon 2 --neighbours add-remove --note "board, 3 May"
+    """
+    from dunnage.exact import exact
+    from dunnage.guarantees import Budget, Neighbours
+    from dunnage.ledger import Ledger
+
+    if neighbours not in tuple(Neighbours):
+        raise ParameterError(f"neighbours must be {' or '.join(Neighbours)}. Got {neighbours!r}.")
+    budget = Budget(
+        epsilon=exact(epsilon, what="epsilon"), delta=exact(delta, what="delta"), neighbours=Neighbours(neighbours)
+    )
+    with Ledger(ledger) as book:
+        statement = book.set_budget(dataset, budget, note=note)
+        _print_result(statement.to_dict(), statement.summary(), as_json)
+
+
+def _fail(kind: str, message: str, code: int, **details: str) -> NoReturn:
+    """Print an error for a person, and for programs if they asked for JSON, and leave."""
+    _print(f"error: {message}", err=True)
+    if "--json" in sys.argv:
+        _print(json.dumps({"error": {"kind": kind, "message": message, **details}}, indent=2))
+    sys.exit(code)
+
+
+def _fail_as(error: Exception) -> NoReturn:
+    kind = type(error).__name__
+    if isinstance(error, BudgetError):
+        _fail(kind, str(error), error.exit_code, asked=error.asked, spent=error.spent, left=error.left)
+    if isinstance(error, DunnageError):
+        _fail(kind, str(error), error.exit_code)
+    if hasattr(error, "format_message"):  # a command line that cannot be read; Typer's own, or Click's
+        if kind == "NoArgsIsHelpError":
+            _print(error.format_message(), err=True)
+            sys.exit(2)
+        _fail("UsageError", f"{error.format_message()} See --help.", 2)
+    if isinstance(error, OSError):
+        _fail(kind, f"{error.strerror or kind}. Check the files named, and the space on the disk.", 2)
+    if isinstance(error, MemoryError):
+        _fail(kind, "out of memory. Use a machine with more, or publish one period at a time.", 70)
+    raise error
+
+
+def _leave_quietly() -> NoReturn:
+    """Leave when whoever read our output has gone: nothing is left to say, not even on closing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack a character; that is no reason to fail
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_quietly()
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("Interrupted", "interrupted. What was spent stays spent; see dunnage budget show.", 130)
+    except Exception as error:
+        _fail_as(error)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text for a person: what ``dunnage show`` prints of a release, a policy, a dry run."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dunnage.errors import ReleaseError
+from dunnage.policy import Policy
+from dunnage.publishing import DryRun, mechanism_of
+from dunnage.release import Release
+
+PICTURE_WIDTH = 50
+MOST_CLASSES_DRAWN = 24
+
+
+def release_text(release: Release) -> str:
+    """Describe a release: what it promises, what it shows, how its classes lie.
+
+    Raises
+    ------
+    ReleaseError
+        If its figures do not have the form of a release; :func:`dunnage.verify` says more.
+    """
+    try:
+        return _release_text(release)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError):
+        # The digests fit, so whoever made the release made it so.
+        raise ReleaseError("the release does not have the form of one. Run dunnage verify on it.") from None
+
+
+def _release_text(release: Release) -> str:
+    body = release.certificate.body
+    title = f"Release of {body['dataset']}" + (f", period {body['period']}" if "period" in body else "")
+    parts = [
+        f"{title}\n{'=' * len(title)}",
+        _statement_text(body),
+        _measures_text(body["measures"]),
+        *(interval_picture(release, name) for name in _pictured(release)),
+        f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _statement_text(body: dict[str, Any] | Any) -> str:
+    guarantee = ", ".join(f"{key} {value}" for key, value in body["guarantee"].items())
+    mechanism = ", ".join(f"{key} {value}" for key, value in body["mechanism"].items())
+    lines = [f"Guarantee   {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
+    if "why" in body:
+        lines.append(f"Why         {body['why']}")
+    lines += ["What it means", *_bullets(body["meaning"]["sentences"])]
+    lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
+    lines += ["In clear", *_bullets(body["in_clear"]), "Assumes", *_bullets([*body["assumptions"]])]
+    return "\n".join(lines)
+
+
+def _bullets(items: list[str]) -> list[str]:
+    return [f"  - {item}" for item in items]
+
+
+def _measures_text(measures: dict[str, Any]) -> str:
+    if "k_reached" not in measures:
+        return ""
+    size, suppressed, loss, risks = (measures[key] for key in ("class_size", "suppressed", "loss", "risks"))
+    sizes = f"size {size['smallest']} smallest, {size['mean']:.1f} mean, {size['largest']} largest"
+    lines = [
+        f"Records     {measures['records']} released, {suppressed['count']} suppressed ({suppressed['share']:.2%})",
+        f"k           {measures['k_asked']} asked, {measures['k_reached']} reached",
+        f"Classes     {measures['classes']}; {sizes}",
+        f"Loss        {loss['total']:.4f} of 1 ({loss['metric']})",
+        f"Risks       prosecutor {risks['prosecutor_highest']:.3g} at most, marketer {risks['marketer']:.3g}",
+    ]
+    for name, item in measures["sensitive"].items():
+        lines.append(f"Sensitive   {name}: l {item['l']}, t {item['t']:.3f} ({item['distance']})")
+    return "\n".join(lines)
+
+
+def _pictured(release: Release) -> list[str]:
+    return [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
+
+
+def interval_picture(release: Release, name: str) -> str:
+    """Draw the interval of each class over the public domain, one line a class."""
+    if release.classes is None:
+        return ""
+    domain = release.attributes[name]["domain"]
+    low, high = float(domain["lower"]), float(domain["upper"])
+    lower = release.classes.column(f"{name}_lower").to_numpy()
+    upper = release.classes.column(f"{name}_upper").to_numpy()
+    sizes = release.classes.column("size").to_numpy()
+    order = np.lexsort((upper, lower))[:MOST_CLASSES_DRAWN]
+    unit = f" {domain['unit']}" if domain.get("unit") else ""
+    lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
+    for index in order:
+        bar = _bar(lower[index], upper[index], low, high)
+        label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
+        lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records")
+    if len(sizes) > MOST_CLASSES_DRAWN:
+        lines.append(f"  ... and {len(sizes) - MOST_CLASSES_DRAWN} more classes")
+    return "\n".join(lines)
+
+
+def _bar(lower: float, upper: float, low: float, high: float) -> str:
+    scale = PICTURE_WIDTH / (high - low)
+    start = min(int((lower - low) * scale), PICTURE_WIDTH - 1)
+    stop = max(start + 1, min(math.ceil((upper - low) * scale), PICTURE_WIDTH))
+    return "|" + " " * start + "█" * (stop - start) + " " * (PICTURE_WIDTH - stop) + "|"
+
+
+def policy_text(policy: Policy) -> str:
+    """Describe a policy: each column, and what the mechanism promises."""
+    promise = mechanism_of(policy).promise(policy.schema)
+    lines = [f"Policy for {policy.dataset}, protecting one {policy.schema.protects}", "Columns"]
+    for attribute in policy.schema:
+        domain = attribute.domain.describe() if attribute.domain is not None else {}
+        span = f" [{domain['lower']}, {domain['upper']}] {domain['unit']}" if "lower" in domain else ""
+        lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}".rstrip())
+    lines += [f"Small strata  {policy.small}", f"Budget        {policy.budget or 'none'}"]
+    if policy.period:
+        lines.append(
+            f"Period        one {policy.period.length}"
+            + (f" of {policy.period.column}" if policy.period.column else "")
+        )
+    return "\n".join([*lines, "", promise_text(promise.to_dict())])
+
+
+def promise_text(promise: dict[str, Any]) -> str:
+    """Describe a promise."""
+    guarantee = ", ".join(f"{key} {value}" for key, value in promise["guarantee"].items())
+    lines = [f"Promises      {guarantee}; basis {promise['basis']}"]
+    lines += [f"Why           {promise['why']}"] if "why" in promise else []
+    lines += ["In clear", *_bullets(promise["in_clear"])]
+    lines += ["Assumes", *_bullets([f"{name}: {says}" for name, says in promise["assumptions"].items()])]
+    return "\n".join(lines)
+
+
+def dry_run_text(run: DryRun) -> str:
+    """Describe what publishing would do."""
+    return "\n".join(
+        [
+            "Dry run: nothing was drawn, spent or written.",
+            f"Records       {run.num_rows} valid, {run.num_left_out} left out by the policy",
+            promise_text(run.promise.to_dict()),
+            f"Would spend   {run.asked}",
+            f"Spent so far  {run.before.total}",
+            f"Left now      {run.before.left_text()}",
+            f"Left then     {run.after.left_text()}",
+        ]
+    )

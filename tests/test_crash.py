@@ -1,0 +1,235 @@
+"""Killed at any moment, ``publish`` leaves no folder that is not whole, paid for and verifiable.
+
+One process is made ready and forks; each child publishes and is killed, either at its n-th step (every file opened,
+renamed, linked, synced ...; for each n) or after a random time. What is left is looked at, then published again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dunnage as dn
+from dunnage.publication import Key, key_path
+from dunnage.samples import PackageSetting, generate_packages
+
+RELEASE = "release"
+LEDGER = "ledger.sqlite"
+COMMAND = [sys.executable, "-c", "from dunnage.cli import main; main()"]
+PUBLISH = ["publish", "parcels.csv", "--policy", "parcels.toml", "-o", RELEASE, "--ledger", LEDGER]
+KILLED = -signal.SIGKILL
+
+FORKING = f"""
+import os, random, shutil, signal, sys, time
+import fcntl, pyarrow.csv, pyarrow.parquet
+import dunnage.cli, dunnage.io, dunnage.publishing
+from pathlib import Path
+
+PUBLISH = {PUBLISH!r}
+try:  # a first run loads what is loaded late, once for all children
+    dunnage.cli.app([*PUBLISH[:1], "nothing.csv", "--policy", "nothing.toml", "--dry-run"], standalone_mode=False)
+except dunnage.errors.PolicyError:
+    pass
+
+STEPS = {{"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove"}}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+
+def die_at(number):
+    # Die before the n-th call that changes anything on disk.
+    count = 0
+    def step():
+        nonlocal count
+        count += 1
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+    def count_before(module, name):
+        true = getattr(module, name)
+        def counted(*args, **more):
+            step()
+            return true(*args, **more)
+        setattr(module, name, counted)
+    for module, name in ((os, "fsync"), (fcntl, "flock"), (pyarrow.parquet, "write_table"), (pyarrow.csv, "write_csv")):
+        count_before(module, name)
+    def hook(event, args):
+        if event in STEPS or (event == "open" and args[2] & WRITING):
+            step()
+    sys.addaudithook(hook)
+
+def start(place, options, number=0):
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 99
+    try:
+        os.chdir(place)
+        out = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        sys.argv = ["dunnage", *PUBLISH, *options]
+        if number:
+            die_at(number)
+        dunnage.cli.main()
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        os._exit(code)
+
+def end(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+def at_each_step(template, *options):
+    for number in range(1, 3000):
+        place = Path(shutil.copytree(template, template.with_name(f"{{template.name}}-{{number}}")))
+        code = end(start(place, options, number))
+        print(place, code, flush=True)
+        if code != -signal.SIGKILL:
+            return
+
+def at_random(template, num, seed):
+    began = time.monotonic()
+    end(start(shutil.copytree(template, template.with_name("timed")), ["--again"]))
+    seconds = time.monotonic() - began
+    generator = random.Random(int(seed))
+    for number in range(int(num)):
+        place = Path(shutil.copytree(template, template.with_name(f"{{template.name}}-{{number}}")))
+        pid = start(place, ["--again"])
+        time.sleep(generator.uniform(0, 1.1 * seconds))
+        os.kill(pid, signal.SIGKILL)
+        print(place, end(pid), flush=True)
+
+def again(*places):
+    for place in places:
+        options = ["--again"] + (["--force"] if (Path(place) / "{RELEASE}").exists() else [])
+        print(place, end(start(place, options)), flush=True)
+
+{{"at_each_step": at_each_step, "at_random": at_random, "again": again}}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
+"""
+
+
+def forked(*arguments: object) -> list[tuple[Path, int]]:
+    """Run the forking process and give each place with the exit code of the run there."""
+    words = [str(argument) for argument in arguments]
+    done = subprocess.run([sys.executable, "-c", FORKING, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [line.rsplit(" ", 1) for line in done.stdout.splitlines()]
+    return [(Path(place), int(code)) for place, code in lines]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is such a place: kills do not lose what a disk was not yet given."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def template(root: Path) -> Path:
+    """Generated packages with a policy, in a folder of their own."""
+    return prepare(root / "place", 60)
+
+
+def prepare(place: Path, size: int) -> Path:
+    place.mkdir()
+    generate_packages(PackageSetting(size=size, destinations=2, decimals=1), place / "parcels.csv", seed=1)
+    return place
+
+
+def check_left(place: Path) -> None:
+    """Look at what a killed run left under final names, and at every key."""
+    release = place / RELEASE
+    if release.exists():
+        assert dn.verify(release).problems == []
+        certificate = dn.Release.read(release).certificate
+        with dn.Ledger.open_existing(place / LEDGER) as ledger:
+            assert certificate.body["spend"]["id"] in {spend.id for spend in ledger.statement("parcels").spends}
+        assert Key.read(key_path(release)).certificate_digest == certificate.digest
+    for path in place.iterdir():
+        assert ".key." not in path.name or stat.S_IMODE(path.lstat().st_mode) == 0o600
+
+
+def check_again(places: list[Path]) -> None:
+    """Publish again in each place; nothing of the killed run may be in the way, or be left."""
+    for place, code in forked("again", *places):
+        assert code == 0, (place / "output.txt").read_text(encoding="utf-8")
+        check_left(place)
+        assert (place / RELEASE).exists()
+        assert [path.name for path in place.iterdir() if path.name.startswith(".release")] == []
+        assert key_path(place / RELEASE).stat().st_nlink == 1
+
+
+def check_all(results: list[tuple[Path, int]], each: int = 1) -> None:
+    for place, _ in results:
+        check_left(place)
+    check_again([place for place, code in results if code == KILLED][::each])
+
+
+def test_killed_at_each_step(template: Path) -> None:
+    results = forked("at_each_step", template)
+    assert results[-1][1] == 0
+    assert {code for _, code in results[:-1]} == {KILLED}
+    assert len(results) > 30  # the steps were found
+    check_all(results, each=2)
+
+
+def test_killed_at_each_step_of_replacing(template: Path) -> None:
+    for _, code in forked("again", template):
+        assert code == 0
+    results = forked("at_each_step", template, "--again", "--force")
+    assert results[-1][1] == 0
+    check_all(results, each=3)
+
+
+def test_killed_at_random(root: Path) -> None:
+    check_all(forked("at_random", prepare(root / "place", 3000), 12, 20261115))
+
+
+def kill_commands(root: Path, num: int, size: int) -> None:
+    """Kill the command itself, from its start to its end."""
+    template = prepare(root / "place", size)
+    generator = random.Random(num)
+    began = time.monotonic()
+    subprocess.run([*COMMAND, *PUBLISH], cwd=template, check=True, capture_output=True)
+    seconds = time.monotonic() - began
+    shutil.rmtree(template)
+    prepare(template, size)
+    places = [Path(shutil.copytree(template, template.with_name(f"place-{number}"))) for number in range(num)]
+    for place in places:
+        with subprocess.Popen([*COMMAND, *PUBLISH], cwd=place, stdout=-3, stderr=-3) as process:
+            time.sleep(generator.uniform(0.5, 1.1) * seconds)
+            process.send_signal(signal.SIGKILL)
+        check_left(place)
+    check_again(places)
+
+
+def test_the_command_is_killed_at_random(root: Path) -> None:
+    kill_commands(root, 5, 60)
+
+
+def wants_long(request: pytest.FixtureRequest) -> bool:
+    return "long" in str(request.config.getoption("-m")) or "DUNNAGE_LONG" in os.environ
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [60, 3000, 100_000])
+def test_killed_hundreds_of_times(tmp_path: Path, request: pytest.FixtureRequest, size: int) -> None:
+    if not wants_long(request):
+        pytest.skip("the long form: select it with -m long, or set DUNNAGE_LONG")
+    (tmp_path / "forked").mkdir()
+    check_all(forked("at_random", prepare(tmp_path / "forked" / "place", size), 300 if size < 100_000 else 40, size))
+    (tmp_path / "commands").mkdir()
+    kill_commands(tmp_path / "commands", 60 if size < 100_000 else 10, size)
