@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
 .PHONY: demo test check bench docs clean
 
-demo: $(READY)
+demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
 
 test: check
@@ -25,10 +26,14 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/check_docs.py --write
 
-$(READY): pyproject.toml
+$(CORE): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(READY): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 

@@ -513,3 +513,37 @@ def test_a_quarter_million_rows_take_no_time(file: Callable[..., Path]) -> None:
     data = load(path, POLICY)
     assert time.process_time() - before < 2.0  # about 0.2 s, with quotes
     assert np.array_equal(data.numbers("weight"), weights)
+
+
+def test_an_empty_line_of_a_single_column_is_a_missing_cell(tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text("w\n1\n\n2\n3\n\n")
+    document = {
+        "dataset": "one",
+        "protects": "package",
+        "attributes": {"w": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]}},
+        "mechanism": {"name": "partition", "k": 2},
+    }
+    with pytest.raises(InputError, match="'w': has no value in row 2"):
+        load(path, Policy.from_dict(document))
+
+
+def test_the_index_of_a_pandas_frame_is_no_column() -> None:
+    table = pa.table({"w": [1.0, 2.0, 3.0], "__index_level_0__": [4, 7, 9]})
+    document = {
+        "dataset": "one",
+        "protects": "package",
+        "attributes": {"w": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]}},
+        "mechanism": {"name": "partition", "k": 2},
+    }
+    assert len(load(table, Policy.from_dict(document))) == 3
+
+
+def test_a_draft_finds_out_how_a_european_file_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "pakete.csv"
+    path.write_bytes("nr;gew;ort\n1;1,5;Köln\n2;2,25;Bonn\n".encode("latin-1"))
+    text = draft(path)
+    for line in ('delimiter = ";"', 'decimal = ","', 'encoding = "latin-1"'):
+        assert line in text
+    filled = text.replace('role = ""', 'role = "public"').replace('k = ""', "k = 2")
+    assert len(load(path, Policy.from_text(filled))) == 2

@@ -614,7 +614,7 @@ def test_a_draft_lists_all_its_blanks() -> None:
 
 
 def test_a_filled_in_draft_is_a_policy() -> None:
-    text = draft_policy("parcels", {"weight": "numeric", "town": "text"}, delimiter=";")
+    text = draft_policy("parcels", {"weight": "numeric", "town": "text"}, options=ReadOptions(delimiter=";"))
     text = text.replace('role = ""', 'role = "public"').replace("domain = []", "domain = [0, 5]")
     policy = Policy.from_text(text.replace('k = ""', "k = 5"))
     assert policy.read_options.delimiter == ";"
@@ -623,7 +623,9 @@ def test_a_filled_in_draft_is_a_policy() -> None:
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_a_draft_of_odd_names(name: str) -> None:
-    document = tomllib.loads(draft_policy(name, {name: "numeric", "other": "text"}, delimiter="\t"))
+    document = tomllib.loads(
+        draft_policy(name, {name: "numeric", "other": "text"}, options=ReadOptions(delimiter="\t"))
+    )
     assert document["dataset"] == name
     assert list(document["attributes"]) == [name, "other"]
     assert document["read"]["delimiter"] == "\t"
@@ -653,3 +655,15 @@ def test_the_purpose_carries_what_the_ledger_needs() -> None:
     assert (purpose.dataset, purpose.period, purpose.budget) == ("parcels", "2026-11", policy.budget)
     assert purpose.policy_digest == policy.digest()
     assert not purpose.allow_unbounded
+
+
+def test_a_domain_left_blank_matters_only_to_a_quasi_identifier() -> None:
+    text = draft_policy("parcels", {"number": "numeric", "weight": "numeric"})
+    first, second = text.split("[attributes.weight]")
+    filled = first.replace('role = ""', 'role = "identifier"') + "[attributes.weight]"
+    quasi = second.replace('role = ""', 'role = "quasi-identifier"').replace('k = ""', "k = 2")
+    with pytest.raises(PolicyError) as error:
+        Policy.from_text(filled + quasi)
+    assert "attributes.weight.domain: is blank" in str(error.value)
+    assert "number" not in str(error.value)
+    assert Policy.from_text(filled + quasi.replace("domain = []", "domain = [0, 9]")).schema["number"].domain is None

@@ -133,3 +133,27 @@ def test_progress_names_the_stages(policy, tmp_path):
     stages = []
     dn.publish(dn.load(table(), policy), out=tmp_path / "release", progress=stages.append)
     assert stages == ["finding classes", "writing the release"]
+
+
+def test_again_is_honoured_for_a_ledger_given(policy, tmp_path):
+    ledger = dn.Ledger(tmp_path / "own.sqlite")
+    data = dn.load(table(), policy)
+    dn.publish(data, ledger=ledger)
+    dn.publish(data, ledger=ledger, again=True)
+    assert not ledger.again
+    with pytest.raises(dn.Refusal, match="--again"):
+        dn.publish(data, ledger=ledger)
+
+
+def test_what_departs_from_the_truth_is_said(tmp_path):
+    """A clamped weight stands at the end of its domain, so nobody may read the interval as the truth."""
+    text = POLICY.replace("domain = [0, 100]", 'domain = [2, 7]\noutside = "clamp"').replace(
+        '[attributes.day]\nrole = "public"', '[attributes.day]\nrole = "public"\nmissing = "leave-out"'
+    )
+    release, _ = dn.publish(dn.load(table(), dn.Policy.from_text(text)), ledger=":memory:", out=tmp_path / "release")
+    told = " ".join(release.certificate.body["in_clear"])
+    assert "values of weight outside its domain were moved to the nearest end" in told
+    assert "records without day were left out" in told
+    assert release.attributes["weight"]["outside"] == "clamp"
+    assert "values outside the domain were moved" in (tmp_path / "release" / "README.md").read_text()
+    assert dn.verify(tmp_path / "release").ok

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read datasets: CSV and Parquet files through Arrow, and any frame that offers the Arrow C stream.
 
-A CSV file is read as text; blank lines are no rows. What Arrow or Python say about a file they cannot read
+A CSV file is read as text; blank lines are no rows, unless the file has but one column. What Arrow or Python say about a file they cannot read
 may quote its cells, so their words are never repeated.
 """
 
@@ -12,9 +12,10 @@ import csv
 import gzip
 import io
 import os
+import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ CSV_ENDINGS = (".csv", ".csv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _LARGEST_ROW_BYTES = 1 << 24
 _NUM_DRAFT_ROWS = 1000
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _DRAFT_DELIMITERS = ",;\t|"
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
 
@@ -75,7 +77,9 @@ def _table_of_frame(frame: Any) -> pa.Table:
             f"Got {type(frame).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
         )
     try:
-        return _with_names(pa.table(frame))
+        table = _with_names(pa.table(frame))
+        # pandas brings its row index along as columns of these names; it is no data
+        return table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
     except Exception:  # the frame's own code runs here, and what it says may quote cells
         raise ParameterError(
             f"the {type(frame).__name__} could not be turned into an Arrow table. Pass a frame with one type a column."
@@ -222,11 +226,15 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
         bad_rows.append(int(row.number) - 1)  # Arrow counts rows, not lines, and the header is its row 1
         return "skip"
 
+    # In a file of one column an empty line is a missing cell, not a gap between rows.
+    single = len(names) == 1
     table = pacsv.read_csv(
-        pa.BufferReader(content),
+        pa.BufferReader(content.strip(b"\r\n") if single else content),
         # Threads would leave the number of a row unknown. The header is read as a row, so that nothing is guessed.
         read_options=pacsv.ReadOptions(column_names=names, use_threads=False, block_size=_LARGEST_ROW_BYTES),
-        parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note, ignore_empty_lines=not single
+        ),
         convert_options=pacsv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
         ),
@@ -252,24 +260,40 @@ def draft(data: str | os.PathLike[str]) -> str:
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}. Give a path.")
     path = Path(data)
-    delimiter = _drafted_delimiter(path)
-    table = _read_file(path, ReadOptions(delimiter=delimiter)).table
-    kinds = {name: _kind(column) for name, column in zip(table.column_names, table.columns, strict=True)}
-    return draft_policy(path.name.split(".")[0], kinds, delimiter=delimiter)
+    options = _drafted_options(path)
+    table = _read_file(path, options).table
+    kinds = _kinds(table, options)
+    if options.delimiter != ",":
+        # More columns that are numbers: then that is how decimals are written.
+        european = replace(options, decimal=",")
+        found = _kinds(table, european)
+        if sum(kind == "numeric" for kind in found.values()) > sum(kind == "numeric" for kind in kinds.values()):
+            options, kinds = european, found
+    return draft_policy(path.name.split(".")[0], kinds, options=options)
 
 
-def _drafted_delimiter(path: Path) -> str:
-    """Return the usual delimiter that cuts the header into most names."""
+def _kinds(table: pa.Table, options: ReadOptions) -> dict[str, str]:
+    return {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
+
+
+def _drafted_options(path: Path) -> ReadOptions:
+    """Guess how a CSV file is written: UTF-8 or Latin-1, and the delimiter that cuts the header into most names."""
     if not path.is_file() or not path.name.lower().endswith(CSV_ENDINGS):
-        return ","
-    header = _csv_content(path, "utf-8").lstrip().splitlines()[0].decode()
-    return max(_DRAFT_DELIMITERS, key=header.count)
+        return ReadOptions()
+    try:
+        encoding = "utf-8"
+        content = _csv_content(path, encoding)
+    except InputError:
+        encoding = "latin-1"
+        content = _csv_content(path, encoding)  # an empty file or one with NULs is refused again
+    header = content.lstrip().splitlines()[0].decode()
+    return ReadOptions(delimiter=max(_DRAFT_DELIMITERS, key=header.count), encoding=encoding)
 
 
-def _kind(column: pa.ChunkedArray) -> str:
+def _kind(column: pa.ChunkedArray, options: ReadOptions) -> str:
     if is_text(column.type):
         # Whether the first cells are numbers; nothing of the values is kept.
-        numbers, unreadable = numbers_of_text(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks(), ReadOptions())
+        numbers, unreadable = numbers_of_text(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks(), options)
         return "text" if unreadable.any() or numbers.null_count == len(numbers) else "numeric"
     return "numeric" if _is_number(column.type) else "text"
 

@@ -426,7 +426,11 @@ def _with_role_synonyms(data: Any) -> Any:
 
 
 def _read_numeric(table: _Table, context: _Context) -> Domain | None:
-    bounds = table.items("domain", "[lowest, highest], public bounds", default=None)
+    if table.data.get("domain") == [] and table.data.get("role") not in ("", Role.QUASI_IDENTIFIER):
+        table.seen.add("domain")  # left blank in a draft, and only a quasi-identifier needs one
+        bounds = None
+    else:
+        bounds = table.items("domain", "[lowest, highest], public bounds", default=None)
     resolution = table.number("resolution", "the step of the public grid", default=None)
     unit = table.text("unit", '"kg", say', default="")
     if bounds is None:
@@ -535,7 +539,7 @@ def _read_budget(top: _Table) -> Budget | None:
     return made
 
 
-def draft_policy(dataset: str, kinds: Mapping[str, str], *, delimiter: str = ",") -> str:
+def draft_policy(dataset: str, kinds: Mapping[str, str], *, options: ReadOptions | None = None) -> str:
     """Write a policy to be filled in, from column names and kinds alone.
 
     Parameters
@@ -544,8 +548,8 @@ def draft_policy(dataset: str, kinds: Mapping[str, str], *, delimiter: str = ","
         Name for the ledger.
     kinds
         Column name to ``numeric`` or ``text``.
-    delimiter
-        What separates the cells of a CSV file.
+    options
+        How the CSV file is written, where it is not the usual way.
 
     Returns
     -------
@@ -553,7 +557,7 @@ def draft_policy(dataset: str, kinds: Mapping[str, str], *, delimiter: str = ","
         TOML text with roles, domains and k left blank; reading it lists everything to fill in.
     """
     tables = "\n".join(_draft_attribute(name, kind) for name, kind in kinds.items())
-    read = f"\n[read]\ndelimiter = {_toml_text(delimiter)}\n" if delimiter != "," else ""
+    read = _draft_read(options or ReadOptions())
     return f"""# Fill in what is blank, then look before you publish:
 #   dunnage publish DATA --policy THIS.toml --dry-run
 dataset = {_toml_text(dataset)}
@@ -566,6 +570,15 @@ k = ""                     # fewest records that must look alike; no default, it
 statistic = "bounds"       # bounds | mean | multiset: what is told about a class
 bounds = "class"           # class (its own smallest and largest value) | grid (rounded to the resolution)
 {read}"""
+
+
+def _draft_read(options: ReadOptions) -> str:
+    unusual = [
+        f"{name} = {_toml_text(getattr(options, name))}"
+        for name in ("delimiter", "decimal", "encoding")
+        if getattr(options, name) != getattr(ReadOptions(), name)
+    ]
+    return "\n".join(["", "[read]", *unusual, ""]) if unusual else ""
 
 
 _DRAFT_NUMBERS = [

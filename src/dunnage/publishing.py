@@ -217,7 +217,11 @@ def rehearse(
 def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, again: bool) -> Iterator[Ledger]:
     """Give the ledger to spend on: the caller's own, or one opened for this call."""
     if isinstance(ledger, Ledger):
-        yield ledger
+        before, ledger.again = ledger.again, ledger.again or again
+        try:
+            yield ledger
+        finally:
+            ledger.again = before
         return
     with Ledger(ledger if ledger is not None else default_ledger(policy), again=again) as book:
         yield book

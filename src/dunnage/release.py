@@ -120,6 +120,11 @@ class Release:
         """Public description of each released attribute, by name."""
         return {item["name"]: item for item in self.certificate.body["attributes"]}
 
+    @property
+    def quantities(self) -> list[str]:
+        """Names of the released numbers that are known by bounds."""
+        return [name for name in self.attributes if f"{name}_lower" in self.data.column_names]
+
     def uncertain(self, name: str) -> Uncertain:
         """Return what is known of one generalised or perturbed number.
 
@@ -129,9 +134,9 @@ class Release:
             If no such quantity was released.
         """
         columns = self.data.column_names
-        if f"{name}_lower" not in columns:
-            known = [column[: -len("_lower")] for column in columns if column.endswith("_lower")]
-            raise ParameterError(f"the release has no quantity {name!r}. It has: {', '.join(known) or 'none'}.")
+        if name not in self.quantities:
+            known = ", ".join(self.quantities) or "none"
+            raise ParameterError(f"the release has no quantity {name!r}. It has: {known}.")
         nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
         return Uncertain(
             name=name,
@@ -332,13 +337,17 @@ def _describe_column(name: str, release: Release) -> str:
         base = name[: -len(ending)]
         if name.endswith(ending) and base in release.attributes:
             unit = release.attributes[base].get("domain", {}).get("unit", "")
-            return (
-                f"{words} {base}"
-                + (f" in {unit}" if unit else "")
-                + (" (closed interval)" if ending != "_mean" else "")
-            )
+            closed = " (closed interval)" if ending != "_mean" else ""
+            return f"{words} {base}" + (f" in {unit}" if unit else "") + closed + _clamped(base, release)
     role = release.attributes.get(name, {}).get("role", "")
-    return f"{role} attribute, released as it is" if role in ("public", "sensitive") else f"{name} of a class member"
+    if role in ("public", "sensitive"):
+        return f"{role} attribute, released as it is{_clamped(name, release)}"
+    return f"{name} of a class member{_clamped(name, release)}"
+
+
+def _clamped(name: str, release: Release) -> str:
+    moved = release.attributes.get(name, {}).get("outside") == "clamp"
+    return "; values outside the domain were moved to its nearest end" if moved else ""
 
 
 def _datapackage(release: Release, folder: Path) -> dict[str, Any]:

@@ -107,10 +107,26 @@ class Attribute:
             raise ParameterError(f"attribute {self.name!r} is not numeric with a domain. Give it kind and domain.")
         return self.domain
 
+    @property
+    def exception(self) -> str:
+        """What a receiver must know because values were moved or rows left out; empty if nothing."""
+        if self.role in (Role.IDENTIFIER, Role.DROP):
+            return ""
+        rules = []
+        if self.outside == "clamp":
+            rules.append(f"values of {self.name} outside its domain were moved to the nearest end, and stand there")
+        if self.outside == "leave-out":
+            rules.append(f"records whose {self.name} lay outside its domain were left out")
+        if self.missing == "leave-out":
+            rules.append(f"records without {self.name} were left out")
+        return "; ".join(rules)
+
     def describe(self) -> dict[str, Any]:
-        """Give name, role and domain as plain data."""
+        """Give name, role, domain and what departs from the rule as plain data."""
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
-        return {"name": self.name, "role": str(self.role), **({"kind": self.kind} if self.kind else {}), **domain}
+        departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
+        kind = {"kind": self.kind} if self.kind else {}
+        return {"name": self.name, "role": str(self.role), **kind, **domain, **departs}
 
 
 @dataclass(frozen=True, kw_only=True)

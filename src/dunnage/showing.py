@@ -91,16 +91,28 @@ def interval_picture(release: Release, name: str) -> str:
     lower = release.classes.column(f"{name}_lower").to_numpy()
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
-    order = np.lexsort((upper, lower))[:MOST_CLASSES_DRAWN]
+    order = np.arange(len(sizes))[:MOST_CLASSES_DRAWN]  # by stratum, then interval
+    strata = _strata_of_classes(release)
     unit = f" {domain['unit']}" if domain.get("unit") else ""
     lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
     for index in order:
         bar = _bar(lower[index], upper[index], low, high)
         label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
-        lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records")
+        lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records{strata[index]}")
     if len(sizes) > MOST_CLASSES_DRAWN:
         lines.append(f"  ... and {len(sizes) - MOST_CLASSES_DRAWN} more classes")
     return "\n".join(lines)
+
+
+def _strata_of_classes(release: Release) -> list[str]:
+    """Return the public values of each class, to be printed behind it."""
+    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    num_classes = len(release.classes) if release.classes is not None else 0
+    if not public:
+        return [""] * num_classes
+    _, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
+    rows = release.data.select(public).take(first[:MOST_CLASSES_DRAWN]).to_pylist()
+    return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
 
 
 def _bar(lower: float, upper: float, low: float, high: float) -> str:

@@ -171,9 +171,9 @@ class Partition:
         stratum, num_strata = strata(dataset)
         self._check_sizes(np.bincount(stratum, minlength=num_strata), dataset)
         lower, upper, span = self._ends(values, attribute.numeric)
-        # order : rows by stratum, then value; runs : rows that must stay together
-        order = _row_order(stratum, num_strata, lower + upper)
-        runs = _Runs.of(stratum[order], lower[order], upper[order])
+        # order : rows by stratum, then value; runs : rows of equal value, which must stay together
+        order = _row_order(stratum, num_strata, values)
+        runs = _Runs.of(stratum[order], values[order], lower[order], upper[order])
         class_of_run, loss = _best_classes(runs, self.k, float(self.alpha) * span)
         of_row = np.empty(len(values), dtype=np.int64)
         of_row[order] = np.repeat(class_of_run, runs.counts)
@@ -216,7 +216,7 @@ class Partition:
         for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive)):
             if attributes:
                 told.append(f"{role} columns as they are: {', '.join(a.name for a in attributes)}")
-        return tuple(told)
+        return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
     def _check_sizes(self, sizes: IntArray, dataset: Dataset) -> None:
         """Refuse what cannot be k-anonymous; counts are the owner's to see."""
@@ -295,9 +295,9 @@ class _Runs:
     starts: IntArray
 
     @classmethod
-    def of(cls, stratum: IntArray, lower: FloatArray, upper: FloatArray) -> _Runs:
-        """Collapse sorted rows into runs of equal stratum and bounds."""
-        change = (np.diff(stratum) != 0) | (np.diff(lower) != 0) | (np.diff(upper) != 0)
+    def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> _Runs:
+        """Collapse sorted rows into runs of equal stratum and value."""
+        change = (np.diff(stratum) != 0) | (np.diff(values) != 0)
         first = np.concatenate([[0], np.flatnonzero(change) + 1])
         starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum[first])) + 1, [len(first)]])
         return cls(lower[first], upper[first], np.append(first, len(stratum)), starts)
@@ -313,8 +313,24 @@ def _best_classes(runs: _Runs, k: int, price: float) -> tuple[IntArray, float]:
     solve = _compiled() if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve
     first = np.full(len(runs.lower), -1, dtype=np.int64)
     cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
-    opens = first == np.arange(len(first))
+    opens = _opening_runs(runs, first)
     return np.where(first < 0, -1, np.cumsum(opens) - 1), float(cost)
+
+
+def _opening_runs(runs: _Runs, first: IntArray) -> npt.NDArray[np.bool_]:
+    """Mark the runs that open a class; neighbours of one stratum with equal rounded intervals are one class.
+
+    Rounding can give two classes the same interval. They look alike, so they are one; their cost does not change.
+    """
+    opens = np.asarray(first == np.arange(len(first)))
+    begins = np.flatnonzero(opens)
+    ends = np.searchsorted(first[first >= 0], begins, side="right")
+    last = np.flatnonzero(first >= 0)[ends - 1]
+    stratum = np.searchsorted(runs.starts, begins, side="right")
+    alike = [np.diff(found) == 0 for found in (stratum, runs.lower[begins], runs.upper[last])]
+    same = np.logical_and.reduce(alike)
+    opens[begins[1:][same]] = False
+    return opens
 
 
 def _solve(
