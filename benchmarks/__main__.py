@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import noise, partition, publish
+from benchmarks import noise, packing, partition, publish
 from dunnage import __version__
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -41,7 +41,7 @@ is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one 
 def main() -> None:
     """Run everything."""
     rows: list[dict[str, object]] = []
-    for part in (noise, partition, publish):
+    for part in (noise, partition, packing, publish):
         print(f"running {part.__name__}", file=sys.stderr)
         rows += part.run()
     print(table(rows))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Proven packings: share of instances proved optimal, and processor seconds, against OR-Tools CP-SAT.
+
+The peer solves the textbook model (is item i in bin j, is bin j used) with one worker in a process of its own; its
+seconds are those of the solver. Both have the same time limit. Instances are the papers' settings, drawn anew, and
+published hard ones if the data folder is there (``DUNNAGE_DATA``, default ``../shared/data``).
+
+Run with ``python -m benchmarks.packing``, and ``--long`` for 20 seconds an instance instead of 5.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dunnage.bins import pack_bins
+from dunnage.samples import draw_weights, package_setting
+
+SETTINGS = {"II": "50-L-U", "V": "25-L-Un", "unequal-50": "50-L-Un"}
+HARD = ("HARD0", "HARD2")
+SHORT_SECONDS, LONG_SECONDS = 5.0, 20.0
+NUM_SHORT, NUM_LONG = 5, 10
+DATA = Path(os.environ.get("DUNNAGE_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
+
+Instance = tuple[list[int], int]
+Outcome = tuple[bool, float]  # proved, processor seconds
+
+PEER = """
+import json, sys, time
+from ortools.sat.python import cp_model
+
+weights, capacity, seconds = json.load(sys.stdin)
+items, bins = range(len(weights)), range(len(weights))
+model = cp_model.CpModel()
+used = [model.new_bool_var("") for _ in bins]
+inside = [[model.new_bool_var("") for _ in bins] for _ in items]
+for i in items:
+    model.add_exactly_one(inside[i])
+for j in bins:
+    model.add(sum(weights[i] * inside[i][j] for i in items) <= capacity * used[j])
+model.minimize(sum(used))
+solver = cp_model.CpSolver()
+solver.parameters.max_time_in_seconds = seconds
+solver.parameters.num_workers = 1
+start = time.process_time()
+status = solver.solve(model)
+print(json.dumps([status == cp_model.OPTIMAL, time.process_time() - start]))
+"""
+
+
+def ours(instance: Instance, seconds: float) -> Outcome:
+    start = time.process_time()
+    packing = pack_bins(np.array(instance[0]), instance[1], seconds=seconds)
+    return packing.gap == 0, time.process_time() - start
+
+
+def cp_sat(instance: Instance, seconds: float) -> Outcome:
+    task = json.dumps([*instance, seconds])
+    command = [sys.executable, "-c", PEER]
+    done = subprocess.run(command, input=task, capture_output=True, text=True, check=True)
+    proved, spent = json.loads(done.stdout)
+    return bool(proved), float(spent)
+
+
+def drawn(setting: str, num: int) -> list[Instance]:
+    law = package_setting(setting)
+    return [
+        (draw_weights(law, np.random.default_rng(seed)).astype(np.int64).tolist(), int(law.capacity))
+        for seed in range(num)
+    ]
+
+
+def published(name: str) -> Instance:
+    _, capacity, *weights = map(int, (DATA / "bpplib" / "scholl_hard" / f"{name}.txt").read_text().split())
+    return weights, capacity
+
+
+def families(num: int) -> dict[str, list[Instance]]:
+    found = {f"setting {name}": drawn(setting, num) for name, setting in SETTINGS.items()}
+    if (DATA / "bpplib").is_dir():
+        found["Scholl " + ", ".join(HARD)] = [published(name) for name in HARD]
+    return found
+
+
+def run(*, long: bool = False) -> list[dict[str, object]]:
+    """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
+    seconds, num = (LONG_SECONDS, NUM_LONG) if long else (SHORT_SECONDS, NUM_SHORT)
+    ours(([7, 7, 7, 6, 6, 5, 5, 5, 4, 4], 13), seconds)  # imports are not part of the time
+    rows = []
+    for name, instances in families(num).items():
+        mine = [ours(instance, seconds) for instance in instances]
+        theirs = [cp_sat(instance, seconds) for instance in instances]
+        title = f"packing, {name}, {len(instances)} instances, {seconds:g} s each; peer CP-SAT"
+        rows += [_row(f"{title}: proved", _share(mine), _share(theirs), "share of instances")]
+        rows += [_row(f"{title}: time", _mean(mine), _mean(theirs), "CPU seconds an instance")]
+    return rows
+
+
+def _share(outcomes: list[Outcome]) -> float:
+    return sum(proved for proved, _ in outcomes) / len(outcomes)
+
+
+def _mean(outcomes: list[Outcome]) -> float:
+    return sum(spent for _, spent in outcomes) / len(outcomes)
+
+
+def _row(name: str, mine: float, peer: float, unit: str) -> dict[str, object]:
+    return {"name": name, "ours": mine, "peer": peer, "ratio": mine / peer if peer else float("inf"), "unit": unit}
+
+
+def main() -> None:
+    for row in run(long="--long" in sys.argv):
+        print(f"{row['name']:80}{row['ours']:9.3f}{row['peer']:9.3f}{row['ratio']:9.3f}  {row['unit']}")
+
+
+if __name__ == "__main__":
+    main()

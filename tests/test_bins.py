@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bin packing: every plan is checked, every bound is compared with an independent search."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+import time
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage import bins
+from dunnage.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
+from dunnage.errors import ParameterError
+
+
+def fewest_bins(weights: list[int], capacity: int) -> int:
+    """Slow and independent: item by item into every open bin or a new one, all packings of up to eight items."""
+    best = len(weights)
+
+    def place(i: int, loads: tuple[int, ...]) -> None:
+        nonlocal best
+        if len(loads) >= best:
+            return
+        if i == len(weights):
+            best = len(loads)
+            return
+        for b in range(len(loads)):
+            if loads[b] + weights[i] <= capacity:
+                place(i + 1, tuple(sorted((*loads[:b], loads[b] + weights[i], *loads[b + 1 :]))))
+        place(i + 1, tuple(sorted((*loads, weights[i]))))
+
+    place(0, ())
+    return best
+
+
+def check(packing: Packing, weights: np.ndarray, capacity: int) -> None:
+    """Every item once, no bin overfull or empty, and the figures say what the bins are."""
+    placed = Counter(item for bin_ in packing.bins for item in bin_)
+    assert placed == Counter(range(len(weights)))
+    assert all(bin_ and sum(int(weights[i]) for i in bin_) <= capacity for bin_ in packing.bins)
+    assert packing.objective == len(packing.bins)
+    assert packing.bound <= packing.objective
+    assert packing.gap == packing.objective - packing.bound
+    assert packing.status == ("optimal" if packing.gap == 0 else "feasible")
+
+
+def solved(weights: object, capacity: int, seconds: float = 20.0) -> Packing:
+    array = np.asarray(weights, dtype=np.int64)
+    packing = pack_bins(array, capacity, seconds=seconds)
+    check(packing, array, capacity)
+    return packing
+
+
+def tiny(seed: int, num: int) -> list[tuple[list[int], int]]:
+    """Small instances of several kinds: wide, narrow, thirds of the capacity, with zeros."""
+    generator = np.random.default_rng(seed)
+    cases = []
+    for i in range(num):
+        capacity = int(generator.integers(1, 40))
+        low, high = [(0, capacity), (capacity // 4, capacity // 2), (capacity // 5, capacity // 3 + 1)][i % 3]
+        weights = generator.integers(low, min(high, capacity) + 1, int(generator.integers(0, 9)))
+        cases.append((weights.tolist(), capacity))
+    return cases
+
+
+def test_every_tiny_optimum_is_found_and_proved() -> None:
+    for weights, capacity in tiny(1, 3000):
+        packing = solved(weights, capacity)
+        assert packing.objective == packing.bound == fewest_bins(weights, capacity), (weights, capacity)
+
+
+small_cases = st.integers(1, 30).flatmap(
+    lambda capacity: st.tuples(st.lists(st.integers(0, capacity), max_size=8), st.just(capacity))
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small_cases, st.integers(0, 100))
+def test_any_small_case_whatever_the_seed(case: tuple[list[int], int], seed: int) -> None:
+    weights, capacity = np.array(case[0], dtype=np.int64), case[1]
+    packing = pack_bins(weights, capacity, seconds=20, seed=seed)
+    check(packing, weights, capacity)
+    assert packing.objective == packing.bound == fewest_bins(case[0], capacity)
+
+
+# Each part of the portfolio alone
+
+
+def test_l2_never_exceeds_the_optimum_with_all_or_few_thresholds(monkeypatch: pytest.MonkeyPatch) -> None:
+    for most in (2000, 1):
+        monkeypatch.setattr(bins, "MOST_THRESHOLDS", most)
+        for weights, capacity in tiny(2, 600):
+            positive = [w for w in weights if w]
+            bound = bins.l2_bound(np.array(positive, dtype=np.int64), capacity)
+            assert -(-sum(positive) // capacity) <= bound <= fewest_bins(positive, capacity)
+
+
+def test_l2_sees_what_the_sum_does_not() -> None:
+    assert bins.l2_bound(np.array([6, 6, 6, 4, 4, 3]), 10) == 3
+    assert bins.l2_bound(np.array([6, 6, 6, 5, 5]), 10) == 4
+
+
+def test_dominance_keeps_an_optimal_packing() -> None:
+    shortened = 0
+    for weights, capacity in tiny(3, 1500):
+        items = np.array(weights, dtype=np.int64)
+        positive = np.flatnonzero(items).tolist()
+        fixed, rest = bins.fix_dominated(items, positive, capacity)
+        assert sorted([i for bin_ in fixed for i in bin_] + rest) == positive
+        assert all(sum(weights[i] for i in bin_) <= capacity for bin_ in fixed)
+        left = fewest_bins([weights[i] for i in rest], capacity)
+        assert len(fixed) + left == fewest_bins([weights[i] for i in positive], capacity)
+        shortened += bool(fixed)
+    assert shortened > 500
+
+
+@pytest.mark.parametrize("width", [200_000, 7, 3])
+def test_farley_bound_holds_for_any_prices_and_rounding(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bins, "MOST_TABLE_WIDTH", width)
+    generator = np.random.default_rng(4)
+    for weights, capacity in tiny(4, 500):
+        items = np.array([w for w in weights if w], dtype=np.int64)
+        if len(items):
+            problem = Sizes.of(items, list(range(len(items))), capacity)
+            pricing = Pricing(problem)
+            for scale in (1, 5, bins.PRICE_SCALE):
+                prices = generator.integers(0, scale + 1, len(problem.sizes))
+                assert pricing.bound(prices) <= fewest_bins(items.tolist(), capacity)
+                for pattern in pricing.valuable(prices):
+                    assert (pattern <= problem.demand).all()
+                    assert pattern @ problem.sizes <= capacity
+
+
+@pytest.mark.parametrize("width", [200_000, 11])
+def test_column_generation_alone_never_exceeds_the_optimum(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L2 and the quick heuristics are switched off, so that bound and packing come from patterns."""
+    monkeypatch.setattr(bins, "MOST_TABLE_WIDTH", width)
+    monkeypatch.setattr(bins, "l2_bound", lambda weights, capacity: 0)
+    monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
+    monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
+    for weights, capacity in tiny(5, 250):
+        packing = solved(weights, capacity)
+        assert packing.objective == packing.bound == fewest_bins(weights, capacity), (weights, capacity)
+
+
+def test_coarsened_sizes_give_packings_but_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bins, "MOST_EASY_SIZES", 1)
+    monkeypatch.setattr(bins, "COARSE_SIZES", 2)
+    monkeypatch.setattr(bins, "best_fit_decreasing", lambda items, rest, capacity: [[i] for i in rest])
+    monkeypatch.setattr(bins, "fill_by_subset_sums", lambda *args, **kwargs: None)
+    for weights, capacity in tiny(6, 250):
+        assert solved(weights, capacity).objective == fewest_bins(weights, capacity)
+    monkeypatch.setattr(bins, "MOST_SIZES", 0)
+    for weights, capacity in tiny(6, 250):
+        packing = solved(weights, capacity)
+        assert packing.bound <= fewest_bins(weights, capacity) <= packing.objective
+
+
+def test_listed_patterns_are_all_and_only_those_to_which_nothing_can_be_added() -> None:
+    for weights, capacity in tiny(7, 300):
+        items = np.array([w for w in weights if w], dtype=np.int64)
+        if not len(items):
+            continue
+        problem = Sizes.of(items, list(range(len(items))), capacity)
+        grid = np.array(list(np.ndindex(*(problem.demand + 1))))
+        room = capacity - grid @ problem.sizes
+        could_grow = ((grid < problem.demand) & (problem.sizes <= room[:, None])).any(axis=1)
+        listed = bins.list_patterns(problem, 10_000)
+        assert listed is not None
+        assert sorted(map(tuple, listed)) == sorted(map(tuple, grid[(room >= 0) & ~could_grow]))
+
+
+def test_listing_gives_up_on_too_many_patterns_and_when_late() -> None:
+    problem = Sizes.of(np.arange(1, 1500), list(range(1499)), 10_000)  # deeper than any recursion limit
+    assert bins.list_patterns(problem, 50) is None
+    assert bins.list_patterns(problem, 10**9, deadline=time.monotonic()) is None
+
+
+def test_best_fit_takes_the_fullest_bin_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bins, "_BLOCK", 2)  # so that blocks split and vanish
+    generator = np.random.default_rng(8)
+    for _ in range(200):
+        items = generator.integers(1, 51, 60)
+        loads: list[int] = []
+        for size in np.sort(items)[::-1].tolist():
+            open_ = [b for b, load in enumerate(loads) if load + size <= 50]
+            if open_:
+                loads[max(open_, key=lambda b: loads[b])] += size
+            else:
+                loads.append(size)
+        found = bins.best_fit_decreasing(items, list(range(60)), 50)
+        assert sorted(int(items[bin_].sum()) for bin_ in found) == sorted(loads)
+
+
+def test_subset_sums_fill_in_a_small_window_and_stop_when_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = np.random.default_rng(9).integers(10, 60, 300)
+    order = list(range(300))
+    for window in (4000, 5):
+        monkeypatch.setattr(bins, "MOST_WINDOW", window)
+        found = bins.fill_by_subset_sums(items, order, 100)
+        assert found is not None
+        check(Packing(found, 0, 0.0), items, 100)
+    assert bins.fill_by_subset_sums(items, order, 100, deadline=time.monotonic() - 1) is None
+
+
+def test_a_late_table_proves_nothing() -> None:
+    problem = Sizes(np.array([5, 4, 3]), np.array([9, 9, 9]), 12)
+    prices = np.array([5, 4, 3]) * 10**8
+    assert Pricing(problem).bound(prices) == 9
+    late = Pricing(problem, deadline=time.monotonic() - 1)
+    assert late.bound(prices) == 0
+    assert late.valuable(prices) == []
+
+
+# Edges
+
+
+@pytest.mark.parametrize(
+    ("weights", "capacity", "expected"),
+    [
+        ([], 10, 0),
+        ([], 0, 0),
+        ([10], 10, 1),
+        ([0], 10, 1),
+        ([0, 0, 0], 0, 1),
+        ([0, 5, 0, 5, 6], 10, 2),
+        ([10, 10, 10], 10, 3),
+        ([1] * 7, 10**18, 1),
+        ([2**61, 2**61, 2**61], 2**62, 2),
+        ([3, 3, 3, 3], 2**80, 1),
+    ],
+)
+def test_edges(weights: list[int], capacity: int, expected: int) -> None:
+    packing = solved(weights, capacity)
+    assert packing.objective == packing.bound == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "capacity", "seconds"),
+    [
+        (np.array([11]), 10, 1.0),
+        (np.array([-1]), 10, 1.0),
+        (np.array([1.0]), 10, 1.0),
+        (np.array([[1]]), 10, 1.0),
+        (np.array([], dtype=np.int64), -1, 1.0),
+        (np.array([1]), 10, -1.0),
+        (np.array([1]), 10, float("nan")),
+        (np.array([2**63], dtype=np.uint64), 2**64, 1.0),
+    ],
+)
+def test_bad_arguments_are_refused(weights: np.ndarray, capacity: int, seconds: float) -> None:
+    with pytest.raises(ParameterError):
+        pack_bins(weights, capacity, seconds=seconds)
+
+
+def test_errors_name_no_weight() -> None:
+    with pytest.raises(ParameterError) as caught:
+        pack_bins(np.array([98765, 3]), 10, seconds=1)
+    assert "98765" not in str(caught.value)
+
+
+def test_huge_capacities_pack_as_their_small_likes() -> None:
+    generator = np.random.default_rng(10)
+    for _ in range(20):
+        small = generator.integers(20, 101, 60)
+        expected = solved(small, 150).objective
+        assert solved(small << 46, 150 << 46).objective == expected
+        # slightly lighter items in the same bins: no common divisor is left, and tables must round
+        nudged = (small << 46) - generator.integers(0, 2**20, 60)
+        packing = solved(nudged, 150 << 46)
+        assert packing.bound <= packing.objective <= expected
+
+
+def test_huge_capacities_never_overstate_the_bound() -> None:
+    """Sums that fit to the last unit: sizes rounded in a table must not claim that they do not."""
+    generator = np.random.default_rng(11)
+    for _ in range(8):
+        cuts = np.sort(generator.integers(2**52, 2**54 - 2**52, (9, 2)), axis=1)
+        weights = np.column_stack([cuts[:, 0], cuts[:, 1] - cuts[:, 0], 2**54 - cuts[:, 1]]).ravel()
+        assert solved(weights, 2**54, seconds=0.5).bound <= 9
+
+
+def test_many_equal_items_overflow_nothing() -> None:
+    assert solved([1] * 100_000, 40_000).objective == 3
+    weights = [3] * 50_001 + [7] * 40_003
+    assert solved(weights, 200_011).objective == -(-sum(weights) // 200_011)
+
+
+def test_patterns_with_tens_of_thousands_of_equal_items() -> None:
+    problem = Sizes(np.array([7, 3]), np.array([40_003, 50_001]), 400_000)
+    pricing = Pricing(problem)
+    assert pricing.bound(np.array([7, 3])) == -(-430_024 // 400_000)
+    assert max(int(pattern.max()) for pattern in pricing.valuable(np.array([10**9, 10**9]))) > 2**15
+
+
+@pytest.mark.parametrize("num", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+def test_very_many_items_are_answered(num: int) -> None:
+    generator = np.random.default_rng(12)
+    assert solved(generator.integers(125, 376, num), 500).status == "optimal"
+    start = time.monotonic()
+    packing = solved(generator.integers(1, 2**54, num), 2**54, seconds=2)
+    assert packing.gap <= packing.objective // 1000
+    assert time.monotonic() - start < 20
+
+
+# Time, progress, seeds
+
+
+def hard_items(num: int = 1000) -> np.ndarray:
+    """All sizes distinct, three or four to a bin: not proved in a minute."""
+    return np.random.default_rng(0).integers(20_000, 35_000, num)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 2.0, pytest.param(5.0, marks=pytest.mark.long)])
+def test_time_limit_is_honoured(seconds: float) -> None:
+    pack_bins(hard_items(50), 100_000, seconds=5)  # the solver is loaded, so that even a short limit may use it
+    start = time.process_time()
+    packing = pack_bins(hard_items(), 100_000, seconds=seconds)
+    # Strict in processor time, which other processes do not stretch; best fit is finished even in no time at all.
+    assert time.process_time() - start <= 1.1 * seconds + 0.05
+    assert packing.seconds <= 1.1 * seconds + 1.0
+    check(packing, hard_items(), 100_000)
+    assert packing.gap > 0
+    assert packing.status == "feasible"
+
+
+def test_importing_is_cheap_and_a_short_limit_starts_no_solver() -> None:
+    program = (
+        "import sys, time; import numpy as np; from dunnage.bins import pack_bins; assert 'scipy' not in sys.modules;"
+        "pack_bins(np.random.default_rng(0).integers(20000, 35000, 300), 100000, seconds=0.3);"
+        "assert 'scipy.optimize' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+def test_progress_only_improves_and_ends_at_the_result() -> None:
+    calls: list[tuple[str, int, int]] = []
+    weights = np.random.default_rng(13).integers(20, 101, 120)
+    packing = pack_bins(weights, 150, seconds=20, progress=lambda *call: calls.append(call))
+    assert {stage for stage, _, _ in calls} == {"packing", "bound"}
+    assert all(a[1] >= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(calls))
+    assert calls[-1][1:] == (packing.objective, packing.bound)
+
+
+def test_same_seed_same_packing() -> None:
+    weights = hard_items(100)
+    first, again = (pack_bins(weights, 100_000, seconds=60, seed=5) for _ in range(2))
+    assert first.status == "optimal"
+    assert first.bins == again.bins
+
+
+# Published instances
+
+
+def scholl(folder: Path, name: str) -> tuple[np.ndarray, int, int]:
+    """Read an instance (number of items, capacity, weights) and its published optimum."""
+    _, capacity, *weights = map(int, (folder / "bpplib" / "scholl_hard" / f"{name}.txt").read_text().split())
+    lines = (folder / "bpplib" / "optima.tsv").read_text().splitlines()
+    optima = {line.split("\t")[0]: int(line.split("\t")[1]) for line in lines}
+    return np.array(weights), capacity, optima[name]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "name", ["HARD2", "HARD4", *(pytest.param(f"HARD{i}", marks=pytest.mark.long) for i in (0, 1, 3))]
+)
+def test_hard_instances_of_scholl_are_proved(name: str, data_folder: Path) -> None:
+    weights, capacity, optimum = scholl(data_folder, name)
+    packing = solved(weights, capacity, seconds=60)
+    assert packing.objective == packing.bound == optimum
+
+
+def triplets(num_bins: int, seed: int) -> np.ndarray:
+    """Three items fill each bin of 1000 exactly (after Falkenauer 1996)."""
+    generator = np.random.default_rng(seed)
+    large = generator.integers(380, 491, num_bins)
+    middle = generator.integers(250, (1000 - large) // 2 + 1)
+    return generator.permutation(np.concatenate([large, middle, 1000 - large - middle]))
+
+
+@pytest.mark.parametrize(
+    "num_bins", [20, 40, pytest.param(83, marks=pytest.mark.long), pytest.param(167, marks=pytest.mark.long)]
+)
+def test_triplets_are_proved(num_bins: int) -> None:
+    packing = solved(triplets(num_bins, 1), 1000)
+    assert packing.objective == packing.bound == num_bins
+
+
+@pytest.mark.parametrize(("low", "high", "capacity"), [(20, 100, 150), (1, 100, 100), (100, 500, 1000), (1, 800, 1000)])
+def test_benchmark_families_are_proved(low: int, high: int, capacity: int) -> None:
+    for seed in range(3):
+        weights = np.random.default_rng(seed).integers(low, high + 1, 160)
+        assert solved(weights, capacity).status == "optimal"
+
+
+@given(st.lists(st.integers(0, 5000), min_size=1, max_size=30), st.integers(0, 4))
+def test_decimals_become_whole_numbers_exactly(numbers, decimals):
+    scale = 10**decimals
+    weights = np.array([number / scale for number in numbers])
+    whole = whole_numbers(weights, 5000 / scale)
+    assert whole.bound is None
+    for weight, item in zip(weights.tolist(), whole.items.tolist(), strict=True):
+        assert Fraction(repr(weight)) / Fraction(repr(5000 / scale)) == Fraction(item, whole.capacity)
+
+
+@given(st.lists(st.floats(1.0, 500.0), min_size=1, max_size=30))
+def test_doubles_become_whole_numbers_exactly(numbers):
+    whole = whole_numbers(np.array(numbers), 500.0)
+    if whole.bound is None:
+        assert [Fraction(item, whole.capacity) for item in whole.items.tolist()] in (
+            [Fraction(number) / 500 for number in numbers],
+            [Fraction(repr(number)) / 500 for number in numbers],
+        )
+
+
+def test_numbers_too_fine_are_rounded_outward_and_the_bound_still_holds():
+    weights = np.array([1e-300, 250.0, 250.0, 0.1 + 1e-17, 499.9, 500.0])
+    whole = whole_numbers(weights, 500.0)
+    assert whole.bound is not None
+    packing = pack_bins(whole.items, whole.capacity, seconds=2)
+    for bin_ in packing.bins:
+        assert sum(Fraction(weights[i]) for i in bin_) <= 500
+    assert whole.bound <= packing.objective
