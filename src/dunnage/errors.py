@@ -15,6 +15,7 @@
     │       ├── CompositionError  guarantees that do not compose
     │       └── BudgetError       more asked than is left; carries asked, spent, left
     ├── CheckFailed               exit 1: a check was made and did not hold
+    │   └── NoPlanError           no plan exists, or none was found
     └── InternalError             our bug, never the user's
 
 A message says what was wrong, where, what was got and what to do. It never holds a private value:
@@ -142,6 +143,10 @@ class CheckFailed(DunnageError):
     """A check was made and did not hold."""
 
     exit_code = 1
+
+
+class NoPlanError(CheckFailed):
+    """No plan exists for what was asked, or none was found in time."""
 
 
 class InternalError(DunnageError):

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders that appear whole under their final name, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from dunnage.errors import OutputError
+
+
+def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool) -> Path:
+    """Check that a folder may be made here.
+
+    Parameters
+    ----------
+    folder
+        Where it is to be.
+    marker
+        A file that tells a folder of this kind; with ``force`` only such a folder, or an empty one, is replaced.
+    force
+        Whether to replace what is there.
+
+    Raises
+    ------
+    OutputError
+        If something is in the way, or there is no place to write to.
+    """
+    target = Path(os.path.abspath(folder))
+    if "\0" in str(target):
+        raise OutputError(f"{str(target)!r} is not a name that a folder can have. Choose another name.")
+    if not target.name or not target.parent.is_dir():
+        raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")
+    if not os.path.lexists(target):
+        return target
+    if not force:
+        raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
+    _check_ours(target, marker)
+    return target
+
+
+def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) -> None:
+    """Check that what is there is empty, or of our kind and holds nothing else: nothing else is ever deleted."""
+    ours = target.is_dir() and not target.is_symlink()
+    held = list(target.iterdir()) if ours else []
+    if not ours or (held and not (target / marker).is_file()):
+        raise OutputError(f"{target} has no {marker}, so it is left as it is. Choose another name.")
+    if any(path.is_dir() or (names is not None and path.name not in names) for path in held):
+        raise OutputError(f"{target} holds more than we would write, so it is left as it is. Choose another name.")
+
+
+@contextlib.contextmanager
+def new_folder(
+    folder: str | os.PathLike[str], *, marker: str, force: bool = False, private: bool = False
+) -> Iterator[Path]:
+    """Give a temporary folder to write into; it gets its final name when the block ends well.
+
+    Parameters
+    ----------
+    folder, marker, force
+        As for :func:`check_new_folder`.
+    private
+        Make folder and files readable by their owner alone.
+    """
+    target = check_new_folder(folder, marker=marker, force=force)
+    work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
+    old = work.with_name(work.name + ".old")
+    try:
+        work.mkdir(mode=0o700 if private else 0o777)
+        with _umask(0o077 if private else None):
+            yield work
+        if force and os.path.lexists(target):
+            _check_ours(target, marker, frozenset({marker, *os.listdir(work)}))
+            os.rename(target, old)
+        os.rename(work, target)  # fails if something was put there meanwhile
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
+    finally:
+        if os.path.lexists(old) and not os.path.lexists(target):
+            os.rename(old, target)
+        for remains in (work, old):
+            shutil.rmtree(remains, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _umask(mask: int | None) -> Iterator[None]:
+    before = os.umask(mask) if mask is not None else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.umask(before)
