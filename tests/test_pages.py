@@ -1,0 +1,512 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The owner's page: well-formed, closed to the network, escaped, and true to the story's figures."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+import time
+from dataclasses import replace
+from fractions import Fraction
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage.certificate import Certificate, odds
+from dunnage.guarantees import Loss
+from dunnage.pages import LoadsStory, PlanView, loads_page
+from dunnage.release import Release
+
+VOID_TAGS = {"meta", "link", "br", "hr", "img", "input"}
+CAPACITY = 500.0
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag closed in order; texts and attributes are kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if data.strip() and "style" not in self.open:
+            self.texts.append((self.open[-1] if self.open else "", " ".join(data.split())))
+
+    @property
+    def text(self) -> str:
+        return " ".join(text for _, text in self.texts)
+
+    def attributes(self, name: str) -> list[str]:
+        return [attrs[name] for _, attrs in self.tags if name in attrs]
+
+
+class Table(HTMLParser):
+    """Reads the cells of the table of plans, each plan by column name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.rows: list[dict[str, str]] = []
+        self.cell = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        if tag == "th" and named.get("role") == "rowheader":
+            self.rows.append({"Plan": ""})
+            self.cell = "Plan"
+        elif tag == "td" and "data-name" in named:
+            self.cell = named["data-name"]
+            self.rows[-1][self.cell] = ""
+        elif tag == "small":
+            self.cell = ""
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self.cell = ""
+
+    def handle_data(self, data):
+        if self.cell:
+            self.rows[-1][self.cell] += data.replace("\u00a0", " ").strip()
+
+
+def a_body(num_rows: int, k: int, num_classes: int, **changes: object) -> dict[str, object]:
+    return {
+        "format": 1,
+        "kind": "rows",
+        "dataset": "parcels",
+        "guarantee": {"model": "k-anonymity", "protects": "package", "k": k},
+        "basis": "proved",
+        "mechanism": {"name": "partition", "k": k},
+        "assumptions": {"public domain": "chosen without looking", "released once": "no other release"},
+        "in_clear": ["size of each class"],
+        "numerics": "exact",
+        "attributes": [
+            {"name": "destination", "role": "public"},
+            {
+                "name": "weight",
+                "role": "quasi-identifier",
+                "domain": {"kind": "numeric", "lower": 0, "upper": 400, "unit": "kg"},
+            },
+        ],
+        "measures": {
+            "records": num_rows,
+            "k_asked": k,
+            "k_reached": k,
+            "classes": num_classes,
+            "class_size": {"smallest": k, "mean": num_rows / num_classes, "largest": k},
+            "suppressed": {"count": 0, "share": 0.0},
+            "risks": {"prosecutor_highest": 1 / k, "marketer": 1 / k},
+            "loss": {"total": 0.125},
+        },
+        "meaning": {
+            "sentences": ["A guess is right with at most 20 %."],
+            "odds": [{"attack": "name the row", "right_at_most": 0.2}],
+        },
+        "spend": {"id": "0" * 32, "at": "2026-11-15T10:00:00Z"},
+        "composition": {"rule": "does not compose"},
+        "software": {"dunnage": "9.8.7"},
+        "time": "2026-11-15T10:00:00Z",
+        "digests_say": "Digests detect accidents.",
+        "files": {},
+        **changes,
+    }
+
+
+def a_release(truth: np.ndarray, k: int, destinations: int = 1, **changes: object) -> Release:
+    """A release of sorted classes of k neighbours in weight; the last takes the rest."""
+    num_classes = max(1, len(truth) // k)
+    rank = np.argsort(np.argsort(truth, kind="stable"))
+    class_id = np.minimum(rank // k, num_classes - 1)
+    groups = [truth[class_id == i] for i in range(num_classes)]
+    columns = {
+        "row": np.arange(len(truth)),
+        "class_id": class_id,
+        "destination": [f"D{i % destinations}" for i in class_id],
+        "weight_lower": np.array([group.min() for group in groups])[class_id],
+        "weight_upper": np.array([group.max() for group in groups])[class_id],
+        "weight_mean": np.array([group.mean() for group in groups])[class_id],
+    }
+    return Release(certificate=Certificate(body=a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
+
+
+def next_fit(weights: np.ndarray, capacity: float) -> list[list[float]]:
+    bins: list[list[float]] = [[]]
+    for weight in np.sort(weights)[::-1]:
+        if sum(bins[-1]) + weight > capacity and bins[-1]:
+            bins.append([])
+        bins[-1].append(float(weight))
+    return bins
+
+
+def a_plan(title: str, bins: list[list[float]], optimum: int, **changes: object) -> PlanView:
+    fits = [sum(parts) <= CAPACITY for parts in bins]
+    known = {
+        "title": title,
+        "bins": bins,
+        "bins_repaired": None,
+        "objective": len(bins),
+        "bound": len(bins) - 1,
+        "ratio": len(bins) / optimum,
+        "bins_feasible": sum(fits) / len(fits),
+        "plan_feasible": all(fits),
+        "linkage_mean": 0.2468,
+        "linkage_worst": 0.5,
+        "linkage_kind": "exact",
+        "seconds": 1.5,
+        "repair": "",
+    }
+    return PlanView(**{**known, **changes})
+
+
+def a_story(num_rows: int = 50, k: int = 5, destinations: int = 1, **changes: object) -> LoadsStory:
+    truth = np.random.default_rng(num_rows).uniform(125, 375, num_rows).round(1)
+    best = next_fit(truth, CAPACITY)
+    optimum = len(best)
+    overfull = [best[0] + best[-1], *best[1:-1]] if optimum > 1 else best
+    loose = [*best[:-1], *([weight] for weight in best[-1]), [1.0], [1.0]]
+    plans = [
+        a_plan("True weights", best, optimum, linkage_mean=None, linkage_worst=None, linkage_kind=""),
+        a_plan("Mean", overfull, optimum, bins_repaired=best, repair="Moved 1 package."),
+        a_plan("Upper bound", loose, optimum),
+    ]
+    return LoadsStory(
+        title="Parcels",
+        release=a_release(truth, k, destinations, **changes),
+        quantity="weight",
+        truth=truth,
+        capacity=CAPACITY,
+        plans=plans,
+    )
+
+
+@pytest.fixture(scope="module")
+def story() -> LoadsStory:
+    return a_story()
+
+
+@pytest.fixture(scope="module")
+def page(story) -> str:
+    return loads_page(story)
+
+
+def plain(text: str) -> str:
+    return Page(text).text.replace("\u00a0", " ")
+
+
+def test_page_is_well_formed_and_complete(page):
+    read = Page(page)
+    assert page.startswith("<!DOCTYPE html>")
+    assert len([tag for tag, _ in read.tags if tag == "section"]) == 6
+    assert "Owner's view: shows true weights. Do not hand out." in read.text
+    assert "9.8.7" in read.text
+    assert "2026-11-15T10:00:00Z" in read.text
+    pictures = [attrs for tag, attrs in read.tags if tag == "svg" and attrs.get("class", "").startswith("chart")]
+    assert len(pictures) == 6
+    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in pictures)
+
+
+def test_page_refers_to_nothing_outside(page):
+    read = Page(page)
+    assert not {"script", "link", "img", "iframe", "object", "image", "use", "a", "form", "base"} & {
+        t for t, _ in read.tags
+    }
+    assert not [name for name in ("src", "href", "xlink:href", "srcset", "style") if read.attributes(name)]
+    assert not [name for _, attrs in read.tags for name in attrs if name.startswith("on")]
+    assert "://" not in page
+    assert set(re.findall(r"url\(([^)]*)\)", page)) == {"#hatch"}
+    assert "@import" not in page
+    assert "@font-face" not in page
+
+
+def test_policy_allows_the_own_style_and_nothing_else(page):
+    (style,) = re.findall(r"<style>(.*?)</style>", page, re.S)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    (policy,) = [a["content"] for t, a in Page(page).tags if a.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+
+
+def test_ids_are_unique(page):
+    ids = Page(page).attributes("id")
+    assert len(ids) == len(set(ids))
+
+
+EVIL = "\"'><script>alert(1)</script>&amp;<img src=x onerror=y>"
+
+
+def test_every_text_is_escaped():
+    plain_story = a_story()
+    body = plain_story.release.certificate.body
+    changed = {
+        "dataset": EVIL,
+        "in_clear": [EVIL],
+        "assumptions": {EVIL: EVIL},
+        "basis": "claimed",
+        "claim": EVIL,
+        "why": EVIL,
+        "warnings": [EVIL],
+        "time": EVIL,
+        "software": {"dunnage": EVIL},
+        "digests_say": EVIL,
+        "guarantee": {"model": "k-anonymity", "protects": EVIL, "k": 5},
+        "meaning": {"sentences": [EVIL], "odds": [{"attack": EVIL, "right_at_most": 0.2}]},
+        "attributes": [
+            {"name": "destination", "role": "public"},
+            {"name": "weight", "role": "quasi-identifier", "domain": {"kind": "numeric", "unit": EVIL}},
+        ],
+    }
+    data = plain_story.release.data
+    places = [EVIL + str(i % 3) for i in data.column("class_id").to_pylist()]
+    data = data.set_column(2, "destination", pa.array(places))
+    release = Release(certificate=Certificate(body={**body, **changed}), data=data)
+    plans = [replace(plan, title=EVIL, repair=EVIL, linkage_kind=EVIL) for plan in plain_story.plans]
+    page = loads_page(replace(plain_story, title=EVIL, release=release, plans=plans))
+    read = Page(page)
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in read.tags)
+    assert not read.attributes("onerror")
+    assert read.text.count("<script>") > 15
+    assert "<script" not in page
+    assert "&amp;amp;" in page
+
+
+def test_table_holds_the_figures_of_the_story(story, page):
+    for plan, row in zip(story.plans, Table(page).rows, strict=True):
+        assert row["Plan"] == plan.title
+        assert int(row["Trucks"]) == plan.objective
+        assert int(row["Bound"]) == plan.bound
+        assert float(row["Ratio"]) == pytest.approx(plan.ratio, abs=5e-4)
+        assert float(row["Bins feasible"].rstrip(" %")) == pytest.approx(100 * plan.bins_feasible, rel=5e-3)
+        assert row["Plan feasible"] == ("yes" if plan.plan_feasible else "no")
+        assert float(row["Seconds"]) == plan.seconds
+        assert row["After repair"] == ("–" if plan.bins_repaired is None else str(len(plan.bins_repaired)))  # noqa: RUF001
+    assert [row["Truck linkage, mean"] for row in Table(page).rows] == ["–", "24.7 %", "24.7 %"]  # noqa: RUF001
+    assert [row["Truck linkage, worst"] for row in Table(page).rows] == ["–", "50 %", "50 %"]  # noqa: RUF001
+
+
+def test_findings_agree_with_the_plans(story, page):
+    text = plain(page)
+    true, mean, upper = story.plans
+    optimum = true.objective
+    more = f"{100 * (upper.ratio - 1):.2g} % more than the true optimum of {optimum}"
+    fewer = f"{100 * (1 - mean.ratio):.2g} % fewer than the true optimum of {optimum}"
+    excess = max(math.fsum(parts) for parts in mean.bins) - CAPACITY
+    assert f"True weights: {optimum} trucks, as many as the true optimum of {optimum}; none overflows." in text
+    assert f"Upper bound: {upper.objective} trucks, {more}; none overflows." in text
+    assert (
+        f"Mean: {mean.objective} trucks, {fewer}; 1 of {mean.objective} overflows, the worst by {excess:g} kg" in text
+    )
+    assert f"After repair {optimum} trucks, none overflows." in text
+    assert "Mean: Moved 1 package." in text
+
+
+def test_key_figures(story, page):
+    text = plain(page)
+    assert "packages 50 released k reached 5 5 asked, proved classes 10 mean size 5" in text
+    optimum = story.plans[0].objective
+    assert f"trucks, no privacy {optimum} true optimum trucks, private {optimum} Mean, after repair" in text
+    assert "cost of privacy 0 no more trucks" in text
+
+
+def test_cost_of_privacy_is_that_of_the_best_plan_that_fits(story):
+    true, mean, upper = story.plans
+    text = plain(loads_page(replace(story, plans=[true, replace(mean, bins_repaired=None, repair=""), upper])))
+    more = upper.objective - true.objective
+    percent = f"{100 * more / true.objective:.2g}"
+    assert f"trucks, private {upper.objective} Upper bound cost of privacy +{more} {percent} % more" in text
+    assert "Mean: It overflows and was not repaired." in text
+
+
+def test_without_a_plan_that_fits_no_cost_is_stated(story):
+    text = plain(loads_page(replace(story, plans=[replace(story.plans[1], bins_repaired=None)])))
+    assert "none fit every plan overflows" in text
+    assert "cost of privacy" not in text
+
+
+def test_caption_of_ranges_agrees_with_the_release(story, page):
+    known = story.release.uncertain("weight")
+    width = float((known.upper - known.lower).mean())
+    (said, share) = re.search(r"is ([\d.]+) kg wide on average, ([\d.]+) % of the public", plain(page)).groups()
+    assert float(said) == pytest.approx(width, rel=1e-3)
+    assert float(share) == pytest.approx(100 * width / 400, rel=1e-2)
+    assert "all of the 50 true weights lie within" in plain(page)
+    moved = story.truth.copy()
+    moved[0] = 399.0
+    assert "49 of the 50 true weights lie within" in plain(loads_page(replace(story, truth=moved)))
+
+
+def test_overloaded_trucks_are_marked_by_pattern_and_label(story, page):
+    read = Page(page)
+    assert len([attrs for tag, attrs in read.tags if tag == "rect" and attrs.get("class") == "bar over"]) == 1
+    assert "▲ 1 overloaded" in read.text
+    fits = loads_page(replace(story, plans=[story.plans[0]]))
+    assert '"bar over"' not in fits
+    assert "No plan needed a repair" in plain(fits)
+
+
+def test_a_true_load_at_capacity_is_no_overload():
+    story = a_story()
+    parts = [0.1] * 10
+    full = a_plan("Mean", [parts], 1)
+    page = loads_page(replace(story, capacity=math.fsum(parts) - 1e-12, plans=[full]))
+    assert "none overflows" in plain(page)
+
+
+@pytest.mark.parametrize(
+    ("basis", "says"),
+    [
+        ("proved", "✓ proved The stated guarantee follows from the code"),
+        ("claimed", "! claimed The guarantee is stated as in the paper"),
+        ("void", "✕ void This release is not private. Nothing is promised."),
+    ],
+)
+def test_basis_is_a_word_with_its_meaning(basis, says):
+    text = plain(loads_page(a_story(basis=basis)))
+    assert says in text
+
+
+def test_void_certificate_is_told_at_the_top():
+    why = "the order of rows was drawn from a seed that others may know"
+    meaning = {"sentences": [f"Nothing is promised: {why}."], "odds": []}
+    text = plain(loads_page(a_story(basis="void", why=why, meaning=meaning)))
+    head = text[: text.index("What the planner saw")]
+    assert "but the certificate is void: nothing is promised." in head
+    assert f"Why: {why}." in head
+    assert "looks like at least" not in head
+    assert "Stated, but void: k-anonymity with k = 5, for one package." in text
+    assert "No odds are stated" in text
+
+
+def test_claimed_certificate_says_what_holds():
+    holds = {"model": "dp", "protects": "package", "epsilon": 2, "neighbours": "replace-one"}
+    text = plain(loads_page(a_story(basis="claimed", claim="epsilon 1", why="two are spent", holds=holds)))
+    assert "Claimed: k-anonymity with k = 5, for one package." in text
+    assert "What holds: differential privacy with epsilon = 2, for one package (replace-one neighbours)." in text
+    assert "Why: two are spent." in text
+
+
+@pytest.mark.parametrize(
+    ("loss", "says"),
+    [
+        (Loss(Fraction(1)), "a suspicion of 10 % becomes 23.2 %"),
+        (Loss(Fraction(1), Fraction(1, 1000)), "with a suspicion of 50 %, the best guess is right 73.14 %"),
+    ],
+)
+def test_odds_of_differential_privacy(loss, says):
+    """A noisy release has no classes of its own and no k."""
+    truth = np.linspace(130.0, 370.0, 30)
+    guarantee = {"model": "dp", "protects": "package", "epsilon": 1, "neighbours": "replace-one"}
+    meaning = {"sentences": ["It holds."], "odds": odds(loss)}
+    body = a_body(30, 5, 6, guarantee=guarantee, measures={}, meaning=meaning)
+    data = pa.table({"row": np.arange(30), "weight": truth, "weight_lower": truth - 9, "weight_upper": truth + 9})
+    release = Release(certificate=Certificate(body=body), data=data)
+    text = plain(loads_page(replace(a_story(30), release=release, truth=truth)))
+    assert says in text
+    assert "with differential privacy with epsilon = 1, for one package (replace-one neighbours)." in text
+    assert "How many look alike" not in text
+
+
+@pytest.mark.parametrize(("num_rows", "k"), [(1, 1), (5, 5), (20, 5), (20, 20), (250, 5)])
+def test_small_and_usual_sizes(num_rows, k):
+    page = loads_page(a_story(num_rows, k, destinations=3))
+    Page(page)
+    assert len(page.encode()) < 400_000
+    assert "nan" not in page
+    assert "inf%" not in page
+
+
+def test_one_plan_with_one_bin(story):
+    plan = a_plan("Upper bound", [[100.0, 150.0]], 1)
+    page = loads_page(replace(story, plans=[plan]))
+    Page(page)
+    assert "Upper bound: 1 truck, as many as the true optimum of 1; none overflows." in plain(page)
+
+
+def test_equal_weights_everywhere():
+    truth = np.full(20, 250.0)
+    page = loads_page(replace(a_story(20), truth=truth, release=a_release(truth, 20)))
+    Page(page)
+    assert "is 0 kg wide on average" in plain(page)
+
+
+def test_ten_thousand_rows_stay_small_and_quick():
+    story = a_story(10_000, destinations=4)
+    start = time.perf_counter()
+    page = loads_page(story)
+    assert time.perf_counter() - start < 3
+    assert len(page.encode()) < 2_000_000
+    Page(page)
+    text = plain(page)
+    assert "neighbouring classes from the middle of D" in text
+    assert f"Drawn: the 120 fullest of {len(story.plans[0].bins):,} trucks." in text
+
+
+def test_large_classes_are_thinned():
+    text = plain(loads_page(a_story(400, 200)))
+    assert "At most 40 dots a class." in text
+
+
+def test_strata_are_named_if_few():
+    assert {"D0", "D1", "D2"} <= {text for _, text in Page(loads_page(a_story(60, destinations=3))).texts}
+    assert "D0" not in {text for _, text in Page(loads_page(a_story(60, destinations=9))).texts}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"quantity": "volume"}, "no quantity 'volume'"),
+        ({"truth": np.zeros(3)}, "one value a released row"),
+        ({"capacity": 0.0}, "capacity must be more than 0"),
+        ({"capacity": math.nan}, "capacity must be more than 0"),
+        ({"plans": []}, "at least one plan"),
+    ],
+)
+def test_bad_stories_are_refused(story, change, says):
+    with pytest.raises(dn.ParameterError, match=says):
+        replace(story, **change)
+
+
+@pytest.mark.parametrize("change", [{"bins": []}, {"ratio": 0.0}, {"ratio": math.inf}])
+def test_bad_plans_are_refused(story, change):
+    with pytest.raises(dn.ParameterError):
+        replace(story.plans[0], **change)
+
+
+def test_nothing_private_is_printed(story):
+    shown = repr(story) + repr(story.plans)
+    assert not any(f"{value:g}" in shown for value in story.truth)
+
+
+def test_a_published_release_needs_no_identifiers(tmp_path):
+    """From a real publication; identifiers of the owner's records are on no page."""
+    data_file, policy = dn.generate_packages(dn.PackageSetting(size=40, destinations=2), tmp_path / "p.csv", seed=1)
+    data = dn.load(data_file, policy)
+    release, key = dn.publish(data, ledger=dn.Ledger(":memory:"))
+    rows = {int(row): i for i, row in enumerate(data.source_rows)}
+    truth = np.array([data.numbers("weight")[rows[row]] for row in key.table.column("source_row").to_pylist()])
+    plan = a_plan("Upper bound", next_fit(truth, CAPACITY), 10)
+    story = LoadsStory(title="P", release=release, quantity="weight", truth=truth, capacity=CAPACITY, plans=[plan])
+    page = loads_page(story)
+    Page(page)
+    assert "all of the 40 true weights lie within" in plain(page)
+    assert release.certificate.digest in page
+    assert not re.search(r"P\d{7}", page)
