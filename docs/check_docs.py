@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 GROUPS = {
-    "The verbs": ("io", "publishing", "verification"),
+    "The verbs": ("io", "publishing", "verification", "planning.packing", "settle", "auditing.utility"),
     "The nouns": (
         "policy",
         "schema",
@@ -28,6 +28,7 @@ GROUPS = {
         "certificate",
         "ledger",
         "noise",
+        "planning.plan",
     ),
     "Guarantees": ("guarantees",),
     "Mechanisms": ("mechanisms.partition",),

@@ -94,6 +94,8 @@ COMMANDS = [
     ("publish",),
     ("show",),
     ("verify",),
+    ("pack",),
+    ("apply",),
     ("budget", "show"),
     ("budget", "set"),
 ]

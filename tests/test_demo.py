@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo runs end to end and ends on a report."""
+"""The demo runs the whole loop and ends on one page."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
@@ -9,22 +11,23 @@ import dunnage as dn
 from dunnage.demo import run_demo
 
 
-def test_demo_ends_on_a_report(tmp_path):
+def test_demo_ends_on_a_page(tmp_path):
     stages = []
-    report = run_demo(tmp_path / "out", quick=True, progress=stages.append)
-    text = report.read_text()
-    for part in ("k = 5", "Dry run", "interval of each class", "In order"):
-        assert part in text
-    assert stages == ["generating packages", "rehearsing", "publishing", "verifying"]
-    assert dn.verify(report.parent / "release").ok
-    assert sorted(path.name for path in report.parent.iterdir()) == [
-        "dunnage-ledger.sqlite",
-        "parcels.csv",
-        "parcels.toml",
-        "release",
-        "release.key.parquet",
-        "report.md",
-    ]
+    done = run_demo(tmp_path / "out", quick=True, progress=stages.append)
+    folder = done.report.parent
+    text = done.report.read_text()
+    for part in ("True weights", "Mean", "Upper bound", "Owner's view", "K-anonymity with k = 5"):
+        assert part in text.replace("&#39;", "'")
+    assert stages[:2] == ["generating packages", "publishing and verifying"]
+    assert len(done.lines) == 3
+    assert dn.verify(folder / "release").ok
+    assert done.report.stat().st_mode & 0o777 == 0o600
+    plan = json.loads((folder / "plan-upper" / "plan.json").read_text())
+    assert plan["status"] == "optimal"
+    assert f"{plan['objective']} trucks" in done.lines[2]
+    settled = json.loads((folder / "settlement-upper" / "settlement.json").read_text())
+    assert settled["plan_feasible"]
+    assert not (folder / "plan-true").exists()
 
 
 def test_demo_replaces_only_its_own_folder(tmp_path):
@@ -32,8 +35,9 @@ def test_demo_replaces_only_its_own_folder(tmp_path):
     with pytest.raises(dn.OutputError, match="--force"):
         run_demo(tmp_path / "out", quick=True)
     run_demo(tmp_path / "out", quick=True, force=True)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "thesis.txt").write_text("keep")
-    with pytest.raises(dn.OutputError, match="not a demo folder"):
-        run_demo(tmp_path / "mine", quick=True, force=True)
-    assert (tmp_path / "mine" / "thesis.txt").exists()
+    (tmp_path / "out" / "thesis.txt").write_text("keep")
+    with pytest.raises(dn.OutputError, match="more than a demo wrote"):
+        run_demo(tmp_path / "out", quick=True, force=True)
+    assert (tmp_path / "out" / "thesis.txt").exists()
+    with pytest.raises(dn.OutputError, match=r"cannot be made|more than a demo"):
+        run_demo(tmp_path / "out" / "thesis.txt" / "deeper", quick=True)

@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("dunnage"))
 PAGES = ["README.md", "docs/index.md"]
+LOADS = "docs/tutorials/loads.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -37,6 +38,19 @@ def test_start_page_commands_run_in_order(tmp_path):
     for line in lines:
         run([COMMAND, *line.split()[1:]], tmp_path)
     assert (tmp_path / "release" / "certificate.json").exists()
+
+
+def test_loads_tutorial_runs(tmp_path):
+    """Every command in order, then the Python, in one folder."""
+    for block in blocks(LOADS, "sh"):
+        for line in block.splitlines():
+            run([COMMAND, *line.split()[1:]], tmp_path)
+    (code,) = blocks(LOADS, "python")
+    lines = run([sys.executable, "-c", code], tmp_path).splitlines()
+    assert [line.split()[0] for line in lines] == ["upper", "mean"]
+    assert "1.0 of bins fit" in lines[0]
+    for name in ("settlement", "settlement-mean"):
+        assert (tmp_path / name / "loading.csv").stat().st_mode & 0o777 == 0o600
 
 
 def test_readme_commands_are_real():

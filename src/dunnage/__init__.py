@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dunnage._version import __version__
 
 if TYPE_CHECKING:
+    from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.dataset import Dataset
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         InputError,
         InternalError,
         LedgerError,
+        NoPlanError,
         OutputError,
         ParameterError,
         PolicyError,
@@ -51,12 +53,15 @@ if TYPE_CHECKING:
     from dunnage.ledger import Ledger
     from dunnage.mechanisms.partition import Partition
     from dunnage.noise import Noise
+    from dunnage.planning.packing import Standard, pack
+    from dunnage.planning.plan import Plan, Truck, read_trucks
     from dunnage.policy import Policy
     from dunnage.publication import Key, Publication
     from dunnage.publishing import promise, publish, rehearse
     from dunnage.release import Release, Uncertain
     from dunnage.samples import PackageSetting, generate_packages, package_setting, packages
     from dunnage.schema import Attribute, Role, Schema
+    from dunnage.settle import Settlement, apply
     from dunnage.verification import Verification, verify
 
 # Public name -> module that defines it, grouped by use.
@@ -65,6 +70,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "io": ("load", "draft"),
     "publishing": ("promise", "publish", "rehearse"),
     "verification": ("verify", "Verification"),
+    "planning.packing": ("pack", "Standard"),
+    "settle": ("apply", "Settlement"),
+    "auditing.utility": ("plan_utility", "PlanUtility"),
     # the nouns
     "policy": ("Policy",),
     "schema": ("Schema", "Attribute", "Role"),
@@ -75,6 +83,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "certificate": ("Certificate",),
     "ledger": ("Ledger",),
     "noise": ("Noise",),
+    "planning.plan": ("Plan", "Truck", "read_trucks"),
     # guarantees
     "guarantees": (
         "ApproximateDP",
@@ -111,6 +120,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "CompositionError",
         "BudgetError",
         "CheckFailed",
+        "NoPlanError",
         "InternalError",
     ),
 }

@@ -23,6 +23,7 @@ from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterErro
 
 if TYPE_CHECKING:
     from dunnage.noise import Noise
+    from dunnage.policy import Policy
     from dunnage.samples import PackageSetting
 
 app = typer.Typer(
@@ -30,10 +31,21 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="Publish transport and logistics data privately, and let anyone verify what was published.",
+    help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
+    epilog="Example: dunnage demo --out demo-out",
 )
-generate_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Generate data, with a starter policy.")
-budget_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Show or set the budget in a ledger.")
+generate_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Generate data, with a starter policy.",
+    epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
+)
+budget_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show or set the budget in a ledger.",
+    epilog="Example: dunnage budget show dunnage-ledger.sqlite",
+)
 app.add_typer(generate_app, name="generate")
 app.add_typer(budget_app, name="budget")
 
@@ -41,6 +53,8 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
 
+
+_INTERRUPTED = 130
 
 # Names of files and columns come from others: none may steer the terminal it is printed on.
 _STEERS_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -90,16 +104,16 @@ def demo(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the main story end to end on generated packages and write one report.
+    """Run the whole loop on generated packages, and write one page that shows what privacy cost.
 
     Example: dunnage demo --out demo-out
     """
     from dunnage.demo import run_demo
 
     with _progress() as tell:
-        report = run_demo(out, quick=quick, force=force, progress=tell)
-    text = f"{report.read_text()}\nReport: {report}"
-    _print_result({"report": str(report), "release": str(report.parent / "release")}, text, as_json)
+        done = run_demo(out, quick=quick, force=force, progress=tell)
+    text = "\n".join([*done.lines, f"Page: {done.report} (open it in a browser; it shows true weights)"])
+    _print_result({"report": str(done.report), "plans": list(done.lines)}, text, as_json)
 
 
 @generate_app.command("packages")
@@ -191,12 +205,12 @@ def publish(
     sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Spend once more on the same data and policy.")] = False,
     force: ForceFlag = False,
-    seed: Annotated[int | None, typer.Option(help="Seed for tests: voids the certificate.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed for tests: voids the certificate.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Publish private rows under a policy: promise, spend, release, write.
 
-    Example: dunnage publish parcels.csv --policy parcels.toml -o release --dry-run
+    Example: dunnage publish parcels.csv --policy parcels.toml -o release
     """
     from dunnage.noise import Noise
 
@@ -216,14 +230,27 @@ def publish(
     from dunnage.release import describe_release
 
     check_output(out, force=force)
+    rules = _checked_policy(policy, ledger)
     with _progress() as tell:
         tell("reading and checking the data")
-        dataset = load(data, policy, period=period)
+        dataset = load(data, rules, period=period)
         release, _ = publish_data(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     _print_result(result, _published_text(result, dataset.num_left_out), as_json)
+
+
+def _checked_policy(path: Path, ledger: str | None) -> Policy:
+    """Read a policy and check its mechanism before a long reading of data."""
+    from dunnage.policy import Policy
+    from dunnage.publishing import mechanism_of
+
+    if ledger is not None and ":memory:" in ledger:
+        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
+    policy = Policy.read(path)
+    mechanism_of(policy)
+    return policy
 
 
 def _dry_run(
@@ -242,9 +269,10 @@ def _dry_run(
     from dunnage.publishing import rehearse
     from dunnage.showing import dry_run_text
 
+    rules = _checked_policy(policy, ledger)
     with _progress() as tell:
         tell("reading and checking the data")
-        dataset = load(data, policy, period=period)
+        dataset = load(data, rules, period=period)
         run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
     _print_result(run.to_dict(), dry_run_text(run), as_json)
 
@@ -268,25 +296,34 @@ def _published_text(result: dict[str, Any], num_left_out: int) -> str:
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A release folder, a policy or a ledger.")],
+    path: Annotated[Path, typer.Argument(help="A release or plan folder, a policy or a ledger.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a release, policy or ledger for a person.
+    """Show a release, plan, policy or ledger for a person.
 
     Example: dunnage show release
     """
     _print_result(*_shown(path), as_json)
 
 
+def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
+    from dunnage.planning.plan import PLAN_FILE, Plan
+
+    if (path / PLAN_FILE).is_file():
+        plan = Plan.read(path)
+        return plan.to_dict(), plan.summary()
+    from dunnage.release import Release, describe_release
+    from dunnage.showing import release_text
+
+    release = Release.read(path)
+    return dict(describe_release(release)), release_text(release)
+
+
 def _shown(path: Path) -> tuple[dict[str, Any], str]:
     if path.is_dir():
-        from dunnage.release import Release, describe_release
-        from dunnage.showing import release_text
-
-        release = Release.read(path)
-        return dict(describe_release(release)), release_text(release)
+        return _shown_folder(path)
     if not path.exists():
-        raise ParameterError(f"{path} does not exist. Give a release folder, a policy (.toml) or a ledger (.sqlite).")
+        raise ParameterError(f"{path} does not exist. Give a release, a plan, a policy (.toml) or a ledger (.sqlite).")
     if path.suffix == ".toml":
         from dunnage.policy import Policy
         from dunnage.publishing import promise
@@ -304,7 +341,7 @@ def _shown(path: Path) -> tuple[dict[str, Any], str]:
     if path.name.endswith(".key.parquet"):
         raise ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
     raise ParameterError(
-        f"{path} is neither a release folder, a policy (.toml) nor a ledger (.sqlite). Give one of these."
+        f"{path} is neither a release, a plan, a policy (.toml) nor a ledger (.sqlite). Give one of these."
     )
 
 
@@ -326,6 +363,95 @@ def verify(
     _print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)
+
+
+@app.command()
+def pack(
+    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
+    capacity: Annotated[str | None, typer.Option(help="What a truck holds: 500, 500kg or weight=500kg.")] = None,
+    trucks: Annotated[Path | None, typer.Option(help="CSV file truck,count,cost and a column of capacities.")] = None,
+    by: Annotated[str | None, typer.Option(help="Public column whose values are packed apart.")] = None,
+    model: Annotated[str, typer.Option(help="standard.")] = "standard",
+    statistic: Annotated[str, typer.Option(help="upper (everything fits) | mean (fewer trucks).")] = "upper",
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to search at most.")] = 60.0,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Pack released rows into as few trucks as can be found, with a proven bound. Needs only the release.
+
+    Example: dunnage pack release --capacity 500kg --by destination -o plan
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.planning.packing import Standard
+    from dunnage.planning.packing import pack as pack_rows
+    from dunnage.planning.plan import PLAN_FILE, read_trucks
+    from dunnage.release import Release
+
+    if model != Standard.name:
+        raise ParameterError(f"this version packs with the model {Standard.name}. Got {model!r}.")
+    check_new_folder(out, marker=PLAN_FILE, force=force)
+    with _progress() as tell:
+        tell("reading the release")
+        received = Release.read(release)
+        kinds = read_trucks(trucks, received.quantities) if trucks is not None else None
+        tell("packing")
+        chosen = Standard(statistic=statistic)
+        plan = pack_rows(
+            received, capacity=capacity, trucks=kinds, model=chosen, by=by, seconds=time_limit, progress=tell
+        )
+        plan.write(out, force=force)
+    _print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
+
+
+@app.command()
+def apply(
+    plan: Annotated[Path, typer.Argument(help="Plan folder, or a CSV file row,bin of another solver.")],
+    data: Annotated[Path, typer.Argument(help="The private rows that were published.")],
+    policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
+    release: Annotated[Path, typer.Option("--release", help="Release folder the plan was made on.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Settlement folder to make; private.")],
+    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
+    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Repair bins that overflow.")] = False,
+    leave_behind: Annotated[bool, typer.Option("--leave-behind", help="Leave packages behind if need be.")] = False,
+    capacity: Annotated[str | None, typer.Option(help="For a CSV plan: what a truck holds.")] = None,
+    trucks: Annotated[Path | None, typer.Option(help="For a CSV plan: the trucks.")] = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Apply a plan to the true data: what really overflows, repaired if asked, and the loading list.
+
+    Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.io import load
+    from dunnage.planning.plan import read_trucks
+    from dunnage.publication import Key, key_path
+    from dunnage.release import Release
+    from dunnage.settle import SETTLEMENT_FILE
+    from dunnage.settle import apply as apply_plan
+
+    check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
+    with _progress() as tell:
+        tell("reading")
+        published = Release.read(release)
+        rows = load(data, policy, period=period or published.certificate.body.get("period"))
+        kinds = read_trucks(trucks, published.quantities) if trucks is not None else None
+        tell("applying the plan")
+        done = apply_plan(
+            plan,
+            rows,
+            published,
+            Key.read(key or key_path(release)),
+            capacity=capacity,
+            trucks=kinds,
+            repair=repair or leave_behind,
+            leave_behind=leave_behind,
+            progress=tell,
+        )
+        done.write(out, force=force)
+    _print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
 
 
 @budget_app.command("show")
@@ -419,10 +545,12 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
         sys.stdout.flush()
+        if code == _INTERRUPTED:  # Typer turns the interrupt into its exit code
+            raise KeyboardInterrupt
     except BrokenPipeError:
         _leave_quietly()
     except (KeyboardInterrupt, typer.Abort):
-        _fail("Interrupted", "interrupted. What was spent stays spent; see dunnage budget show.", 130)
+        _fail("Interrupted", "interrupted. What was spent stays spent; see dunnage budget show.", _INTERRUPTED)
     except Exception as error:
         _fail_as(error)
     sys.exit(code if isinstance(code, int) else 0)

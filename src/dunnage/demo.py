@@ -1,32 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main story end to end on generated data: generate, publish, verify, and a report of what came out."""
+"""The loads story end to end on generated packages: generate, publish, verify, pack, apply, and a page of it."""
 
 from __future__ import annotations
 
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.auditing.utility import plan_utility, true_plan
+from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, OutputError
 from dunnage.io import load
-from dunnage.publishing import publish, rehearse
+from dunnage.pages import LoadsStory, PlanView, loads_page
+from dunnage.planning.packing import Standard, pack
+from dunnage.planning.plan import Plan
+from dunnage.publication import Key
+from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
-from dunnage.showing import dry_run_text, release_text
+from dunnage.settle import Settlement, apply, matched_records
 from dunnage.verification import verify
 
-REPORT = "report.md"
+REPORT = "report.html"
+CAPACITY = 500.0
+BY = "destination"
+SEED = 2026
+Progress = Callable[[str], None]
+FloatArray = npt.NDArray[np.float64]
+
+_WRITTEN = {
+    "parcels.csv",
+    "parcels.toml",
+    "dunnage-ledger.sqlite",
+    "release",
+    "release.key.parquet",
+    "plan-mean",
+    "plan-upper",
+    "settlement-mean",
+    "settlement-upper",
+    REPORT,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Demo:
+    """What a demo run made.
+
+    Parameters
+    ----------
+    report
+        The page.
+    lines
+        What came out, one line a plan.
+    """
+
+    report: Path
+    lines: tuple[str, ...]
 
 
 def run_demo(
-    out: str | os.PathLike[str],
-    *,
-    quick: bool = False,
-    force: bool = False,
-    progress: Callable[[str], None] | None = None,
-) -> Path:
-    """Run the demo into a new folder and return the path of its report.
+    out: str | os.PathLike[str], *, quick: bool = False, force: bool = False, progress: Progress | None = None
+) -> Demo:
+    """Run the demo into a new folder.
 
     Parameters
     ----------
@@ -35,7 +75,7 @@ def run_demo(
     quick
         Fewer packages.
     force
-        Replace a folder that an earlier demo made.
+        Replace a folder that an earlier demo made, and nothing else.
     progress
         Called with the name of each stage.
     """
@@ -43,66 +83,114 @@ def run_demo(
     tell = progress or (lambda stage: None)
     tell("generating packages")
     setting = PackageSetting(size=60 if quick else 240, destinations=3 if quick else 4, decimals=1)
-    data_file, policy_file = generate_packages(setting, folder / "parcels.csv", seed=2026)
-    data = load(data_file, policy_file)
-    tell("rehearsing")
-    rehearsal = dry_run_text(rehearse(data, out=folder / "release"))
-    tell("publishing")
-    publish(data, out=folder / "release")
-    tell("verifying")
+    data = load(*generate_packages(setting, folder / "parcels.csv", seed=SEED))
+    tell("publishing and verifying")
+    release, key = publish(data, out=folder / "release")
     verification = verify(folder / "release")
     if not verification.ok:
         raise CheckFailed(verification.summary())
+    views = [_view(title, *_settled(folder, name, data, release, key, tell), data) for title, name in _PLANS]
     report = folder / REPORT
-    shown = release_text(Release.read(folder / "release"))
-    report.write_text(_report(policy_file.read_text(), rehearsal, shown, verification.summary()))
-    return report
+    _write_private(report, loads_page(_story(data, release, key, views)))
+    return Demo(report, tuple(_line(view) for view in views))
+
+
+# title, statistic; the first is the plan without privacy
+_PLANS = (("True weights", ""), ("Mean", "mean"), ("Upper bound", "upper"))
+
+
+def _settled(
+    folder: Path, statistic: str, data: Dataset, release: Release, key: Key, tell: Progress
+) -> tuple[Plan, Settlement]:
+    """Make one plan and apply it; both are kept, except the plan on true weights, which must not leave."""
+    tell(f"packing on {statistic or 'true weights'}")
+    if not statistic:
+        plan = true_plan(data, release, key, capacity=CAPACITY, by=BY)
+        return plan, apply(plan, data, release, key)
+    plan = pack(release, capacity=CAPACITY, by=BY, model=Standard(statistic=statistic))
+    plan.write(folder / f"plan-{statistic}")
+    done = apply(plan, data, release, key, repair=True)
+    done.write(folder / f"settlement-{statistic}")
+    return plan, done
+
+
+def _view(title: str, plan: Plan, done: Settlement, data: Dataset) -> PlanView:
+    cost = plan_utility(done, data)
+    weights = _weights_of_rows(done, data)
+    repaired = done.repair is not None
+    # A plan on true weights never leaves the owner, so nobody can be told a truck by it.
+    leaves = plan.model["name"] == Standard.name
+    return PlanView(
+        title=title,
+        bins=_bins(weights, plan.bin_of_row, plan.objective),
+        bins_repaired=_bins(weights, done.bin_of_row, len(done.final_loads)) if repaired else None,
+        objective=plan.objective,
+        bound=plan.bound,
+        ratio=plan.objective / cost.optimum,
+        bins_feasible=done.bins_feasible,
+        plan_feasible=done.plan_feasible,
+        linkage_mean=float(done.truck_linkage["mean"]) if leaves else None,
+        linkage_worst=float(done.truck_linkage["worst"]) if leaves else None,
+        linkage_kind=str(done.truck_linkage["kind"]) if leaves else "never leaves the owner",
+        seconds=plan.seconds,
+        repair=str(done.repair["sentence"]) if done.repair is not None else "",
+    )
+
+
+def _weights_of_rows(done: Settlement, data: Dataset) -> FloatArray:
+    """Return the true weight of each released row."""
+    position = {row: number for number, row in enumerate(data.source_rows.tolist())}
+    weights = np.empty(len(done.bin_of_row))
+    rows, sources = (done.loading.column(name).to_pylist() for name in ("row", "source_row"))
+    weights[rows] = data.numbers(done.quantity)[[position[source] for source in sources]]
+    return weights
+
+
+def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int) -> list[list[float]]:
+    bins: list[list[float]] = [[] for _ in range(num_bins)]
+    for weight, number in zip(weights.tolist(), bin_of_row.tolist(), strict=True):
+        if number >= 0:
+            bins[number].append(weight)
+    return bins
+
+
+def _story(data: Dataset, release: Release, key: Key, views: list[PlanView]) -> LoadsStory:
+    return LoadsStory(
+        title="Parcels packed without telling which is which",
+        release=release,
+        quantity="weight",
+        truth=data.numbers("weight")[matched_records(data, release, key)],
+        capacity=CAPACITY,
+        plans=views,
+    )
+
+
+def _line(view: PlanView) -> str:
+    fits = "everything fits" if view.plan_feasible else f"{view.bins_feasible:.0%} of trucks fit"
+    repaired = f", {len(view.bins_repaired)} after repair" if view.bins_repaired is not None else ""
+    return f"{view.title:<14}{view.objective:>4} trucks{repaired} ({view.ratio:.3f} of the optimum); {fits}"
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Write the page so that only its owner can read it: it shows true weights."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+        stream.write(text)
 
 
 def _fresh_folder(folder: Path, *, force: bool) -> Path:
-    if folder.exists():
-        ours = (folder / "parcels.csv").exists() or not any(folder.iterdir()) if folder.is_dir() else False
-        if not force or not ours:
-            why = (
-                "Choose another place, or replace it with --force."
-                if ours
-                else "It is not a demo folder: choose another."
+    """Make the folder; with ``force`` replace one that holds nothing but what a demo writes."""
+    if os.path.lexists(folder):
+        ours = folder.is_dir() and not folder.is_symlink() and {path.name for path in folder.iterdir()} <= _WRITTEN
+        if not ours:
+            raise OutputError(
+                f"{folder} exists already and holds more than a demo wrote. It is left as it is: choose another place."
             )
-            raise OutputError(f"{folder} exists already. {why}")
+        if not force and any(folder.iterdir()):
+            raise OutputError(f"{folder} exists already. Choose another place, or replace it with --force.")
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
     return folder
-
-
-def _report(policy: str, rehearsal: str, shown: str, verification: str) -> str:
-    return f"""# Dunnage demo: packages published privately
-
-A delivery centre publishes the weights of its packages so that an outside planner can pack trucks without learning
-which package is which. Everything below was made by the commands named, on generated packages (`parcels.csv`).
-
-## The owner's policy
-
-```toml
-{policy.strip()}
-```
-
-## `dunnage publish parcels.csv --policy parcels.toml --dry-run`
-
-```text
-{rehearsal}
-```
-
-## `dunnage publish parcels.csv --policy parcels.toml -o release`, then `dunnage show release`
-
-```text
-{shown}
-```
-
-The folder `release` leaves the owner. `release.key.parquet` and `dunnage-ledger.sqlite` stay.
-
-## `dunnage verify release`
-
-```text
-{verification}
-```
-"""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read datasets: CSV and Parquet files through Arrow, and any frame that offers the Arrow C stream.
 
-A CSV file is read as text; blank lines are no rows, unless the file has but one column. What Arrow or Python say about a file they cannot read
-may quote its cells, so their words are never repeated.
+A CSV file is read as text; blank lines are no rows, unless the file has but one column. What Arrow or Python say
+about a file they cannot read may quote its cells, so their words are never repeated.
 """
 
 from __future__ import annotations
