@@ -2,18 +2,16 @@
 """Pages: one self-contained HTML file that shows an owner what privacy cost.
 
 A page takes bare figures, so it depends on nothing that plans, applies or audits. It needs no network and no script:
-its Content-Security-Policy forbids everything but its own style. Figures are drawn here as SVG. Horizontal positions
-are percentages and vertical ones pixels, so that a figure fills a phone or a desk and its text keeps its size.
+its Content-Security-Policy forbids everything but its own style. Figures are SVG.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -23,6 +21,7 @@ import numpy.typing as npt
 
 from dunnage.errors import ParameterError
 from dunnage.release import FloatArray, IntArray, Release
+from dunnage.svg import SLACK, Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
 
 MOST_CLASSES_DRAWN = 40
 MOST_CLASSES_THINNED = 120
@@ -35,7 +34,6 @@ MOST_BINS_WITH_GAPS = 60
 MOST_PARTS_DRAWN = 1500
 MOST_SIZES_APART = 30
 _ABSENT = "\u2013"
-_SLACK = 1e-9  # sums of floats; far below any scale's resolution
 
 _BASIS_WORDS = {
     "proved": "The stated guarantee follows from the code, under the assumptions named below.",
@@ -213,21 +211,6 @@ def _content(story: LoadsStory) -> dict[str, Any]:
 # Words and numbers
 
 
-def _number(value: float) -> str:
-    """Write a number for a person: four digits, thousands apart, no exponent.
-
-    Examples
-    --------
-    >>> _number(12345.6), _number(0.25), _number(3)
-    ('12,346', '0.25', '3')
-    """
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{min(decimals, 9)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
-
-
 def _percent(share: float) -> str:
     r"""Write a share in per cent; only all of it is 100 %.
 
@@ -251,7 +234,7 @@ def _classes_word(number: int) -> str:
 
 
 def _with_unit(value: float | str, unit: str) -> str:
-    text = value if isinstance(value, str) else _number(value)
+    text = value if isinstance(value, str) else number_text(value)
     return f"{text}\u00a0{unit}" if unit else text
 
 
@@ -274,7 +257,7 @@ def _loads(bins: Sequence[Sequence[float]]) -> FloatArray:
 def _excess(story: LoadsStory, bins: Sequence[Sequence[float]]) -> FloatArray:
     """Return by how much each overloaded bin is too full."""
     over = _loads(bins) - story.capacity
-    excess: FloatArray = over[over > _SLACK * story.capacity]
+    excess: FloatArray = over[over > SLACK * story.capacity]
     return excess
 
 
@@ -326,7 +309,7 @@ def _guarantee_figures(body: Any) -> list[dict[str, str]]:
         {
             "name": "classes",
             "value": f"{measures['classes']:,}",
-            "note": f"mean size {_number(round(size['mean'], 1))}",
+            "note": f"mean size {number_text(round(size['mean'], 1))}",
         },
     ]
 
@@ -428,100 +411,13 @@ def _class_facts(measures: Any) -> list[tuple[str, str]]:
     return [
         (
             "Smallest, mean, largest class",
-            f"{size['smallest']:,}, {_number(round(size['mean'], 1))}, {size['largest']:,}",
+            f"{size['smallest']:,}, {number_text(round(size['mean'], 1))}, {size['largest']:,}",
         ),
         ("Suppressed", f"{suppressed['count']:,} ({_percent(suppressed['share'])})"),
         ("Prosecutor risk, highest", _percent(risks["prosecutor_highest"])),
         ("Marketer risk", _percent(risks["marketer"])),
         ("Information loss, of 100\u00a0%", _percent(loss["total"])),
     ]
-
-
-# Drawing
-
-
-class Svg(str):
-    """Text that is markup already; anything else is escaped when it is placed into markup."""
-
-    def __html__(self) -> str:
-        return self
-
-
-def _tag(name: str, *children: str, **attributes: float | str) -> Svg:
-    """Write an element; attribute values and children that are plain text are escaped.
-
-    Examples
-    --------
-    >>> _tag("text", "<b>", x=1.5, class_="a")
-    '<text x="1.5" class="a">&lt;b&gt;</text>'
-    """
-    given = "".join(f' {_attribute(key)}="{html.escape(_short(value))}"' for key, value in attributes.items())
-    inner = "".join(child if isinstance(child, Svg) else html.escape(child) for child in children)
-    return Svg(f"<{name}{given}>{inner}</{name}>" if children else f"<{name}{given}/>")
-
-
-def _attribute(key: str) -> str:
-    return key.rstrip("_").replace("_", "-")
-
-
-def _short(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-@dataclass(frozen=True)
-class _Scale:
-    """A straight map from values to places: per cent across, pixels down."""
-
-    low: float
-    high: float
-    start: float = 0.0
-    stop: float = 100.0
-
-    def at(self, value: float) -> float:
-        return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
-
-    def across(self, value: float) -> str:
-        return f"{_short(self.at(value))}%"
-
-    def ticks(self, most: int) -> list[float]:
-        """Return round values, at most so many and one."""
-        rough = (self.high - self.low) / most
-        power = 10.0 ** math.floor(math.log10(rough))
-        step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - _SLACK))
-        first, last = math.ceil(self.low / step - _SLACK), math.floor(self.high / step + _SLACK)
-        return [index * step for index in range(first, last + 1)]
-
-
-def _span(low: float, high: float) -> tuple[float, float]:
-    """Widen a span that is a point, and leave a little room on both sides."""
-    room = 0.02 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - room, high + room
-
-
-def _chart(height: float, parts: Iterable[str], *, label: str, kind: str = "") -> Svg:
-    return _tag("svg", *parts, class_=f"chart {kind}".strip(), height=height, role="img", aria_label=label)
-
-
-def _x_axis(scale: _Scale, y: float, title: str) -> list[Svg]:
-    """Draw a line with numbers below, faint lines upwards, and the axis's name under its end."""
-    parts = [_tag("line", class_="axis", x1="0", x2="100%", y1=y, y2=y)]
-    for value in scale.ticks(6):
-        x = scale.across(value)
-        parts.append(_tag("line", class_="grid", x1=x, x2=x, y1="0", y2=y + 4))
-        parts.append(_tag("text", _number(value), x=x, y=y + 17, text_anchor="middle"))
-    return [*parts, _tag("text", title, class_="name", x="100%", y=y + 34, text_anchor="end")]
-
-
-def _y_axis(scale: _Scale, title: str, *, whole: bool = False) -> list[Svg]:
-    """Draw lines across with numbers at the left, and the axis's name on top."""
-    parts = [_tag("text", title, class_="name", x="-40", y="12")]
-    for value in scale.ticks(4):
-        if whole and value != round(value):
-            continue
-        y = scale.at(value)
-        parts.append(_tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
-        parts.append(_tag("text", _number(value), x="-6", y=y + 4, text_anchor="end"))
-    return parts
 
 
 # The release as ranges over the true values
@@ -587,20 +483,20 @@ def _interval_figure(story: LoadsStory, ranges: _Ranges) -> dict[str, Any]:
     true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
     low = min(float(ranges.lower[drawn].min()), float(true.min()))
     high = max(float(ranges.upper[drawn].max()), float(true.max()))
-    scale = _Scale(*_span(low, high))
+    scale = Scale(*span(low, high))
     parts: list[Svg] = []
     y, stratum = 4.0, ""
     for index in drawn:
         if ranges.stratum[index] != stratum:
             stratum = ranges.stratum[index]
             y += 20
-            parts.append(_tag("text", stratum, class_="group", x="0", y=y - 6))
+            parts.append(tag("text", stratum, class_="group", x="0", y=y - 6))
         parts += _range_row(story, ranges, int(index), scale, y)
         y += 15
     title = _axis_title(story.quantity, story.unit)
     caption = _interval_caption(story, ranges)
     return {
-        "svg": _chart(y + 44, [*_x_axis(scale, y + 4, title), *parts], label=caption, kind="flat"),
+        "svg": chart(y + 44, [*x_axis(scale, y + 4, title), *parts], label=caption, kind="flat"),
         "caption": caption,
         "note": " ".join([*note, *_dots_note(ranges)]),
     }
@@ -610,19 +506,19 @@ def _axis_title(name: str, unit: str) -> str:
     return f"{name}, {unit}" if unit else name
 
 
-def _range_row(story: LoadsStory, ranges: _Ranges, index: int, scale: _Scale, y: float) -> list[Svg]:
+def _range_row(story: LoadsStory, ranges: _Ranges, index: int, scale: Scale, y: float) -> list[Svg]:
     """Draw one class: its range as a bar, its true values as dots, its mean as a tick."""
     lower, upper, rows = float(ranges.lower[index]), float(ranges.upper[index]), ranges.members[index]
-    span = f"{_number(lower)} to {_with_unit(upper, story.unit)}"
-    tip = _tag("title", f"{_count(len(rows), story.record)} seen as {span}")
-    width = f"{_short(scale.at(upper) - scale.at(lower))}%"
-    bar = _tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2)
+    span = f"{number_text(lower)} to {_with_unit(upper, story.unit)}"
+    tip = tag("title", f"{_count(len(rows), story.record)} seen as {span}")
+    width = f"{short(scale.at(upper) - scale.at(lower))}%"
+    bar = tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2)
     values = np.sort(story.truth[rows])[_spread(len(rows), MOST_DOTS_IN_A_CLASS)]
-    dots = [_tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
-    row = [bar, _tag("g", *dots, class_="dots")]
+    dots = [tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
+    row = [bar, tag("g", *dots, class_="dots")]
     if ranges.mean is not None:
         x = scale.across(float(ranges.mean[index]))
-        row.append(_tag("line", class_="mean", x1=x, x2=x, y1=y - 1, y2=y + 12))
+        row.append(tag("line", class_="mean", x1=x, x2=x, y1=y - 1, y2=y + 12))
     return row
 
 
@@ -631,12 +527,12 @@ def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
     width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
     rows = np.concatenate(ranges.members)
     lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
-    room = _SLACK * max(1.0, float(np.abs(upper).max()))
+    room = SLACK * max(1.0, float(np.abs(upper).max()))
     inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
     domain = story.release.attributes[story.quantity].get("domain", {})
     share = ""
     if domain.get("upper", 0) > domain.get("lower", 0):
-        public = f"{_number(domain['lower'])} to {_with_unit(float(domain['upper']), story.unit)}"
+        public = f"{number_text(domain['lower'])} to {_with_unit(float(domain['upper']), story.unit)}"
         share = f", {_percent(width / (domain['upper'] - domain['lower']))} of the public domain ({public})"
     held = "all" if inside == len(rows) else f"{inside:,}"
     return (
@@ -684,32 +580,32 @@ def _size_figure(story: LoadsStory, ranges: _Ranges) -> dict[str, Any] | None:
     low, high = min(asked, int(sizes.min())), max(asked + 6, int(sizes.max()))
     step = max(1, math.ceil((high - low + 1) / MOST_SIZES_APART))
     counts = np.bincount((sizes - low) // step)
-    x = _Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
-    y = _Scale(0, float(counts.max()) * 1.05, 178, 38)
+    x = Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
+    y = Scale(0, float(counts.max()) * 1.05, 178, 38)
     bars = [_size_bar(x, y, low + step * i, step, int(number)) for i, number in enumerate(counts) if number]
     # a bar stands between its size and the next, so that the line of k is its left edge
-    line = _tag("line", class_="limit", x1=x.across(asked), x2=x.across(asked), y1=20, y2=178)
-    name = _tag("text", f"k = {asked:,} asked", class_="halo", x=x.across(asked), dx="5", y=30)
+    line = tag("line", class_="limit", x1=x.across(asked), x2=x.across(asked), y1=20, y2=178)
+    name = tag("text", f"k = {asked:,} asked", class_="halo", x=x.across(asked), dx="5", y=30)
     caption = _size_caption(sizes, asked, story.record)
     axis = _size_axis(x, step, f"{story.record}s in the class")
-    parts = [*_y_axis(y, "classes", whole=True), *bars, *axis, line, name]
-    return {"svg": _chart(218, parts, label=caption), "caption": caption}
+    parts = [*y_axis(y, "classes", whole=True), *bars, *axis, line, name]
+    return {"svg": chart(218, parts, label=caption), "caption": caption}
 
 
-def _size_axis(x: _Scale, step: int, title: str) -> list[Svg]:
-    parts = [_tag("line", class_="axis", x1="0", x2="100%", y1=178, y2=178)]
+def _size_axis(x: Scale, step: int, title: str) -> list[Svg]:
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=178, y2=178)]
     for value in x.ticks(6):
         if value == round(value) and value + step <= x.high:
-            parts.append(_tag("text", _number(value), x=x.across(value + step / 2), y=194, text_anchor="middle"))
-    return [*parts, _tag("text", title, class_="name", x="100%", y=211, text_anchor="end")]
+            parts.append(tag("text", number_text(value), x=x.across(value + step / 2), y=194, text_anchor="middle"))
+    return [*parts, tag("text", title, class_="name", x="100%", y=211, text_anchor="end")]
 
 
-def _size_bar(x: _Scale, y: _Scale, size: int, step: int, number: int) -> Svg:
+def _size_bar(x: Scale, y: Scale, size: int, step: int, number: int) -> Svg:
     top, width = y.at(number), x.at(size + step) - x.at(size)
     named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
-    tip = _tag("title", f"{_classes_word(number)} of size {named}")
-    left = f"{_short(x.at(size) + 0.06 * width)}%"
-    return _tag("rect", tip, class_="bar", x=left, width=f"{_short(0.88 * width)}%", y=top, height=178 - top)
+    tip = tag("title", f"{_classes_word(number)} of size {named}")
+    left = f"{short(x.at(size) + 0.06 * width)}%"
+    return tag("rect", tip, class_="bar", x=left, width=f"{short(0.88 * width)}%", y=top, height=178 - top)
 
 
 def _size_caption(sizes: IntArray, asked: int, record: str) -> str:
@@ -730,15 +626,15 @@ def _load_figures(story: LoadsStory) -> dict[str, Any]:
     most = max(len(bins) for _, bins in shown)
     most = most if most <= MOST_BINS_DRAWN else BINS_DRAWN_OF_MORE
     fullest = max(float(_loads(bins).max()) for _, bins in shown)
-    y = _Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
-    x = _Scale(0, float(max(most, 8)))
+    y = Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
+    x = Scale(0, float(max(most, 8)))
     return {
         "cards": [_load_card(story, title, bins, x, y) for title, bins in shown],
         "wide": most > MOST_BINS_WITH_GAPS,
     }
 
 
-def _load_card(story: LoadsStory, title: str, bins: Sequence[Sequence[float]], x: _Scale, y: _Scale) -> dict[str, Any]:
+def _load_card(story: LoadsStory, title: str, bins: Sequence[Sequence[float]], x: Scale, y: Scale) -> dict[str, Any]:
     drawn = min(len(bins), round(x.high))
     order = np.argsort(-_loads(bins), kind="stable")[:drawn]
     parts = max(1, sum(len(bins[i]) for i in order))
@@ -748,24 +644,24 @@ def _load_card(story: LoadsStory, title: str, bins: Sequence[Sequence[float]], x
     caption = f"{_count(len(bins), 'truck')}, filled to {_percent(mean)} on average; {_overflow(story, bins)}."
     lines = _capacity_line(story, y, len(_excess(story, bins)))
     axis = _truck_axis(x, drawn)
-    picture = [*_y_axis(y, _axis_title("load", story.unit)), *bars, *axis, *lines]
+    picture = [*y_axis(y, _axis_title("load", story.unit)), *bars, *axis, *lines]
     note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
-    return {"title": title, "svg": _chart(228, picture, label=f"{title}: {caption}"), "caption": caption, "note": note}
+    return {"title": title, "svg": chart(228, picture, label=f"{title}: {caption}"), "caption": caption, "note": note}
 
 
-def _load_bar(story: LoadsStory, parts: Sequence[float], place: int, x: _Scale, y: _Scale, stacked: bool) -> list[Svg]:
+def _load_bar(story: LoadsStory, parts: Sequence[float], place: int, x: Scale, y: Scale, stacked: bool) -> list[Svg]:
     """Draw one truck: a bar to its load, cut where one package ends and the next begins."""
     load = math.fsum(parts)
-    over = load - story.capacity > _SLACK * story.capacity
+    over = load - story.capacity > SLACK * story.capacity
     gap = 0.0 if x.high > MOST_BINS_WITH_GAPS else 0.09
     # without gaps, each bar reaches a little under the next one, so that no seam shows
     left, right = x.across(place + gap), x.across(place + 1 - gap + (0 if gap else 0.1))
-    width = f"{_short(float(right[:-1]) - float(left[:-1]))}%"
-    tip = _tag("title", _load_tip(story, parts, place, load - story.capacity if over else 0.0))
+    width = f"{short(float(right[:-1]) - float(left[:-1]))}%"
+    tip = tag("title", _load_tip(story, parts, place, load - story.capacity if over else 0.0))
     kind = "bar over" if over else "bar"
-    bar = _tag("rect", tip, class_=kind, x=left, width=width, y=y.at(load), height=y.start - y.at(load))
+    bar = tag("rect", tip, class_=kind, x=left, width=width, y=y.at(load), height=y.start - y.at(load))
     cuts = np.cumsum(sorted(parts, reverse=True))[:-1].tolist() if stacked else []
-    return [bar, *(_tag("line", class_="cut", x1=left, x2=right, y1=y.at(cut), y2=y.at(cut)) for cut in cuts)]
+    return [bar, *(tag("line", class_="cut", x1=left, x2=right, y1=y.at(cut), y2=y.at(cut)) for cut in cuts)]
 
 
 def _load_tip(story: LoadsStory, parts: Sequence[float], place: int, excess: float) -> str:
@@ -773,23 +669,23 @@ def _load_tip(story: LoadsStory, parts: Sequence[float], place: int, excess: flo
     return f"{says}, {_with_unit(excess, story.unit)} too much" if excess else says
 
 
-def _capacity_line(story: LoadsStory, y: _Scale, num_over: int) -> list[Svg]:
+def _capacity_line(story: LoadsStory, y: Scale, num_over: int) -> list[Svg]:
     level = y.at(story.capacity)
     words = f"capacity {_with_unit(story.capacity, story.unit)}"
     parts = [
-        _tag("line", class_="limit", x1="0", x2="100%", y1=level, y2=level),
-        _tag("text", words, class_="halo", x="100%", y=level - 5, text_anchor="end"),
+        tag("line", class_="limit", x1="0", x2="100%", y1=level, y2=level),
+        tag("text", words, class_="halo", x="100%", y=level - 5, text_anchor="end"),
     ]
     if num_over:
-        parts.append(_tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
+        parts.append(tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
     return parts
 
 
-def _truck_axis(x: _Scale, drawn: int) -> list[Svg]:
-    parts = [_tag("line", class_="axis", x1="0", x2="100%", y1=190, y2=190)]
+def _truck_axis(x: Scale, drawn: int) -> list[Svg]:
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=190, y2=190)]
     for number in sorted({1, drawn}):
-        parts.append(_tag("text", f"{number:,}", x=x.across(number - 0.5), y=206, text_anchor="middle"))
-    return [*parts, _tag("text", "trucks, fullest first", class_="name", x="100%", y=222, text_anchor="end")]
+        parts.append(tag("text", f"{number:,}", x=x.across(number - 0.5), y=206, text_anchor="middle"))
+    return [*parts, tag("text", "trucks, fullest first", class_="name", x="100%", y=222, text_anchor="end")]
 
 
 # The table and the repairs
