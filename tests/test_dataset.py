@@ -398,7 +398,7 @@ def test_a_period_without_rows() -> None:
     "period", ["2026-11", "15.11.2026", "2026-11-31", "2026-11-1", "", 20261115, date(2026, 11, 15)]
 )
 def test_a_period_in_the_wrong_format(period: Any) -> None:
-    with pytest.raises(ParameterError, match=r"one day at a time \(%Y-%m-%d\)\. Got period"):
+    with pytest.raises(ParameterError, match=r"one day at a time \(YYYY-MM-DD\)\. Got period"):
         of_period(DAYS, period)
 
 

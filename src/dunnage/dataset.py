@@ -27,6 +27,7 @@ from dunnage.guarantees import Purpose
 from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions, close_word, suggestion
 from dunnage.schema import Attribute, Role, Schema
 
+_PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -225,7 +226,7 @@ def _check_period(rule: PeriodRule | None, period: str | None) -> None:
                 f"the policy has no [period], so period {shown(period)} means nothing. Add one or drop it."
             )
         return
-    wanted = f"the policy releases one {rule.length} at a time ({PERIOD_FORMATS[rule.length]})"
+    wanted = f"the policy releases one {rule.length} at a time ({_PERIOD_WORDS[rule.length]})"
     if period is None:
         raise ParameterError(f"{wanted}. Got no period. Give --period, such as 2026-11-15 or 2026-11.")
     try:

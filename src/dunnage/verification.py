@@ -92,9 +92,14 @@ class Verification:
         void = ", but void: nothing is promised" if self.basis == Basis.VOID else ""
         lines = [f"In order{void}: {self.folder}" if self.ok else f"NOT in order: {self.folder}"]
         lines += [f"  failed  {problem}" for problem in self.problems]
-        lines += [f"  ok      {check}" for check in self.checks]
+        lines += [f"  {'note' if _is_caveat(check) else 'ok':<6}  {check}" for check in self.checks]
         lines += ["Cannot be checked from outside:", *(f"  -       {item}" for item in self.not_checked)]
         return "\n".join(lines)
+
+
+def _is_caveat(check: str) -> bool:
+    """Return whether a check held only as far as an unsigned folder can."""
+    return check.startswith(("not signed", "signed, but"))
 
 
 def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] | None = None) -> Verification:
