@@ -406,7 +406,7 @@ def test_decimals_become_whole_numbers_exactly(numbers, decimals):
     scale = 10**decimals
     weights = np.array([number / scale for number in numbers])
     whole = whole_numbers(weights, 5000 / scale)
-    assert whole.bound is None
+    assert whole.below is None
     for weight, item in zip(weights.tolist(), whole.items.tolist(), strict=True):
         assert Fraction(repr(weight)) / Fraction(repr(5000 / scale)) == Fraction(item, whole.capacity)
 
@@ -414,7 +414,7 @@ def test_decimals_become_whole_numbers_exactly(numbers, decimals):
 @given(st.lists(st.floats(1.0, 500.0), min_size=1, max_size=30))
 def test_doubles_become_whole_numbers_exactly(numbers):
     whole = whole_numbers(np.array(numbers), 500.0)
-    if whole.bound is None:
+    if whole.below is None:
         assert [Fraction(item, whole.capacity) for item in whole.items.tolist()] in (
             [Fraction(number) / 500 for number in numbers],
             [Fraction(repr(number)) / 500 for number in numbers],
@@ -424,8 +424,18 @@ def test_doubles_become_whole_numbers_exactly(numbers):
 def test_numbers_too_fine_are_rounded_outward_and_the_bound_still_holds():
     weights = np.array([1e-300, 250.0, 250.0, 0.1 + 1e-17, 499.9, 500.0])
     whole = whole_numbers(weights, 500.0)
-    assert whole.bound is not None
+    assert whole.below is not None
     packing = pack_bins(whole.items, whole.capacity, seconds=2)
     for bin_ in packing.bins:
         assert sum(Fraction(weights[i]) for i in bin_) <= 500
-    assert whole.bound <= packing.objective
+    assert pack_bins(*whole.below, seconds=2).bound <= packing.objective
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-9, 1.0, 1e300])
+def test_any_size_of_numbers_can_be_packed(size):
+    weights = np.array([0.3, 1 / 3, 0.5, 0.9, 2 / 7]) * size
+    whole = whole_numbers(weights, size)
+    packing = pack_bins(whole.items, whole.capacity, seconds=2)
+    assert packing.objective == 3
+    for bin_ in packing.bins:
+        assert sum(Fraction(weights[i]) for i in bin_) <= Fraction(size)

@@ -58,7 +58,7 @@ def test_plan_on_files(place):
     for name in ("format", "release", "objective", "bound", "gap", "status", "seconds", "model", "unplanned"):
         assert plan[name] == made[name]
     assert plan["status"] == "optimal"
-    assert set(plan["truck_linkage"]) == {"mean", "worst", "kind"}
+    assert set(plan["truck_linkage"]) == {"mean", "worst", "kind", "note"}
     assert plan["truck_linkage"]["kind"] == "exact"
     certificate = json.loads((place / "release" / "certificate.json").read_text())
     assert plan["release"] == certificate["digest"]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.packing import Standard, pack
-from dunnage.planning.plan import Plan, Truck
+from dunnage.planning.plan import Plan, Truck, exchangeable, truck_linkage
 from dunnage.settle import apply
 
 
@@ -161,7 +161,7 @@ def test_linkage_and_what_is_unplanned_are_stated() -> None:
     plan = pack(release, capacity=2500)
     assert plan.truck_linkage["kind"] == "exact"
     assert 0.2 <= plan.truck_linkage["mean"] <= plan.truck_linkage["worst"] <= 1
-    assert plan.unplanned == {"count": 0, "suppressed": 0}
+    assert plan.unplanned == {"count": 0, "suppressed": 0, "left_out": 0}
 
 
 @settings(max_examples=60, deadline=None)
@@ -177,3 +177,53 @@ def test_plans_on_upper_bounds_always_fit(data: st.DataObject) -> None:
     assert done.plan_feasible
     assert done.bins_feasible == 1
     assert done.overloaded == []
+
+
+def test_long_fractions_below_one_are_proven_too() -> None:
+    """Class means such as 0.4 have no short decimal; rounding them must not cost the proof."""
+    generator = np.random.default_rng(3)
+    for _ in range(4):
+        weights = np.concatenate([generator.uniform(0.1, 1, 6), generator.uniform(1, 300, 24)]).round(1)
+        _, release, _ = published(weights.tolist(), k=3)
+        plan = pack(release, capacity=500, model=Standard(statistic="mean"), seconds=20)
+        assert plan.status == "optimal"
+        assert max(loads(plan, release.uncertain("weight").nominal).values()) <= 500
+
+
+def test_a_truck_that_holds_everything_is_needed_once() -> None:
+    _, release, _ = published([0.1, 0.5, 0.6, 200.0, 300.0, 301.0], k=3)
+    plan = pack(release, capacity=1e308)
+    assert (plan.objective, plan.bound) == (1, 1)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_the_time_limit_must_be_one(seconds: float) -> None:
+    _, release, _ = published(random_weights(1, 10))
+    with pytest.raises(ParameterError, match="time limit"):
+        pack(release, capacity=500, seconds=seconds)
+
+
+def test_sensitive_values_limit_who_looks_alike() -> None:
+    """One class of four, two fragile: who knows that a package is fragile knows its truck."""
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {
+            "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]},
+            "fragile": {"role": "sensitive"},
+        },
+        "mechanism": {"name": "partition", "k": 4},
+    }
+    table = pa.table({"weight": [5.0] * 4, "fragile": ["yes", "yes", "no", "no"]})
+    release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")
+    fragile = np.array([value == "yes" for value in release.data["fragile"].to_pylist()])
+    assert truck_linkage(exchangeable(release), fragile.astype(np.int64))["mean"] == 1.0
+    assert truck_linkage(exchangeable(release), np.array([0, 1, 0, 1])[np.argsort(fragile)])["mean"] == 0.5
+
+
+def test_rows_left_out_by_the_policy_are_not_said_to_be_none() -> None:
+    rules = policy(2, parcel={"role": "identifier"}).document
+    rules["attributes"]["weight"]["missing"] = "leave-out"
+    table = pa.table({"parcel": list("abcde"), "weight": [1.0, 2.0, None, 3.0, 4.0]})
+    release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(rules)), ledger=":memory:")
+    assert pack(release, capacity=9).unplanned == {"count": 0, "suppressed": 0, "left_out": None}

@@ -521,7 +521,9 @@ def test_linkage_is_that_of_the_plan_if_nothing_was_changed() -> None:
     plan = case.plan([0, 1, 0, 1], 100)
     linkage = case.apply(plan, repair=True).truck_linkage
     counted = truck_linkage(case.release.data.column("class_id").to_numpy(), plan.bin_of_row)
-    assert {name: linkage[name] for name in counted} == counted
+    assert {name: linkage[name] for name in ("mean", "worst", "kind")} == {
+        name: counted[name] for name in ("mean", "worst", "kind")
+    }
     assert "outside the plan" in linkage["note"]
 
 
@@ -603,3 +605,17 @@ def test_nothing_printable_tells_who_is_in_it(settled: tuple[Case, Settlement]) 
     for text in (repr(done), str(done), done.summary(), json.dumps(done.to_dict())):
         assert "CANARY" not in text
     assert repr(done) == "Settlement(2 bins, 1 overloaded, private)"
+
+
+@pytest.mark.parametrize("count", [4, None])
+def test_a_bin_that_another_town_can_spare_is_used_before_one_is_opened(count: int | None) -> None:
+    """A's three packages of 60 need three trucks, and have two; B's two of 30 need one, and have two."""
+    case = Case([60, 60, 60, 30, 30], town=["A", "A", "A", "B", "B"])
+    done = case.apply(case.plan([0, 0, 1, 2, 3], by="town", count=count), repair=True)
+    assert done.repair is not None
+    assert done.repair["feasible"]
+    assert done.repair["opened"] == 0
+    bins = case.bins_by_source(done)
+    assert len(set(bins[:3])) == 3
+    assert bins[3] == bins[4]
+    check_whole(case, done)

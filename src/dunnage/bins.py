@@ -62,6 +62,7 @@ MOST_WINDOW = 4000
 MIXED_FILLS = 3
 _BLOCK = 512
 _LARGEST_CAPACITY = 2.0**60
+_ROUNDED_BITS = 52
 _ROUNDING = 1e-6
 _TRIES_BEFORE_PROGRAM = 4
 
@@ -701,13 +702,14 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
 class WholeNumbers:
     """Weights and capacity as whole numbers.
 
-    ``bound`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so
-    that what fits them fits in truth, and ``bound`` is one that holds in truth.
+    ``below`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so
+    that what fits them fits in truth, and ``below`` has weights rounded down and the capacity rounded up: a bound for
+    those holds in truth.
     """
 
     items: IntArray
     capacity: int
-    bound: int | None
+    below: tuple[IntArray, int] | None
 
 
 def whole_numbers(weights: FloatArray, capacity: float) -> WholeNumbers:
@@ -723,9 +725,10 @@ def whole_numbers(weights: FloatArray, capacity: float) -> WholeNumbers:
         return WholeNumbers(whole[:-1], int(whole[-1]), None)
     power = max(Fraction(value).denominator for value in np.unique(values).tolist())
     if Fraction(capacity) * power < _LARGEST_CAPACITY:
-        whole = (values * float(power)).astype(np.int64)  # a power of two changes no digit
+        whole = np.array([int(Fraction(value) * power) for value in values.tolist()], dtype=np.int64)
         return WholeNumbers(whole[:-1], int(whole[-1]), None)
-    unit = float(2.0 ** (52 - math.frexp(capacity)[1]))
-    room = math.floor(capacity * unit)
-    bound = l2_bound(np.floor(weights * unit).astype(np.int64), room + 1)
-    return WholeNumbers(np.minimum(np.ceil(weights * unit), room).astype(np.int64), room, bound)
+    shift = _ROUNDED_BITS - math.frexp(capacity)[1]
+    fine = np.ldexp(weights, shift)  # a power of two changes no digit
+    room = math.floor(math.ldexp(capacity, shift))
+    below = np.floor(fine).astype(np.int64), room + 1
+    return WholeNumbers(np.minimum(np.ceil(fine), room).astype(np.int64), room, below)

@@ -144,7 +144,7 @@ class Release:
             lower=_floats(self.data, f"{name}_lower"),
             upper=_floats(self.data, f"{name}_upper"),
             nominal=_floats(self.data, nominal) if nominal else None,
-            class_id=self.data.column("class_id").to_numpy(),
+            class_id=self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False),
             scenarios=self._scenarios(name),
         )
 
@@ -220,7 +220,8 @@ def _portable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _floats(table: pa.Table, name: str) -> FloatArray:
-    values: FloatArray = table.column(name).to_numpy()
+    # Through one array: a chunked one asks pandas, where it is installed, at the price of its import.
+    values: FloatArray = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return values
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.planning.packing import Standard, pack, pack_apart
-from dunnage.planning.plan import Plan, Truck
+from dunnage.planning.plan import Plan, Truck, rows_by_group
 from dunnage.publication import Key
 from dunnage.release import Release, Uncertain
 from dunnage.settle import Settlement, matched_records
@@ -145,8 +145,7 @@ def _groups(data: Dataset, by: str | None, records: IntArray) -> list[IntArray]:
     if by is None:
         return [np.arange(len(records))]
     codes = data.column(by).dictionary_encode().indices.to_numpy(zero_copy_only=False)[records]
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return rows_by_group(codes.astype(np.int64))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

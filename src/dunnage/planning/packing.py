@@ -15,9 +15,17 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.bins import pack_bins, whole_numbers
+from dunnage.bins import l2_bound, pack_bins, whole_numbers
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.planning.plan import Plan, Truck, parse_capacity, truck_linkage
+from dunnage.planning.plan import (
+    Plan,
+    Truck,
+    combinations,
+    exchangeable,
+    parse_capacity,
+    rows_by_group,
+    truck_linkage,
+)
 from dunnage.release import Release, Uncertain
 
 FloatArray = npt.NDArray[np.float64]
@@ -109,6 +117,8 @@ def pack(
         If a row is heavier than any truck, or there are not enough trucks.
     """
     start = time.monotonic()
+    if not seconds > 0:
+        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}. Give a time limit.")
     if not len(release):
         raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
     chosen = model or Standard()
@@ -132,7 +142,7 @@ def pack(
         seconds=time.monotonic() - start,
         unit=known.unit,
         by=by,
-        truck_linkage=truck_linkage(known.class_id, bin_of_row),
+        truck_linkage=truck_linkage(exchangeable(release), bin_of_row),
         unplanned=_unplanned(release),
     )
 
@@ -166,7 +176,7 @@ def _check_rows_fit(weights: FloatArray, truck: Truck, known: Uncertain) -> None
         rows = ", ".join(str(row) for row in heavy[:_MOST_ROWS_NAMED].tolist())
         raise NoPlanError(
             f"no truck can take {len(heavy)} released rows, heavier than {truck.capacity[known.name]:g} {known.unit}: "
-            f"row {rows}{' ...' if len(heavy) > _MOST_ROWS_NAMED else ''}. Use a larger truck."
+            f"row {rows}{' and more' if len(heavy) > _MOST_ROWS_NAMED else ''}. Use a larger truck."
         )
 
 
@@ -178,9 +188,7 @@ def _groups(release: Release, by: str | None) -> list[IntArray]:
     if by not in public:
         known = ", ".join(public) or "none, so leave it out"
         raise ParameterError(f"rows can be packed apart by a public column only. Got {by!r}. There is: {known}.")
-    codes = release.data.column(by).combine_chunks().dictionary_encode().indices.to_numpy()
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+    return rows_by_group(combinations(release, [by]))
 
 
 def pack_apart(
@@ -208,9 +216,18 @@ def pack_apart(
 def _pack_group(
     weights: FloatArray, capacity: float, seconds: float, progress: Callable[[str, int, int], None] | None
 ) -> tuple[list[list[int]], int]:
+    start = time.monotonic()
     numbers = whole_numbers(weights, capacity)
     packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress)
-    return packing.bins, numbers.bound if numbers.bound is not None else packing.bound
+    if numbers.below is None:
+        return packing.bins, packing.bound
+    # Packed on numbers rounded outward: only a bound on numbers rounded inward holds in truth.
+    items, room = numbers.below
+    bound = max(l2_bound(items, room), 1)
+    left = seconds - (time.monotonic() - start)
+    if bound < len(packing.bins) and left > 0:
+        bound = max(bound, pack_bins(items, room, seconds=left).bound)
+    return packing.bins, bound
 
 
 def _telling(progress: Progress | None, number: int, total: int) -> Callable[[str, int, int], None] | None:
@@ -223,4 +240,6 @@ def _telling(progress: Progress | None, number: int, total: int) -> Callable[[st
 def _unplanned(release: Release) -> dict[str, Any]:
     """Say which packages are known to travel outside the plan; a release may keep their number to itself."""
     suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count")
-    return {"count": suppressed, "suppressed": suppressed}
+    leaves_out = any("leave-out" in (item.get("missing"), item.get("outside")) for item in release.attributes.values())
+    # Rows that the policy left out are the owner's to count; None says that there may be some.
+    return {"count": suppressed, "suppressed": suppressed, "left_out": None if leaves_out else 0}

@@ -4,10 +4,10 @@
 A number means the decimal it prints as; loads are sums of whole numbers of one unit, divided once. So a bin that is
 full to the last gram is full, not overloaded.
 
-Repair goes as far as it must and no further: exchange packages that look alike to the planner; move packages between
-bins; open bins; leave packages behind. Whoever knows the weights and fills the trucks by them tells something about
-them, so repairs are searched from many random starts and one of those found is drawn at random. Truck linkage is
-restated afterwards.
+Repair goes by stages, each only if those before do not do: exchange packages that look alike to the planner; move
+packages between bins; open bins; leave packages behind. Whoever knows the weights and fills the trucks by them tells
+something about them, so everything exchangeable is redrawn, repairs are searched from many random starts, and one of
+those found is drawn at random; moves are not minimised. Truck linkage is restated afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +30,15 @@ from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.noise import Noise
-from dunnage.planning.plan import Plan, Truck, named_rows, parse_capacity, read_assignment, truck_linkage
+from dunnage.planning.plan import (
+    Plan,
+    Truck,
+    exchangeable,
+    named_rows,
+    parse_capacity,
+    read_assignment,
+    truck_linkage,
+)
 from dunnage.publication import Key
 from dunnage.release import Release, write_csv
 from dunnage.settle.repair import LEFT_BEHIND, Fill, Repair, Task, find_repair, linkage_after, task_of
@@ -375,7 +383,7 @@ def _external_plan(path: Path, release: Release, capacity: float | str | None, t
         bound=0,
         seconds=0.0,
         unit=unit,
-        truck_linkage=truck_linkage(release.data.column("class_id").to_numpy(), bin_of_row),
+        truck_linkage=truck_linkage(exchangeable(release), bin_of_row),
         external=True,
     )
     return _with_trucks(plan, quantity, None, None)

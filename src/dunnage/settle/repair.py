@@ -15,21 +15,20 @@ from __future__ import annotations
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from dunnage import noise_arrays
 from dunnage.bins import pack_bins, whole_numbers
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
-from dunnage.planning.plan import Plan, Truck, truck_linkage
+from dunnage.planning.plan import Plan, Truck, combinations, exchangeable, rows_by_group, truck_linkage
 from dunnage.release import Release
 
 LEFT_BEHIND = -1
@@ -88,7 +87,6 @@ class Task:
     whole: WholeArray
     scale: int
     capacity_of: dict[str, int]
-    class_id: IntArray
     group: IntArray
     stratum: IntArray
     too_heavy: npt.NDArray[np.bool_]
@@ -114,34 +112,18 @@ def task_of(plan: Plan, quantity: str, weights: FloatArray, release: Release) ->
     if plan.by is not None and plan.by not in roles["public"]:
         raise ParameterError(f"the plan packs apart by {plan.by!r}, no public column of the release. Plan on it anew.")
     apart = roles["public"] if plan.by is None else [plan.by]
-    group = _codes(release, ["class_id", *roles["public"], *roles["sensitive"]])
+    group = exchangeable(release)
     return Task(
         plan=plan,
         weights=weights,
         whole=whole[: len(weights)],
         scale=scale,
         capacity_of=capacity_of,
-        class_id=release.data.column("class_id").to_numpy(),
         group=group,
-        stratum=_codes(release, apart),
+        stratum=combinations(release, apart),
         too_heavy=np.asarray(whole[: len(weights)] > max(capacity_of.values()), dtype=bool),
-        members=_members(group),
+        members=rows_by_group(group),
     )
-
-
-def _codes(release: Release, names: Sequence[str]) -> IntArray:
-    """Give each combination of values of some columns a number."""
-    codes = np.zeros(len(release), dtype=np.int64)
-    for name in names:
-        own = release.data.column(name).combine_chunks().dictionary_encode().indices
-        numbers = pc.fill_null(own, -1).to_numpy().astype(np.int64) + 1
-        codes = np.unique(codes * (int(numbers.max()) + 1) + numbers, return_inverse=True)[1].reshape(-1)
-    return codes
-
-
-def _members(codes: IntArray) -> list[IntArray]:
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 @dataclass(eq=False)
@@ -463,6 +445,7 @@ def _place(task: Task, fill: Fill, row: int) -> bool:
 def _open_bins(task: Task, fill: Fill, noise: Noise, deadline: float) -> None:
     """Open bins for what was set aside, each stratum apart, as few as can be found and as trucks allow."""
     for stratum in np.unique(task.stratum[_aside(task, fill)]).tolist():
+        _give_over(task, fill, noise, stratum, deadline)
         while (truck := _free_truck(task, fill)) is not None:
             aside = _aside(task, fill)
             small = task.whole[aside] <= task.capacity_of[truck.name]
@@ -470,6 +453,26 @@ def _open_bins(task: Task, fill: Fill, noise: Noise, deadline: float) -> None:
             if not len(rows):
                 break
             _open_kind(task, fill, noise, truck, rows, deadline)
+
+
+def _give_over(task: Task, fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
+    """Pack other strata into fewer bins where they can do with fewer, and use those saved before any is opened."""
+    for other in {next(iter(held)) for held in fill.strata if len(held) == 1} - {stratum}:
+        for capacity in {int(fill.capacities[b]) for b, held in enumerate(fill.strata) if held == {other}}:
+            own = _bins_for(fill, other, capacity)
+            rows = fill.rows_of(own)
+            needed = -(-int(fill.loads[own].sum()) // capacity) if capacity else len(own)
+            if needed >= len(own) or not 0 < len(rows) <= MOST_REPACKED:
+                continue
+            packed = _packed(task, rows, capacity, noise, deadline)
+            if packed is None or len(packed) >= len(own):
+                continue
+            _assign(task, fill, packed, own.tolist())
+            for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
+                fill.strata[bin_] = frozenset({stratum})
+    own_rows = [row for row in _aside(task, fill).tolist() if task.stratum[row] == stratum]
+    for row in sorted(own_rows, key=lambda row: -int(task.whole[row])):
+        _place(task, fill, row)
 
 
 def _open_kind(task: Task, fill: Fill, noise: Noise, truck: Truck, rows: IntArray, deadline: float) -> None:
@@ -578,8 +581,8 @@ def _sentence(feasible: bool, counts: dict[str, int]) -> str:
 def linkage_after(task: Task, final: Fill, mended: Repair | None) -> dict[str, Any]:
     """Restate truck linkage for the final bins; packages left behind count as if they were in one truck."""
     bins = np.where(final.bin_of_row == LEFT_BEHIND, len(final.loads), final.bin_of_row)
-    linkage = truck_linkage(task.class_id, bins)
-    note = "over released packages; those outside the plan travel in trucks of their own and are not hidden by it"
+    linkage = truck_linkage(task.group, bins)
+    note = f"{linkage['note']}; packages outside the plan travel in trucks of their own and are not hidden by it"
     if mended is None:
         return {**linkage, "note": note}
     share = most_frequent_share(np.array([_comparable(task, fill) for fill in mended.found]))
