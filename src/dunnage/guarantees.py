@@ -162,9 +162,7 @@ class KAnonymity(_Value):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
-            raise ParameterError(
-                f"k must be a whole number of at least 2. Got {str(self.k)[:20]!r}. Choose k = 5, say."
-            )
+            raise ParameterError(f"k must be a whole number of at least 2. Got {str(self.k)[:20]}. Choose k = 5, say.")
 
 
 @dataclass(frozen=True, kw_only=True)
