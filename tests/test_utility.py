@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,3 +104,13 @@ def test_nothing_loaded_is_nothing_to_compare() -> None:
     done = apply(pack(release, capacity=100), data, release, key, capacity=50, leave_behind=True)
     with pytest.raises(ParameterError, match="nothing to compare"):
         plan_utility(done, data)
+
+
+def test_a_plan_on_true_weights_cannot_be_handed_out(tmp_path: Path) -> None:
+    data = dn.load(*dn.generate_packages(dn.package_setting("25-L-U"), tmp_path / "p.csv", seed=1))
+    release, key = dn.publish(data, ledger=":memory:")
+    plan = true_plan(data, release, key, capacity=500)
+    assert plan.private
+    with pytest.raises(ParameterError, match="stays with the owner"):
+        plan.write(tmp_path / "plan")
+    assert not (tmp_path / "plan").exists()

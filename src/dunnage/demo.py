@@ -119,7 +119,7 @@ def _view(title: str, plan: Plan, done: Settlement, data: Dataset) -> PlanView:
     weights = _weights_of_rows(done, data)
     repaired = done.repair is not None
     # A plan on true weights never leaves the owner, so nobody can be told a truck by it.
-    leaves = plan.model["name"] == Standard.name
+    leaves = not plan.private
     return PlanView(
         title=title,
         bins=_bins(weights, plan.bin_of_row, plan.objective),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -190,7 +190,7 @@ def true_plan(
     if quantity not in known:
         raise ParameterError(f"a plan needs one quantity. The release has: {', '.join(known) or 'none'}. Name one.")
     model = _TrueWeights(true=data.numbers(quantity)[records])
-    return pack(
+    plan = pack(
         release,
         capacity=capacity,
         trucks=trucks,
@@ -200,3 +200,4 @@ def true_plan(
         seconds=seconds,
         progress=progress,
     )
+    return replace(plan, private=True)

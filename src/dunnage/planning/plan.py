@@ -70,6 +70,8 @@ class Plan:
         Packages known to travel outside the plan.
     external
         Whether somebody else made it.
+    private
+        Whether it was made with private knowledge, and so must not be handed out.
     """
 
     release: str
@@ -84,6 +86,7 @@ class Plan:
     truck_linkage: Mapping[str, Any] = field(default_factory=dict)
     unplanned: Mapping[str, Any] = field(default_factory=dict)
     external: bool = False
+    private: bool = False
 
     @property
     def objective(self) -> int:
@@ -155,6 +158,8 @@ class Plan:
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the plan: ``plan.json``, ``bins.csv`` and ``assignment.csv``."""
+        if self.private:
+            raise ParameterError("this plan was made on true weights and stays with the owner. Write a settlement.")
         with new_folder(folder, marker=PLAN_FILE, force=force) as work:
             text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             (work / PLAN_FILE).write_text(text, encoding="utf-8")
@@ -393,13 +398,25 @@ def truck_linkage(group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
     >>> truck_linkage(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]))["mean"]
     0.75
     """
+    _, largest, sizes = _largest_shares(group, bin_of_row)
+    mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
+    return {"mean": mean, "worst": worst, "kind": "exact", "note": LINKAGE_NOTE}
+
+
+def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> npt.NDArray[np.float64]:
+    """Return for each row the best guess that :func:`truck_linkage` summarises."""
+    group, largest, sizes = _largest_shares(group, bin_of_row)
+    return np.asarray((largest / sizes)[group])
+
+
+def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the group of each row from 0 on, and for each group its most rows in one bin and its size."""
     num_bins = int(bin_of_row.max()) + 1
     _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
     pairs, counts = np.unique(group * num_bins + bin_of_row, return_counts=True)
     largest = np.zeros(len(sizes), dtype=np.int64)
     np.maximum.at(largest, pairs // num_bins, counts)
-    mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
-    return {"mean": mean, "worst": worst, "kind": "exact", "note": LINKAGE_NOTE}
+    return group, largest, sizes
 
 
 def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tuple[Truck, ...]:

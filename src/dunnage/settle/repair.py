@@ -28,7 +28,7 @@ from dunnage.bins import pack_bins, whole_numbers
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
-from dunnage.planning.plan import Plan, Truck, combinations, exchangeable, rows_by_group, truck_linkage
+from dunnage.planning.plan import Plan, Truck, combinations, exchangeable, linkage_of_rows, rows_by_group, truck_linkage
 from dunnage.release import Release
 
 LEFT_BEHIND = -1
@@ -585,10 +585,11 @@ def linkage_after(task: Task, final: Fill, mended: Repair | None) -> dict[str, A
     note = f"{linkage['note']}; packages outside the plan travel in trucks of their own and are not hidden by it"
     if mended is None:
         return {**linkage, "note": note}
-    share = most_frequent_share(np.array([_comparable(task, fill) for fill in mended.found]))
+    found = most_frequent_share(np.array([_comparable(task, fill) for fill in mended.found]))
+    share = np.maximum(linkage_of_rows(task.group, bins), found)
     return {
-        "mean": max(linkage["mean"], float(share.mean())),
-        "worst": max(linkage["worst"], float(share.max())),
+        "mean": float(share.mean()),
+        "worst": float(share.max()),
         "kind": "estimate",
         "repairs": len(mended.found),
         "note": f"{note}; the repair was drawn from {len(mended.found)} found; others may exist, "
