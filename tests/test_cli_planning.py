@@ -136,6 +136,7 @@ def test_a_package_heavier_than_any_truck_is_named_by_row(place):
     [
         (("--capacity", "5t"), "Give it in kg"),
         (("--capacity", "volume=3"), "no quantity 'volume'"),
+        (("--capacity", "500kg", "--capacity", "volume=3"), "Give one"),
         (("--capacity", "0"), "positive number"),
         ((), "either a capacity or trucks"),
         (("--capacity", "500", "--by", "weight"), "public column only"),

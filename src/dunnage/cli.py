@@ -367,11 +367,18 @@ def verify(
         raise typer.Exit(1)
 
 
+def _one(capacities: list[str] | None) -> str | None:
+    """Return the only capacity; a second one must not be dropped unseen."""
+    if capacities and len(capacities) > 1:
+        raise ParameterError(f"this version packs one quantity. Got {len(capacities)} capacities. Give one.")
+    return capacities[0] if capacities else None
+
+
 @app.command()
 def pack(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
-    capacity: Annotated[str | None, typer.Option(help="What a truck holds: 500, 500kg or weight=500kg.")] = None,
+    capacity: Annotated[list[str] | None, typer.Option(help="What a truck holds: 500, 500kg or weight=500kg.")] = None,
     trucks: Annotated[Path | None, typer.Option(help="CSV file truck,count,cost and a column of capacities.")] = None,
     by: Annotated[str | None, typer.Option(help="Public column whose values are packed apart.")] = None,
     model: Annotated[str, typer.Option(help="standard.")] = "standard",
@@ -400,7 +407,7 @@ def pack(
         tell("packing")
         chosen = Standard(statistic=statistic)
         plan = pack_rows(
-            received, capacity=capacity, trucks=kinds, model=chosen, by=by, seconds=time_limit, progress=tell
+            received, capacity=_one(capacity), trucks=kinds, model=chosen, by=by, seconds=time_limit, progress=tell
         )
         plan.write(out, force=force)
     _print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
@@ -417,7 +424,7 @@ def apply(
     period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair bins that overflow.")] = False,
     leave_behind: Annotated[bool, typer.Option("--leave-behind", help="Leave packages behind if need be.")] = False,
-    capacity: Annotated[str | None, typer.Option(help="For a CSV plan: what a truck holds.")] = None,
+    capacity: Annotated[list[str] | None, typer.Option(help="For a CSV plan: what a truck holds.")] = None,
     trucks: Annotated[Path | None, typer.Option(help="For a CSV plan: the trucks.")] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -446,7 +453,7 @@ def apply(
             rows,
             published,
             Key.read(key or key_path(release)),
-            capacity=capacity,
+            capacity=_one(capacity),
             trucks=kinds,
             repair=repair or leave_behind,
             leave_behind=leave_behind,
