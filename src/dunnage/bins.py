@@ -157,7 +157,8 @@ def pack_bins(
     progress
         Called with stage, number of bins and bound whenever one improves.
     seed
-        For the randomness of fills and dives; privacy does not depend on it.
+        For the randomness of fills and dives. On released numbers privacy does not depend on it; who packs private
+        ones draws it from ``Noise``.
 
     Returns
     -------

@@ -312,10 +312,12 @@ def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
     if (path / PLAN_FILE).is_file():
         plan = Plan.read(path)
         return plan.to_dict(), plan.summary()
-    if (path / "settlement.json").is_file():
-        raise ParameterError(f"{path} is a settlement, private to its owner. Read its settlement.json and loads.csv.")
     from dunnage.release import Release, describe_release
+    from dunnage.settle import SETTLEMENT_FILE
     from dunnage.showing import release_text
+
+    if (path / SETTLEMENT_FILE).is_file():
+        raise ParameterError(f"{path} is a settlement, private to its owner. Read its {SETTLEMENT_FILE} and loads.csv.")
 
     release = Release.read(path)
     return dict(describe_release(release)), release_text(release)

@@ -29,6 +29,7 @@ from dunnage.verification import verify
 REPORT = "report.html"
 CAPACITY = 500.0
 BY = "destination"
+QUANTITY = "weight"
 SEED = 2026
 Progress = Callable[[str], None]
 FloatArray = npt.NDArray[np.float64]
@@ -89,9 +90,10 @@ def run_demo(
     verification = verify(folder / "release")
     if not verification.ok:
         raise CheckFailed(verification.summary())
-    views = [_view(title, *_settled(folder, name, data, release, key, tell), data) for title, name in _PLANS]
+    truth = data.numbers(QUANTITY)[matched_records(data, release, key)]  # the true weight of each released row
+    views = [_view(title, *_settled(folder, name, data, release, key, tell), data, truth) for title, name in _PLANS]
     report = folder / REPORT
-    _write_private(report, loads_page(_story(data, release, key, views)))
+    _write_private(report, loads_page(_story(release, truth, views)))
     return Demo(report, tuple(_line(view) for view in views))
 
 
@@ -114,16 +116,15 @@ def _settled(
     return plan, done
 
 
-def _view(title: str, plan: Plan, done: Settlement, data: Dataset) -> PlanView:
+def _view(title: str, plan: Plan, done: Settlement, data: Dataset, truth: FloatArray) -> PlanView:
     cost = plan_utility(done, data)
-    weights = _weights_of_rows(done, data)
     repaired = done.repair is not None
     # A plan on true weights never leaves the owner, so nobody can be told a truck by it.
     leaves = not plan.private
     return PlanView(
         title=title,
-        bins=_bins(weights, plan.bin_of_row, plan.objective),
-        bins_repaired=_bins(weights, done.bin_of_row, len(done.final_loads)) if repaired else None,
+        bins=_bins(truth, plan.bin_of_row, plan.objective),
+        bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if repaired else None,
         objective=plan.objective,
         bound=plan.bound,
         ratio=plan.objective / cost.optimum,
@@ -137,15 +138,6 @@ def _view(title: str, plan: Plan, done: Settlement, data: Dataset) -> PlanView:
     )
 
 
-def _weights_of_rows(done: Settlement, data: Dataset) -> FloatArray:
-    """Return the true weight of each released row."""
-    position = {row: number for number, row in enumerate(data.source_rows.tolist())}
-    weights = np.empty(len(done.bin_of_row))
-    rows, sources = (done.loading.column(name).to_pylist() for name in ("row", "source_row"))
-    weights[rows] = data.numbers(done.quantity)[[position[source] for source in sources]]
-    return weights
-
-
 def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int) -> list[list[float]]:
     bins: list[list[float]] = [[] for _ in range(num_bins)]
     for weight, number in zip(weights.tolist(), bin_of_row.tolist(), strict=True):
@@ -154,12 +146,12 @@ def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int)
     return bins
 
 
-def _story(data: Dataset, release: Release, key: Key, views: list[PlanView]) -> LoadsStory:
+def _story(release: Release, truth: FloatArray, views: list[PlanView]) -> LoadsStory:
     return LoadsStory(
         title="Parcels packed without telling which is which",
         release=release,
-        quantity="weight",
-        truth=data.numbers("weight")[matched_records(data, release, key)],
+        quantity=QUANTITY,
+        truth=truth,
         capacity=CAPACITY,
         plans=views,
     )

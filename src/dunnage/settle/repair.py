@@ -397,6 +397,7 @@ def _packed(task: Task, rows: IntArray, capacity: int, noise: Noise, deadline: f
     rows = rows[noise_arrays.permutation(noise, len(rows))]
     numbers = whole_numbers(task.weights[rows], capacity / task.scale)
     seconds = min(max(deadline - time.monotonic(), REPACK_SECONDS / 10), REPACK_SECONDS)
+    # Which repairs are found is part of what a repair tells, so even the search's own seed is drawn from the noise.
     packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, seed=noise.bits(32))
     packed = [rows[items] for items in packing.bins]
     return packed if all(int(task.whole[items].sum()) <= capacity for items in packed) else None
