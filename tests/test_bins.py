@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import bins
 from dunnage.bins import Packing, Pricing, Sizes, pack_bins, whole_numbers
+from dunnage.bins import scalar as bins
 from dunnage.errors import ParameterError
 
 

@@ -4,13 +4,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
-from dunnage.solver import _checked, affordable, relax_cover, whole_cover
+from dunnage.solver import _checked, affordable, relax_cover, solve_prices, solve_program, whole_cover
 
 # Three rows, every two of them together: each once needs two patterns, or three halves.
 PAIRS = np.array([[1, 1, 0], [1, 0, 1], [0, 1, 1]], dtype=np.int32)
@@ -93,3 +97,109 @@ def test_a_first_import_counts_and_later_ones_do_not() -> None:
     assert not affordable(0.0)
     program = "from dunnage.solver import affordable; assert affordable(1) and not affordable(0.3)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+
+
+class Priced:
+    """A covering program with kinds, limits and a budget, small enough for the plain linear program."""
+
+    def __init__(self, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.patterns = np.vstack([draw.integers(0, 3, (5, 3)), np.eye(3, dtype=np.int64)])
+        self.demand = draw.integers(1, 4, 3)
+        self.kinds = draw.integers(0, 2, len(self.patterns))
+        self.cost = np.array([2.0, 3.0])[self.kinds]
+        self.limits = {0: int(draw.integers(0, 4))} if draw.random() < 0.7 else {}
+        self.use = draw.choice([0.0, 0.01, 0.02, 0.05], len(self.patterns)) if draw.random() < 0.7 else None
+        self.budget = float(draw.choice([0.02, 0.05, 0.1]))
+
+    @property
+    def rules(self) -> dict[str, Any]:
+        return {"kinds": self.kinds, "limits": self.limits, "use": self.use, "budget": self.budget, "seconds": 5}
+
+    @property
+    def table(self) -> Any:
+        return csr_matrix(self.patterns.astype(np.float64))
+
+    def fractional(self) -> float | None:
+        """Solve the fractional cover itself, not its dual; None if nothing covers."""
+        rows, most = [-self.patterns.T], [-self.demand.astype(np.float64)]
+        for kind, count in self.limits.items():
+            rows.append((self.kinds == kind).astype(np.int64).reshape(1, -1))
+            most.append(np.array([float(count)]))
+        if self.use is not None:
+            rows.append(self.use.reshape(1, -1))
+            most.append(np.array([self.budget]))
+        result = linprog(self.cost, A_ub=np.vstack(rows), b_ub=np.concatenate(most), method="highs")
+        return float(result.fun) if result.status == 0 else None
+
+    def whole(self) -> int | None:
+        """Try all multisets of patterns."""
+        best: float | None = None
+        for num in range(1, int(self.demand.sum()) + 1):
+            for chosen in itertools.combinations_with_replacement(range(len(self.patterns)), num):
+                own = list(chosen)
+                if (
+                    (self.patterns[own].sum(axis=0) >= self.demand).all()
+                    and all((self.kinds[own] == kind).sum() <= count for kind, count in self.limits.items())
+                    and (self.use is None or math.fsum(self.use[own]) <= self.budget * (1 + 1e-12))
+                ):
+                    best = min(best or math.inf, float(self.cost[own].sum()))
+            if best is not None and 2 * (num + 1) >= best:
+                break  # no bin costs less than 2
+        return None if best is None else round(best)
+
+
+def test_prices_bound_the_fractional_cover_and_meet_it() -> None:
+    covered = 0
+    for seed in range(120):
+        problem = Priced(seed)
+        prices = solve_prices(problem.table, problem.demand, problem.cost, **problem.rules)
+        assert prices is not None
+        allowed = problem.cost + sum(price * (problem.kinds == kind) for kind, price in prices.limits.items())
+        if problem.use is not None:
+            allowed = allowed + prices.budget * problem.use
+        assert min([*prices.cover, prices.budget, *prices.limits.values()]) >= 0
+        # Large prices, where nothing covers, come with errors in proportion.
+        assert (problem.patterns @ prices.cover <= allowed + 1e-9 * max(1.0, prices.cover.max())).all()
+        truth = problem.fractional()
+        if truth is None:
+            assert prices.objective > problem.demand.sum() * problem.cost.max()
+        else:
+            covered += 1
+            assert prices.objective == pytest.approx(truth)
+    assert covered > 40
+
+
+def test_whole_programs_by_trying_everything() -> None:
+    for seed in range(25):
+        problem = Priced(seed)
+        problem.patterns, problem.kinds = problem.patterns[:6], problem.kinds[:6]
+        problem.cost, problem.use = problem.cost[:6], None if problem.use is None else problem.use[:6]
+        problem.demand = np.minimum(problem.demand, 2)
+        answer = solve_program(problem.table, problem.demand, problem.cost, at_most=None, **problem.rules)
+        best = problem.whole()
+        assert answer.impossible == (best is None)
+        assert (answer.values is None) == (best is None)
+        if best is not None and answer.values is not None:
+            assert round(float(problem.cost @ answer.values)) == best
+            assert best - 0.02 <= answer.bound <= best
+            tighter = solve_program(problem.table, problem.demand, problem.cost, at_most=best - 1, **problem.rules)
+            assert tighter.impossible
+            assert tighter.values is None
+
+
+def test_a_solution_above_the_budget_is_thrown_away() -> None:
+    """The solver's tolerance lets a budget be overdrawn by a hair; what is returned never is."""
+    for hair in (1e-7, 1e-9, 1e-12):
+        answer = solve_program(
+            csr_matrix(np.array([[1.0]])),
+            np.array([1]),
+            np.array([1.0]),
+            kinds=np.array([0]),
+            limits={},
+            use=np.array([0.05 * (1 + hair)]),
+            budget=0.05,
+            at_most=None,
+            seconds=5,
+        )
+        assert answer.values is None

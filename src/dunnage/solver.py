@@ -26,6 +26,8 @@ Patterns = npt.NDArray[np.int32]
 BOUND_MARGIN = 0.01
 IMPORT_SECONDS = 0.6
 LEAST_SECONDS = 0.01
+_PRICE_CEILING = 1e5
+_INFEASIBLE = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,3 +135,143 @@ def _sparse(patterns: Patterns) -> Any:
     from scipy.sparse import csr_matrix
 
     return csr_matrix(patterns.astype(np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Prices of a covering program: of each class, of the budget, and of each limited kind of bin.
+
+    Where nothing covers, prices could grow for ever; they stop at a ceiling, and the objective is then very large.
+    """
+
+    cover: FloatArray
+    budget: float
+    limits: dict[int, float]
+    objective: float
+
+
+def solve_prices(
+    patterns: Any,
+    demand: IntArray,
+    cost: FloatArray,
+    *,
+    kinds: IntArray,
+    limits: dict[int, int],
+    use: FloatArray | None,
+    budget: float,
+    seconds: float,
+) -> Prices | None:
+    """Solve the dual of the fractional covering program; None if time is up or the solver fails.
+
+    Parameters
+    ----------
+    patterns
+        Sparse matrix, one line a pattern.
+    demand, cost
+        Items of each class, and the cost of each pattern.
+    kinds, limits
+        Kind of bin of each pattern, and how many bins there are of the limited kinds.
+    use, budget
+        Share of the budget that each pattern takes, and the budget.
+    seconds
+        Time limit.
+    """
+    from scipy.optimize import linprog
+    from scipy.sparse import csr_matrix, hstack
+
+    extra = []
+    gains = [demand.astype(np.float64)]
+    scale = 1.0 / budget if use is not None and budget > 0 else 1.0
+    if use is not None:
+        extra.append(csr_matrix(-use.reshape(-1, 1) * scale))
+        gains.append(np.array([-budget * scale]))
+    for kind, most in limits.items():
+        extra.append(csr_matrix(-(kinds == kind).astype(np.float64).reshape(-1, 1)))
+        gains.append(np.array([-float(most)]))
+    table = hstack([patterns, *extra], format="csr") if extra else patterns
+    # A ceiling on the prices keeps the program bounded where the patterns at hand cannot cover.
+    ceiling = _PRICE_CEILING * float(cost.max())
+    options = {"time_limit": max(seconds, LEAST_SECONDS), "presolve": False}
+    result = linprog(
+        -np.concatenate(gains), A_ub=table, b_ub=cost, bounds=(0, ceiling), method="highs", options=options
+    )
+    if result.status != 0:
+        return None
+    found = np.maximum(np.asarray(result.x), 0.0)
+    num = len(demand)
+    at_budget = num + (use is not None)
+    return Prices(
+        cover=found[:num],
+        budget=float(found[num] * scale) if use is not None else 0.0,
+        limits={kind: float(found[at_budget + i]) for i, kind in enumerate(limits)},
+        objective=-float(result.fun),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramAnswer:
+    """How often each pattern is used (None: nothing found), a bound, and whether there is provably nothing."""
+
+    values: IntArray | None
+    bound: float
+    impossible: bool
+
+
+def solve_program(
+    patterns: Any,
+    demand: IntArray,
+    cost: FloatArray,
+    *,
+    kinds: IntArray,
+    limits: dict[int, int],
+    use: FloatArray | None,
+    budget: float,
+    at_most: float | None,
+    seconds: float,
+) -> ProgramAnswer:
+    """Solve the whole-numbered covering program.
+
+    Parameters
+    ----------
+    patterns, demand, cost, kinds, limits, use, budget, seconds
+        As for :func:`solve_prices`.
+    at_most
+        Largest cost of interest.
+    """
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_matrix
+
+    rules = [LinearConstraint(patterns.T.tocsc(), lb=demand)]
+    if use is not None:
+        scale = 1.0 / budget if budget > 0 else 1.0
+        rules.append(LinearConstraint(csr_matrix(use.reshape(1, -1) * scale), ub=budget * scale))
+    rules += [
+        LinearConstraint(csr_matrix((kinds == kind).astype(np.float64)), ub=most) for kind, most in limits.items()
+    ]
+    if at_most is not None:
+        rules.append(LinearConstraint(csr_matrix(cost.reshape(1, -1)), ub=at_most))
+    options = {"time_limit": max(seconds, LEAST_SECONDS), "mip_rel_gap": 0.0}
+    ends = Bounds(0, np.inf)
+    result = milp(cost, constraints=rules, integrality=np.ones(len(cost)), bounds=ends, options=options)
+    bound = result.get("mip_dual_bound")
+    known = bound if bound is not None and math.isfinite(bound) else 0.0
+    values = None if result.x is None else np.maximum(np.rint(result.x), 0.0).astype(np.int64)
+    if values is not None and not _allowed(values, patterns, demand, kinds, limits, use, budget):
+        values = None
+    return ProgramAnswer(values, known - BOUND_MARGIN, result.status == _INFEASIBLE)
+
+
+def _allowed(
+    values: IntArray,
+    patterns: Any,
+    demand: IntArray,
+    kinds: IntArray,
+    limits: dict[int, int],
+    use: FloatArray | None,
+    budget: float,
+) -> bool:
+    """Check a solution in whole numbers, and the budget by an exact sum."""
+    covers = bool((patterns.T @ values >= demand).all())
+    within = all(int(values[kinds == kind].sum()) <= most for kind, most in limits.items())
+    spent = 0.0 if use is None else math.fsum((use * values).tolist())
+    return covers and within and spent <= budget

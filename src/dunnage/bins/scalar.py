@@ -559,9 +559,14 @@ class Pricing:
         Valid for any whole prices of at least 0. Remembers the choices, for :meth:`valuable`. If time is up it is 0,
         which is valid too.
         """
+        most = self.most_worth(prices)
+        return -(-int((self.problem.demand * prices).sum()) // most) if most else 0
+
+    def most_worth(self, prices: IntArray) -> int | None:
+        """Return the most that a bin can be worth, or more; None if time is up. Remembers the choices."""
         worths = prices[self.kinds] * self.times
         most, *_ = [table.fill(worths, self.deadline) for table in self.tables]  # the first: exact or rounded down
-        return -(-int((self.problem.demand * prices).sum()) // most) if most else 0
+        return most or (None if time.monotonic() > self.deadline else 0)
 
     def valuable(self, prices: IntArray) -> list[Pattern]:
         """Return for each bundle the best pattern whose last it is, if it is worth more than one bin and fits."""

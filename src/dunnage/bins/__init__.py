@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packing kernels on bare numbers: no release, no privacy, only whole numbers, patterns and probabilities."""
+
+from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking
+from dunnage.bins.chances import Between, Chances, Members
+from dunnage.bins.scalar import Packing, Pricing, Sizes, WholeNumbers, l2_bound, pack_bins, whole_numbers
+from dunnage.bins.vectors import VectorPacking, pack_vectors
+
+__all__ = [
+    "Between",
+    "BinKind",
+    "ChancePacker",
+    "Chances",
+    "ClassPacking",
+    "Members",
+    "Packing",
+    "Pricing",
+    "Sizes",
+    "VectorPacking",
+    "WholeNumbers",
+    "l2_bound",
+    "pack_bins",
+    "pack_vectors",
+    "whole_numbers",
+]

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exact probabilities that a bin fits, when only the classes of its items are known.
+
+A class is a list of members: whole numbers, one for each resource. A pattern says how many items of each class a bin
+takes. Which members they are is as likely as any other choice, so the sum of n items of a class of m is that of n
+members drawn without replacement, and the classes are independent within one bin.
+
+The sums of each class and number are listed with their probabilities; a pattern's are all combinations of its classes'.
+Every sum is exact, in whole numbers. Probabilities are doubles; :data:`ROUNDING` is far above what their additions can
+lose, and is added wherever a probability supports a proof. Whether a pattern fits surely is decided in whole numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.errors import ParameterError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+ROUNDING = 1e-11
+MOST_SUMS = 200_000
+MOST_DENSE_CELLS = 4_000_000
+MOST_COMBINATIONS = 4_000_000
+GRID = 4096
+_LISTED_COMBINATIONS = 2000
+_DIRECT_PRODUCTS = 2_000_000
+_MOST_COUNTED = 2**1000
+_MOST_COUNTING = 2 * 10**6
+_BELOW_ONE = math.nextafter(1.0, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The possible sums of some draws, and the probability of each. Shapes: (s, resources) and (s,)."""
+
+    values: IntArray
+    chances: FloatArray
+
+    @classmethod
+    def certain(cls, value: IntArray) -> Sums:
+        """Make a sum that has one value only."""
+        return cls(np.asarray(value, dtype=np.int64).reshape(1, -1), np.ones(1))
+
+
+def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
+    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many.
+
+    Parameters
+    ----------
+    members
+        One line a member, one column a resource.
+    most
+        Largest number of draws, at most the number of members.
+
+    Examples
+    --------
+    >>> draw_sums(np.array([[1], [2], [4]]), 2)[2].values.ravel().tolist()
+    [3, 5, 6]
+    """
+    members = np.asarray(members, dtype=np.int64)
+    if most > len(members):
+        raise ParameterError(f"{most} draws from a class of {len(members)} members. Draw fewer.")
+    values, copies = np.unique(members, axis=0, return_counts=True)
+    if len(values) == 1:
+        return [Sums.certain(values[0] * number) for number in range(most + 1)]
+    countable = math.comb(len(members), min(most, len(members) // 2)) < _MOST_COUNTED
+    if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MOST_DENSE_CELLS:
+        return _dense_sums(members[:, 0], most, countable)
+    return _listed_sums(values, copies, most, countable)
+
+
+def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
+    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
+
+    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
+    as large a share as they take of the members.
+    """
+    low, size = int(members.min()), len(members)
+    width = most * int(members.max() - low) + 1
+    ways = np.zeros((most + 1, width))
+    ways[0, 0] = 1.0
+    for number, extra in enumerate((members - low).tolist(), start=1):
+        top = min(number, most)
+        share = 1.0 if countable else np.arange(1, top + 1).reshape(-1, 1) / number
+        with_newest = ways[:top, : width - extra] * share
+        ways[1 : top + 1] *= 1.0 if countable else 1 - share
+        ways[1 : top + 1, extra:] += with_newest
+    found = []
+    for number in range(most + 1):
+        cells = np.flatnonzero(ways[number])
+        whole = math.comb(size, number) if countable else 1
+        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
+    return found
+
+
+def _listed_sums(values: IntArray, copies: IntArray, most: int, countable: bool) -> list[Sums] | None:
+    """List sums value by value, merging equal ones after each; by counts, or by shares as above."""
+    zero = np.zeros((1, values.shape[1]), dtype=np.int64)
+    ways: list[tuple[IntArray, FloatArray]] = [(zero, np.ones(1))] + [(zero[:0], np.ones(0))] * most
+    before = 0
+    for value, copy in zip(values, copies.tolist(), strict=True):
+        longer = []
+        for number in range(min(most, before + copy) + 1):
+            every = 1 if countable else math.comb(before + copy, number)
+            parts = [
+                (
+                    ways[number - taken][0] + taken * value,
+                    ways[number - taken][1]
+                    * (math.comb(copy, taken) * (1 if countable else math.comb(before, number - taken)) / every),
+                )
+                for taken in range(min(copy, number) + 1)
+                if len(ways[number - taken][0])
+            ]
+            if sum(len(part[0]) for part in parts) > MOST_SUMS:
+                return None
+            longer.append(_merged(parts))
+        ways = longer + ways[len(longer) :]
+        before += copy
+    return [
+        Sums(sums, shares / (math.comb(before, number) if countable else 1))
+        for number, (sums, shares) in enumerate(ways)
+    ]
+
+
+def _merged(parts: list[tuple[IntArray, FloatArray]]) -> tuple[IntArray, FloatArray]:
+    sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if len(parts) == 1:
+        return sums, counts
+    distinct, where = np.unique(sums, axis=0, return_inverse=True)
+    return distinct, np.bincount(where.reshape(-1), weights=counts).astype(np.float64)
+
+
+def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
+    """Return the probability that a sum of independent parts is at most the capacity in every resource.
+
+    None if there are too many combinations. The last part is never combined but searched (one resource).
+    """
+    if not parts:
+        return 1.0
+    ordered = sorted(parts, key=lambda part: len(part.values))
+    if len(capacity) == 1 and math.prod(len(part.values) for part in ordered[:-1]) > _LISTED_COMBINATIONS:
+        return _dense_chance(ordered, int(capacity[0]))
+    total = Sums.certain(np.zeros(len(capacity), dtype=np.int64))
+    for part in ordered[:-1]:
+        if len(total.values) * len(part.values) > MOST_COMBINATIONS:
+            return None
+        total = _within(total, part, capacity)
+    return _chance_of_last(total, ordered[-1], capacity)
+
+
+def _dense_chance(parts: Sequence[Sums], capacity: int) -> float | None:
+    """Combine sums over their whole range, by convolution."""
+    from scipy.signal import fftconvolve
+
+    lows = [int(part.values.min()) for part in parts]
+    widths = [int(part.values.max()) - low + 1 for part, low in zip(parts, lows, strict=True)]
+    if sum(widths) > MOST_DENSE_CELLS:
+        return None
+    total = np.ones(1)
+    for part, low, width in zip(parts, lows, widths, strict=True):
+        dense = np.bincount(part.values[:, 0] - low, weights=part.chances, minlength=width)
+        small = len(total) * len(dense) <= _DIRECT_PRODUCTS
+        total = np.convolve(total, dense) if small else fftconvolve(total, dense)
+    fitting = total[: max(capacity - sum(lows) + 1, 0)]
+    return min(1.0, max(0.0, math.fsum(fitting.tolist())))
+
+
+def _within(left: Sums, right: Sums, capacity: IntArray) -> Sums:
+    """Combine two sums, dropping what is above the capacity already, and merge equal values."""
+    values = (left.values[:, None, :] + right.values[None, :, :]).reshape(-1, len(capacity))
+    chances = (left.chances[:, None] * right.chances[None, :]).reshape(-1)
+    fits = (values <= capacity).all(axis=1)
+    distinct, where = np.unique(values[fits], axis=0, return_inverse=True)
+    return Sums(
+        distinct, np.bincount(where.reshape(-1), weights=chances[fits], minlength=len(distinct)).astype(np.float64)
+    )
+
+
+def _chance_of_last(total: Sums, last: Sums, capacity: IntArray) -> float | None:
+    if len(capacity) == 1:
+        order = np.argsort(last.values[:, 0], kind="stable")
+        below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
+        room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
+        return min(1.0, math.fsum((total.chances * below[room]).tolist()))
+    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
+        return None
+    return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
+
+
+class Sizes(Protocol):
+    """What is known of the sizes of a class's items."""
+
+    count: int
+    resources: int
+
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+        """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
+
+    def largest(self, most: int) -> IntArray:
+        """Return the largest sum of 0 to ``most`` items, by resource."""
+
+    def smallest(self, most: int) -> IntArray:
+        """Return the smallest sum of 0 to ``most`` items, by resource."""
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance (over count - 1) of an item, by resource."""
+
+
+class Members:
+    """A class whose members are known, but not which item is which.
+
+    Parameters
+    ----------
+    values
+        One line a member, one column a resource.
+    """
+
+    def __init__(self, values: IntArray) -> None:
+        self.values = np.asarray(values, dtype=np.int64)
+        self.count, self.resources = self.values.shape
+
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+        """Return the sums of 0 to ``most`` members drawn without replacement."""
+        values = self.values if resource is None else self.values[:, resource : resource + 1]
+        return draw_sums(-(-values // step) if upward else values // step, most)
+
+    def largest(self, most: int) -> IntArray:
+        """Return the sum of the largest members, for each resource by itself."""
+        ordered = -np.sort(-self.values, axis=0)[:most]
+        return np.concatenate([np.zeros((1, self.resources), dtype=np.int64), np.cumsum(ordered, axis=0)])
+
+    def smallest(self, most: int) -> IntArray:
+        """Return the sum of the smallest members, for each resource by itself."""
+        return -Members(-self.values).largest(most)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of the members."""
+        return self.values.mean(axis=0), self.values.var(axis=0) * self.count / max(self.count - 1, 1)
+
+
+class Between:
+    """A class of which only the ends are known: one item sits at each, the rest uniformly between (an assumption).
+
+    Independent uniform items are no safe reading of such a class: that one of them is the heaviest is known.
+
+    Parameters
+    ----------
+    lower, upper
+        The ends, by resource.
+    count
+        Number of items.
+    """
+
+    def __init__(self, lower: IntArray, upper: IntArray, count: int) -> None:
+        self.lower, self.upper = np.asarray(lower, dtype=np.int64), np.asarray(upper, dtype=np.int64)
+        self.count, self.resources = count, len(self.lower)
+
+    def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
+        """Return the sums of 0 to ``most`` items on a grid; None for several resources, whose joint law is unknown."""
+        if resource is None and self.resources > 1:
+            return None
+        low, high = (int(ends[resource or 0]) for ends in (self.lower, self.upper))
+        if low == high or self.count == 1:
+            return [Sums.certain(_grid(np.array([[number * high]]), step, upward)[0]) for number in range(most + 1)]
+        first, last = (int(_grid(np.array([end]), step, upward)[0]) for end in (low, high))
+        between = _uniform_cells(low, high, step, upward, first, last)
+        return [self._sum(number, first, last, between) for number in range(most + 1)]
+
+    def _sum(self, number: int, first: int, last: int, between: FloatArray) -> Sums:
+        """Mix over whether the item at each end is among the ``number`` drawn."""
+        width = last - first
+        total = np.zeros(number * width + 1)
+        for low, high in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            rest = number - low - high
+            ways = math.comb(self.count - 2, rest) if 0 <= rest <= self.count - 2 else 0
+            if ways:
+                law = np.ones(1)
+                for _ in range(rest):
+                    law = np.convolve(law, between)
+                share = ways / math.comb(self.count, number)
+                total[high * width : high * width + len(law)] += share * law
+        cells = np.flatnonzero(total)
+        return Sums((cells + number * first).reshape(-1, 1), total[cells])
+
+    def largest(self, most: int) -> IntArray:
+        """Return the largest sums: all at the upper end, but for the one at the lower end if it is among them."""
+        numbers = np.arange(most + 1).reshape(-1, 1)
+        with_lowest = (numbers == self.count) & (self.count > 1)
+        return np.asarray(numbers * self.upper - with_lowest * (self.upper - self.lower))
+
+    def smallest(self, most: int) -> IntArray:
+        """Return the smallest sums: all at the lower end, but for the one at the upper end if it is among them."""
+        numbers = np.arange(most + 1).reshape(-1, 1)
+        return np.asarray(numbers * self.lower + (numbers == self.count) * (self.upper - self.lower))
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance under the assumption."""
+        half = (self.upper - self.lower) / 2.0
+        at_ends = min(2, self.count) / self.count
+        variance = half**2 * (at_ends + (1 - at_ends) / 3)
+        return (self.lower + self.upper) / 2.0, variance * self.count / max(self.count - 1, 1)
+
+
+def _grid(values: IntArray, step: int, upward: bool) -> IntArray:
+    return -(-values // step) if upward else values // step
+
+
+def _uniform_cells(low: int, high: int, step: int, upward: bool, first: int, last: int) -> FloatArray:
+    """Return the law of a uniform value between two ends after rounding to the grid, from ``first`` to ``last``."""
+    cells = np.arange(first, last + 1)
+    edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
+    return np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
+
+
+def _counted(members: IntArray, number: int) -> dict[tuple[int, ...], int] | None:
+    """Count the subsets of a size by their sum, in whole numbers; None if there are too many."""
+    ways: list[dict[tuple[int, ...], int]] = [{(0,) * members.shape[1]: 1}, *({} for _ in range(number))]
+    steps = 0
+    for member in members.tolist():
+        steps += sum(map(len, ways))
+        if steps > _MOST_COUNTING:
+            return None
+        for taken in range(number, 0, -1):
+            for total, times in ways[taken - 1].items():
+                longer = tuple(map(int.__add__, total, member))
+                ways[taken][longer] = ways[taken].get(longer, 0) + times
+            if len(ways[taken]) > MOST_SUMS:
+                return None
+    return ways[number]
+
+
+def _added(left: dict[tuple[int, ...], int], right: dict[tuple[int, ...], int]) -> dict[tuple[int, ...], int]:
+    found: dict[tuple[int, ...], int] = {}
+    for (one, ways), (other, more) in itertools.product(left.items(), right.items()):
+        total = tuple(map(int.__add__, one, other))
+        found[total] = found.get(total, 0) + ways * more
+    return found
+
+
+def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
+    """Return the classes a pattern takes from, and how many of each."""
+    line = np.asarray(pattern)
+    used = np.flatnonzero(line)
+    return tuple(zip(used.tolist(), line[used].tolist(), strict=True))
+
+
+class Chances:
+    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
+
+    Parameters
+    ----------
+    classes
+        What is known of each class.
+    capacity
+        What a bin holds of each resource.
+
+    Examples
+    --------
+    >>> Chances([Members(np.array([[1], [2], [4]]))], np.array([5])).fits((2,))
+    (0.6666666666666666, 0.6666666666666666)
+    """
+
+    def __init__(self, classes: Sequence[Sizes], capacity: IntArray) -> None:
+        self.capacity = np.asarray(capacity, dtype=np.int64)
+        self.classes = list(classes)
+        self.worst = [sizes.largest(sizes.count) for sizes in self.classes]
+        self._known: dict[tuple[tuple[int, int], ...], tuple[float, float]] = {}
+        self._draws: dict[tuple[Any, ...], Sums | None] = {}
+
+    def surely(self, pattern: Sequence[int] | IntArray) -> bool:
+        """Return whether every choice of members fits."""
+        return self._surely(_pairs(pattern))
+
+    def _surely(self, used: tuple[tuple[int, int], ...]) -> bool:
+        total = sum((self.worst[kind][number] for kind, number in used), 0 * self.capacity)
+        return bool((total <= self.capacity).all())
+
+    def fits(self, pattern: Sequence[int] | IntArray) -> tuple[float, float]:
+        """Return bounds on the probability that a pattern fits; they are equal where it was computed exactly.
+
+        The lower one is 1 only if every choice fits, for a probability that was rounded to 1 is no certainty.
+        """
+        used = _pairs(pattern)
+        if used not in self._known:
+            self._known[used] = (1.0, 1.0) if self._surely(used) else self._uncertain(used)
+        return self._known[used]
+
+    def exactly(self, pattern: Sequence[int] | IntArray) -> Fraction | None:
+        """Return the probability as a fraction, by counting; None if members are unknown or there are too many ways."""
+        used = [(self.classes[kind], number) for kind, number in _pairs(pattern)]
+        sums: dict[tuple[int, ...], int] = {(0,) * len(self.capacity): 1}
+        for known, number in used:
+            ways = _counted(known.values, number) if isinstance(known, Members) else None
+            if ways is None or len(ways) * len(sums) > MOST_SUMS:
+                return None
+            sums = _added(sums, ways)
+        room = self.capacity.tolist()
+        fitting = sum(ways for total, ways in sums.items() if all(map(int.__le__, total, room)))
+        return Fraction(fitting, math.prod(math.comb(known.count, number) for known, number in used))
+
+    def _uncertain(self, used: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+        low, high = self._computed(used)
+        return min(low, _BELOW_ONE), high
+
+    def _computed(self, used: tuple[tuple[int, int], ...]) -> tuple[float, float]:
+        if all(isinstance(self.classes[kind], Members) for kind, _ in used):
+            exact = self._chance(used, None, 1, True)
+            if exact is not None:
+                return exact, exact
+        # One resource at a time: all fit at most as often as the one that fits least often, and fail at most as often
+        # as the resources fail together.
+        single = [self._bounds(used, resource) for resource in range(len(self.capacity))]
+        return max(0.0, 1 - sum(1 - low for low, _ in single)), min(high for _, high in single)
+
+    def _bounds(self, used: tuple[tuple[int, int], ...], resource: int) -> tuple[float, float]:
+        """Bound the probability for one resource, by rounding sizes up and down to a grid if need be."""
+        if all(isinstance(self.classes[kind], Members) for kind, _ in used):
+            exact = self._chance(used, resource, 1, True)
+            if exact is not None:
+                return exact, exact
+        step = max(1, int(self.capacity[resource]) // GRID)
+        low, high = (self._chance(used, resource, step, upward) for upward in (True, False))
+        return 0.0 if low is None else low, 1.0 if high is None else high
+
+    def _chance(self, used: tuple[tuple[int, int], ...], resource: int | None, step: int, upward: bool) -> float | None:
+        parts = [self._sums(kind, number, resource, step, upward) for kind, number in used]
+        room = self.capacity if resource is None else self.capacity[resource : resource + 1]
+        known = [part for part in parts if part is not None]
+        return fit_chance(known, room // step) if len(known) == len(parts) else None
+
+    def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> Sums | None:
+        key = (kind, number, resource, step, upward)
+        if key not in self._draws:
+            found = self.classes[kind].draws(number, resource, step, upward)
+            for taken in range(number + 1):
+                self._draws[kind, taken, resource, step, upward] = None if found is None else found[taken]
+        return self._draws[key]

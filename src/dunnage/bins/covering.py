@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cover classes by patterns at least cost: several kinds of bin, a limit on each, and a budget of risk.
+
+The program: choose how often each listed pattern is used, so that every class is covered as often as it has items, no
+kind of bin is used more often than there are bins of it, and the patterns' shares of the budget add up to at most the
+budget. Patterns are many, so the relaxation is solved by adding those whose price is wrong; all are priced each time.
+
+Why the bound is never above the truth: prices of at least 0 bound every cover if no pattern is worth more than it costs
+(weak duality). The solver's prices are floating-point numbers that may break this by a hair, so they are divided by the
+largest excess found over all patterns, and the bound is rounded down by a margin before it is rounded up to a whole
+number. A pattern whose reduced cost is above what a better cover could still save is in no better cover, so the integer
+program over the others decides; it rests on HiGHS's branch and bound with its own margin.
+
+References
+----------
+Gilmore, Gomory 1961 (column generation); Farley 1990 (bound from any prices).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.bins.listing import Listing
+from dunnage.solver import solve_prices, solve_program
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MARGIN = 1e-6
+BUDGET_SLACK = 1e-9
+MOST_PROGRAM_COLUMNS = 20_000
+NEW_COLUMNS = 400
+_FIRST_COLUMNS = 2500
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """One kind of bin: its patterns, what a bin costs (a whole number), how many there are (None: any number)."""
+
+    listing: Listing
+    cost: int = 1
+    count: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cover:
+    """Bins that cover every class exactly, and what any cover costs at least.
+
+    ``kinds``, ``rows`` and ``patterns`` have one line a bin; they are empty if no cover was found. ``rows`` are the
+    listed patterns, ``patterns`` the same less what was covered twice. ``bound`` is None if no cover exists at all.
+    """
+
+    kinds: IntArray
+    rows: IntArray
+    patterns: IntArray
+    cost: int | None
+    bound: int | None
+
+
+class CoverProgram:
+    """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget.
+
+    Parameters
+    ----------
+    demand
+        Number of items of each class.
+    choices
+        The kinds of bin.
+    """
+
+    def __init__(self, demand: IntArray, choices: Sequence[Choice]) -> None:
+        from scipy.sparse import vstack
+
+        self.demand = np.asarray(demand, dtype=np.int64)
+        self.choices = list(choices)
+        sizes = [len(choice.listing) for choice in choices]
+        self.matrix: Any = vstack([choice.listing.matrix() for choice in choices], format="csr")
+        self.kind = np.repeat(np.arange(len(choices)), sizes)
+        self.cost = np.repeat([choice.cost for choice in choices], sizes).astype(np.float64)
+        self.risk = np.concatenate([choice.listing.risk for choice in choices])
+        self.step = math.gcd(*(choice.cost for choice in choices))
+
+    @property
+    def limits(self) -> dict[int, int]:
+        """How many bins there are of each kind that is limited."""
+        return {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
+
+    def solve(
+        self,
+        *,
+        deadline: float,
+        use: FloatArray | None = None,
+        budget: float = math.inf,
+        at_most: float = math.inf,
+        known_bound: int = 0,
+        usable: npt.NDArray[np.bool_] | None = None,
+    ) -> Cover:
+        """Find a cover of least cost, or one below ``at_most`` if there is one, with a bound.
+
+        Parameters
+        ----------
+        deadline
+            Monotonic time by which to stop.
+        use, budget
+            How much of the budget each pattern takes, and the budget.
+        at_most
+            Only covers cheaper than this are of interest; the bound never exceeds it, but for being what bins can cost.
+        known_bound
+            What any cover costs at least, as known from elsewhere.
+        usable
+            Which patterns may be used; by default all.
+        """
+        if math.isfinite(at_most):
+            at_most = math.ceil(at_most / self.step) * self.step
+        allowed = np.ones(len(self.cost), dtype=bool) if usable is None else usable
+        rows = np.flatnonzero(allowed if use is None else allowed & (use <= budget * (1 + BUDGET_SLACK)))
+        if not self._covers(rows):
+            return self._nothing(None)
+        search = _Relaxed(self, rows, use, budget)
+        if not search.run(deadline):
+            return self._nothing(known_bound)
+        if search.infeasible:
+            return self._nothing(None)
+        bound = max(known_bound, self._rounded_up(search.bound))
+        if bound >= at_most:
+            return self._nothing(int(at_most))
+        return self._whole(search, bound, at_most, deadline)
+
+    def _covers(self, rows: IntArray) -> bool:
+        """Return whether every class is in some pattern at all."""
+        return bool((np.bincount(self.matrix[rows].indices, minlength=len(self.demand)) > 0).all())
+
+    def _nothing(self, bound: int | None) -> Cover:
+        empty = np.zeros((0, len(self.demand)), dtype=np.int64)
+        return Cover(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), empty, None, bound)
+
+    def _rounded_up(self, value: float) -> int:
+        return max(0, math.ceil(value / self.step - MARGIN)) * self.step
+
+    def _whole(self, search: _Relaxed, bound: int, at_most: float, deadline: float) -> Cover:
+        """Solve the integer program: first over the patterns the relaxation likes, then over all that can matter."""
+        best = self._nothing(bound)
+        limit = at_most
+        for share, everything in ((0.25, False), (1.0, True)):
+            seconds = (deadline - time.monotonic()) * share
+            if seconds <= 0 or (best.cost is not None and best.cost <= bound):
+                break
+            # In a cover that costs less than the limit, no pattern's reduced cost exceeds what is left to save.
+            spare = max(limit - self.step - search.bound, 0.0) + MARGIN * max(1.0, limit)
+            found, proved = self._program(search, spare, seconds, bound, limit, everything)
+            if proved is None:
+                return self._nothing(None)
+            if found is not None:
+                best = found
+                limit = min(limit, found.cost or math.inf)
+            bound = max(bound, min(proved, int(limit) if math.isfinite(limit) else proved))
+        return replace(best, bound=bound)
+
+    def _program(
+        self, search: _Relaxed, spare: float, seconds: float, bound: int, limit: float, everything: bool
+    ) -> tuple[Cover | None, int | None]:
+        """Solve the integer program over the cheapest patterns; the bound is None if nothing covers at all."""
+        rows = search.cheapest(spare, MOST_PROGRAM_COLUMNS if everything else len(self.demand) * 6 + 200)
+        complete = len(rows) == search.num_within(spare)
+        answer = solve_program(
+            self.matrix[rows],
+            self.demand,
+            self.cost[rows],
+            kinds=self.kind[rows],
+            limits=self.limits,
+            use=None if search.use is None else search.use[rows],
+            budget=search.budget,
+            at_most=limit - self.step if math.isfinite(limit) else None,
+            seconds=seconds,
+        )
+        proved = 0
+        if complete and answer.impossible and not math.isfinite(limit):
+            return None, None
+        if complete:
+            proved = int(limit) if answer.impossible and math.isfinite(limit) else self._rounded_up(answer.bound)
+        if answer.values is None:
+            return None, max(proved, bound)
+        return self._cover_of(rows, answer.values, max(proved, bound)), max(proved, bound)
+
+    def _cover_of(self, rows: IntArray, values: IntArray, bound: int) -> Cover:
+        """Make bins of a whole-numbered solution; items covered too often are taken out again."""
+        chosen = np.repeat(rows, values)
+        whole = np.asarray(self.matrix[chosen].toarray()).astype(np.int64)
+        patterns, kept = without_surplus(whole, chosen, self.demand)
+        return Cover(self.kind[kept], kept, patterns, int(self.cost[kept].sum()), bound)
+
+
+def without_surplus(patterns: IntArray, names: IntArray, demand: IntArray) -> tuple[IntArray, IntArray]:
+    """Take out what is covered twice, and bins that are empty then; ``names`` go with the bins."""
+    left = patterns.copy()
+    surplus = left.sum(axis=0) - demand
+    for line in left:
+        fewer = np.minimum(line, surplus)
+        line -= fewer
+        surplus = surplus - fewer
+    kept = left.any(axis=1)
+    return left[kept], names[kept]
+
+
+class _Relaxed:
+    """The relaxation of a program over some of its patterns, solved by adding those that are priced wrong."""
+
+    def __init__(self, program: CoverProgram, rows: IntArray, use: FloatArray | None, budget: float) -> None:
+        self.program, self.rows, self.use, self.budget = program, rows, use, budget
+        self.bound = 0.0
+        self.infeasible = False
+        self.reduced = np.zeros(len(rows))
+
+    def run(self, deadline: float) -> bool:
+        """Solve it; return whether the bound holds for all patterns."""
+        program, rows = self.program, self.rows
+        matrix = program.matrix[rows]
+        inside = self._first(matrix)
+        while True:
+            seconds = deadline - time.monotonic()
+            if seconds <= 0:
+                return False
+            chosen = rows[inside]
+            prices = solve_prices(
+                matrix[inside],
+                program.demand,
+                program.cost[chosen],
+                kinds=program.kind[chosen],
+                limits=program.limits,
+                use=None if self.use is None else self.use[chosen],
+                budget=self.budget,
+                seconds=seconds,
+            )
+            if prices is None:
+                return False
+            worth = matrix @ prices.cover
+            allowed = program.cost[rows].copy()
+            if self.use is not None:
+                allowed += prices.budget * self.use[rows]
+            for kind, price in prices.limits.items():
+                allowed[program.kind[rows] == kind] += price
+            self.reduced = allowed - worth
+            excess = max(0.0, float((-self.reduced / program.cost[rows]).max()))
+            self.bound = max(self.bound, prices.objective / (1 + excess))
+            wrong = np.flatnonzero(self.reduced < -MARGIN * program.cost[rows] / 10)
+            fresh = wrong[~np.isin(wrong, inside, assume_unique=True)]
+            if not len(fresh):
+                # A cover needs no more bins than items. Where any would cost more than so many, there is none.
+                self.infeasible = self.bound > float(program.demand.sum() * program.cost.max()) * (1 + MARGIN)
+                return True
+            inside = np.concatenate([inside, self._worst(fresh)])
+
+    def _first(self, matrix: Any) -> IntArray:
+        """Choose patterns to begin with: all if they are few, else for each class those that take most of it."""
+        if len(self.rows) <= _FIRST_COLUMNS:
+            return np.arange(len(self.rows))
+        columns = matrix.tocsc()
+        first = []
+        for kind in range(matrix.shape[1]):
+            lines = columns.indices[columns.indptr[kind] : columns.indptr[kind + 1]]
+            taken = columns.data[columns.indptr[kind] : columns.indptr[kind + 1]]
+            first.append(lines[np.argsort(-taken, kind="stable")[:3]])
+        return np.unique(np.concatenate(first)).astype(np.int64)
+
+    def _worst(self, fresh: IntArray) -> IntArray:
+        order = np.argsort(self.reduced[fresh], kind="stable")
+        return fresh[order[:NEW_COLUMNS]]
+
+    def num_within(self, spare: float) -> int:
+        """Count the patterns whose reduced cost is at most so much."""
+        return int((self.reduced <= spare).sum())
+
+    def cheapest(self, spare: float, most: int) -> IntArray:
+        """Return the patterns of least reduced cost, at most so many, none above ``spare``."""
+        order = np.argsort(self.reduced, kind="stable")[:most]
+        return self.rows[order[self.reduced[order] <= spare]]

@@ -1,0 +1,686 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills of sealed slots, on bare whole numbers: count them, draw one uniformly, say how likely an item is in a bin.
+
+A sealed plan says only how many items of each class a bin takes. A *fill* puts every item into a slot of its class; it
+is feasible if no bin is above capacity. Items are distinguishable, the slots of one class in one bin are not.
+
+**Counting** (:func:`count_fills`) is exact, see :mod:`dunnage.bins.sweep`.
+
+**Walking** (:func:`estimate_chances`) is for problems too large to count: Markov chains over all fills, feasible or
+not, at several penalties for overload, that change places now and then. At every penalty all feasible fills are equally
+likely, so the feasible ones met are the sample; but nothing proves that the chains walked long enough, so what comes
+out is an estimate.
+
+``docs/proofs/linkage.md`` has the proofs.
+
+References
+----------
+Hoogervorst et al. 2019 (the setting); Geyer 1991 (chains that change places).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.bins.sweep import Below, Sweep, count_part, extremes, members_by_class, slots_of, split, ways_to_share
+from dunnage.errors import NoPlanError, ParameterError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+WordArray = npt.NDArray[np.uint64]
+Words = Callable[[int], WordArray]
+
+MOST_STATES = 60_000
+NUM_STARTS = 4
+NUM_CHAINS = 12
+MOST_ROUNDS = 1500
+SWEEPS_PER_ROUND = 10
+LEAST_PENALTY = 0.05
+LARGEST_PENALTY = 20.0
+FORBIDDING_PENALTY = 1e100
+SHARE_SETTLING = 0.25
+_WORDS_PER_STEP = 3
+_LARGEST_SUM = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """What is put into slots.
+
+    Parameters
+    ----------
+    class_of
+        Class of each item, from 0 on.
+    sizes
+        Whole numbers of at least 0. Shape: items x resources.
+    """
+
+    class_of: IntArray
+    sizes: IntArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "class_of", _whole(self.class_of, "class_of", 1))
+        object.__setattr__(self, "sizes", _whole(self.sizes, "sizes", 2))
+        if len(self.class_of) != len(self.sizes):
+            raise ParameterError(
+                f"every item needs a class and sizes. Got {len(self.class_of)} classes and {len(self.sizes)} sizes."
+            )
+
+    def __repr__(self) -> str:
+        return f"<Items {len(self.class_of)}>"
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """What a sealed plan says.
+
+    Parameters
+    ----------
+    counts
+        How many items of each class a bin takes. Shape: bins x classes.
+    capacities
+        What a bin holds, whole numbers. Shape: bins x resources.
+    """
+
+    counts: IntArray
+    capacities: IntArray
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counts", _whole(self.counts, "counts", 2))
+        object.__setattr__(self, "capacities", _whole(self.capacities, "capacities", 2))
+        if len(self.counts) != len(self.capacities):
+            raise ParameterError(
+                f"every bin needs counts and capacities. Got {len(self.counts)} and {len(self.capacities)}."
+            )
+
+
+def _whole(values: Any, name: str, num_dimensions: int) -> IntArray:
+    """Return an array of 64-bit whole numbers, or say what is wrong with it."""
+    given = np.asarray(values)
+    if given.ndim != num_dimensions or (given.size and given.dtype.kind not in "iu"):
+        raise ParameterError(
+            f"{name} must be whole numbers in {num_dimensions} dimensions. Got {given.ndim} of {given.dtype}."
+        )
+    if given.size and (int(given.min()) < 0 or int(given.max()) > _LARGEST_SUM):
+        raise ParameterError(f"{name} must be at least 0 and below 2**62. Use a coarser unit for large ones.")
+    return given.astype(np.int64)
+
+
+def _check_match(items: Items, slots: Slots) -> None:
+    """Check that every class has as many slots as items and that no sum outgrows 64 bits."""
+    num_classes = slots.counts.shape[1]
+    known = items.class_of[items.class_of < num_classes]
+    found = np.bincount(known, minlength=num_classes)
+    if len(known) < len(items.class_of) or found.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
+        raise ParameterError("every class needs as many slots as it has items. Plan on this release anew.")
+    if items.sizes.shape[1] != slots.capacities.shape[1] or not items.sizes.shape[1]:
+        raise ParameterError(
+            f"items and bins must be measured in the same resources, at least one. "
+            f"Got {items.sizes.shape[1]} and {slots.capacities.shape[1]}."
+        )
+    if any(sum(column) > _LARGEST_SUM for column in items.sizes.T.tolist()):
+        raise ParameterError("sizes must add up to less than 2**62. Use a coarser unit.")
+
+
+@dataclass(eq=False)
+class Fills:
+    """The feasible fills of a problem, counted exactly.
+
+    Parameters
+    ----------
+    number
+        How many there are, items told apart.
+    """
+
+    number: int
+    _items: Items
+    _slots: Slots
+    _sweeps: list[Sweep]
+
+    def __repr__(self) -> str:
+        return f"<Fills of {len(self._items.class_of)} items in {len(self._slots.counts)} bins>"
+
+    def chances(self) -> FloatArray:
+        """Return the share of feasible fills in which an item is in a bin. Shape: items x bins; rows add up to 1.
+
+        Each is a quotient of whole numbers, rounded once.
+
+        Raises
+        ------
+        NoPlanError
+            If there is no feasible fill.
+        """
+        self._check_any()
+        counts = self._slots.counts
+        shares = (counts / np.maximum(counts.sum(axis=0), 1)).T[self._items.class_of]  # items x bins
+        for sweep in self._sweeps:
+            for item, tallied in zip(sweep.items, sweep.tally(), strict=True):
+                shares[item] = 0
+                for sort, number in tallied.items():
+                    _add_shares(shares[item], sweep, sort, number)
+        return np.asarray(shares, dtype=np.float64)
+
+    def draw(self, below: Below) -> IntArray:
+        """Draw a feasible fill, all equally likely.
+
+        Parameters
+        ----------
+        below
+            Gives a uniform whole number from 0 to ``n - 1``, as :meth:`dunnage.noise.Noise.below` does.
+
+        Returns
+        -------
+        numpy.ndarray
+            The bin of each item.
+
+        Raises
+        ------
+        NoPlanError
+            If there is no feasible fill.
+        """
+        self._check_any()
+        class_of, counts = self._items.class_of, self._slots.counts
+        bin_of_item = np.full(len(class_of), -1, dtype=np.int64)
+        for sweep in self._sweeps:
+            pools = {-1 - class_: _shuffled(pool, below) for class_, pool in sweep.part.pools.items()}
+            for item, bin_ in sweep.draw(below):
+                bin_of_item[item] = pools[bin_].pop() if bin_ < 0 else bin_
+        for class_ in np.unique(class_of[bin_of_item < 0]).tolist():
+            bin_of_item[class_of == class_] = _shuffled(slots_of(counts[:, class_]), below)
+        return bin_of_item
+
+    def _check_any(self) -> None:
+        if self.number == 0:
+            raise NoPlanError("no fill of these slots is feasible. Plan on this release anew, or add room.")
+
+
+def _add_shares(shares: FloatArray, sweep: Sweep, sort: int, number: int) -> None:
+    """Share out among the bins of a sort the ways in which an item goes to one of them."""
+    bins = sweep.part.sorts[sort].bins
+    if bins[0] >= 0:
+        shares[list(bins)] += number / (sweep.number * len(bins))
+    else:
+        pool = sweep.part.pools[-1 - bins[0]]
+        held, slots = np.unique(pool, return_counts=True)
+        shares[held] += [number * num / (sweep.number * len(pool)) for num in slots.tolist()]
+
+
+def _shuffled(values: Sequence[int], below: Below) -> list[int]:
+    """Return values in a uniformly random order."""
+    order = list(values)
+    for last in range(len(order) - 1, 0, -1):
+        other = below(last + 1)
+        order[last], order[other] = order[other], order[last]
+    return order
+
+
+def count_fills(
+    items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
+) -> Fills | None:
+    """Count the feasible fills exactly.
+
+    Parameters
+    ----------
+    items
+        What is put into slots.
+    slots
+        How many items of each class each bin takes.
+    most_states
+        Give up beyond so many states of a part; the default is a second or two.
+    deadline
+        Give up at this time of ``time.monotonic``.
+
+    Returns
+    -------
+    Fills or None
+        None if there are too many states or the time is up.
+
+    Raises
+    ------
+    ParameterError
+        If a class has not as many slots as items, or numbers are too large.
+
+    Examples
+    --------
+    Two light and two heavy items, one of each in a bin: two fills, and no exchange of two items leads from one to the
+    other.
+
+    >>> items = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
+    >>> fills = count_fills(items, Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]])))
+    >>> fills.number, fills.chances()[0].tolist()
+    (2, [0.5, 0.5])
+    """
+    _check_match(items, slots)
+    least, most = extremes(items.class_of, items.sizes, slots.counts)
+    if (least > slots.capacities).any():
+        return Fills(0, items, slots, [])
+    members = members_by_class(items.class_of, items.sizes, slots.counts.shape[1])
+    sweeps: list[Sweep] = []
+    number = 1
+    loose = set(range(len(members)))
+    for part in split(members, items.sizes, slots.counts, slots.capacities, most):
+        sweep = count_part(part, items.sizes, most_states, deadline)
+        if sweep is None:
+            return None
+        sweeps.append(sweep)
+        loose -= set(part.members)
+        number *= math.prod(map(ways_to_share, part.pools.values()), start=sweep.number)
+    number *= math.prod(ways_to_share(slots_of(slots.counts[:, class_])) for class_ in loose)
+    return Fills(number, items, slots, sweeps)
+
+
+def sealed_linkage(chances: FloatArray) -> FloatArray:
+    """Return for each item the best guess of its bin: the largest of its chances.
+
+    Examples
+    --------
+    >>> sealed_linkage(np.array([[0.25, 0.75], [0.5, 0.5]])).tolist()
+    [0.75, 0.5]
+    """
+    return np.asarray(chances.max(axis=1, initial=0.0), dtype=np.float64)
+
+
+# --- Walking -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Estimate:
+    """What chains that walked over fills met.
+
+    Parameters
+    ----------
+    chances
+        The share of the feasible fills met in which an item is in a bin. Shape: items x bins.
+    error
+        How far starts disagree in this: a standard error, 1 if only one start met any. Same shape.
+    num_met
+        Feasible fills met, repeated ones included.
+    num_starts
+        Independent starts that met any.
+    drawn
+        The bin of each item in one of the fills met, each equally likely.
+    """
+
+    chances: FloatArray
+    error: FloatArray
+    num_met: int
+    num_starts: int
+    drawn: IntArray
+
+    def __repr__(self) -> str:
+        return f"<Estimate from {self.num_met} fills of {self.num_starts} starts>"
+
+
+def seeded_words(seed: int) -> Words:
+    """Return a source of random 64-bit words for searches on numbers that are no secret."""
+    generator = np.random.default_rng(seed)
+    return lambda size: generator.integers(0, 2**64, size, dtype=np.uint64)
+
+
+class _Board(NamedTuple):
+    """Slots in a row, class by class, and what a walk must know of them."""
+
+    bin_of_slot: IntArray
+    class_of_slot: IntArray
+    class_first: IntArray
+    class_size: IntArray
+    slots_by_bin: IntArray
+    bin_first: IntArray
+    bin_size: IntArray
+    column_of_slot: IntArray
+    row_of_item: IntArray
+    num_cells: int
+    sizes: IntArray
+    capacities: IntArray
+
+    @classmethod
+    def of(cls, items: Items, slots: Slots) -> _Board:
+        """Lay out the slots. What is met is noted in a table with a row per item, a column per bin of its class."""
+        class_of_slot, bin_of_slot = (
+            np.repeat(where, slots.counts.T[slots.counts.T > 0]) for where in np.nonzero(slots.counts.T)
+        )
+        num_items, num_columns = slots.counts.sum(axis=0), (slots.counts > 0).sum(axis=0)
+        column = (np.cumsum(slots.counts > 0, axis=0) - 1)[bin_of_slot, class_of_slot]
+        bin_size = slots.counts.sum(axis=1)
+        row_lengths = num_columns[items.class_of]
+        return cls(
+            bin_of_slot=bin_of_slot,
+            class_of_slot=class_of_slot,
+            class_first=np.cumsum(num_items) - num_items,
+            class_size=num_items,
+            slots_by_bin=np.argsort(bin_of_slot, kind="stable"),
+            bin_first=np.cumsum(bin_size) - bin_size,
+            bin_size=bin_size,
+            column_of_slot=column,
+            row_of_item=np.cumsum(row_lengths) - row_lengths,
+            num_cells=int(row_lengths.sum()),
+            sizes=np.ascontiguousarray(items.sizes),
+            capacities=np.ascontiguousarray(slots.capacities),
+        )
+
+    def shares(self, items: Items, met: IntArray) -> FloatArray:
+        """Spread a table of what was met over all bins; equal items of a class share theirs. Shape: items x bins."""
+        shares = np.zeros((len(items.class_of), len(self.bin_size)))
+        for class_, first in enumerate(self.class_first.tolist()):
+            members = np.flatnonzero(items.class_of == class_)
+            bins = np.unique(self.bin_of_slot[first : first + len(members)])
+            table = met[self.row_of_item[members][:, None] + np.arange(len(bins))]
+            _, kind, sizes = np.unique(items.sizes[members], axis=0, return_inverse=True, return_counts=True)
+            sums = np.zeros((len(sizes), len(bins)), dtype=np.int64)
+            np.add.at(sums, kind.reshape(-1), table)
+            shares[members[:, None], bins] = (sums / sizes[:, None])[kind.reshape(-1)]
+        return np.asarray(shares / np.maximum(shares.sum(axis=1, keepdims=True), 1))
+
+
+def _walk(
+    board: _Board,
+    item_at: IntArray,
+    loads: IntArray,
+    over: IntArray,
+    penalty: FloatArray,
+    words: IntArray,
+    lots: IntArray,
+    table: IntArray,
+    kept: IntArray,
+    num_met: IntArray,
+) -> None:
+    """Walk over fills, feasible or not; note where the walk is, if that is feasible, as often as there are lots.
+
+    Written for numba. A step exchanges two items of a class, or two pairs between the same two bins, and is taken with
+    probability min(1, exp(-penalty * growth of overload)). Proposals are symmetric, so all fills of equal overload are
+    equally likely in the long run. Lots decide which of the fills noted is kept: each with equal chance.
+    """
+    num_slots, num_resources = len(item_at), loads.shape[1]
+    num_steps = len(words) // 3
+    gap = num_steps // max(len(lots), 1)
+    growth = np.zeros(num_resources, dtype=np.int64)
+    change = np.zeros(num_resources, dtype=np.int64)
+    for step in range(num_steps):
+        word, second, last = words[3 * step], words[3 * step + 1], words[3 * step + 2]
+        here = ((word >> 32) * num_slots) >> 31
+        class_ = board.class_of_slot[here]
+        there = board.class_first[class_] + (((word & 0xFFFFFFFF) * board.class_size[class_]) >> 32)
+        one, other = board.bin_of_slot[here], board.bin_of_slot[there]
+        also_here = also_there = -1
+        possible = one != other
+        if possible and last & 1:
+            also_here = board.slots_by_bin[board.bin_first[one] + (((second >> 32) * board.bin_size[one]) >> 31)]
+            place = ((second & 0xFFFFFFFF) * board.bin_size[other]) >> 32
+            also_there = board.slots_by_bin[board.bin_first[other] + place]
+            possible = board.class_of_slot[also_here] == board.class_of_slot[also_there]
+            possible = possible and also_here != here and also_there != there
+        if possible:
+            cost = 0.0
+            for q in range(num_resources):
+                change[q] = board.sizes[item_at[there], q] - board.sizes[item_at[here], q]
+                if also_here >= 0:
+                    change[q] += board.sizes[item_at[also_there], q] - board.sizes[item_at[also_here], q]
+                gives, takes = loads[one, q] - board.capacities[one, q], loads[other, q] - board.capacities[other, q]
+                growth[q] = max(gives + change[q], 0) + max(takes - change[q], 0) - max(gives, 0) - max(takes, 0)
+                cost += penalty[q] * growth[q]
+            if cost <= 0 or (last >> 10) * 2.0**-53 < math.exp(-cost):
+                item_at[here], item_at[there] = item_at[there], item_at[here]
+                if also_here >= 0:
+                    item_at[also_here], item_at[also_there] = item_at[also_there], item_at[also_here]
+                for q in range(num_resources):
+                    loads[one, q] += change[q]
+                    loads[other, q] -= change[q]
+                    over[q] += growth[q]
+        if len(lots) and step % gap == gap - 1 and over.max() == 0:
+            num_met[0] += 1
+            keep = lots[step // gap] % num_met[0] == 0
+            for slot in range(num_slots):
+                table[board.row_of_item[item_at[slot]] + board.column_of_slot[slot]] += 1
+                if keep:
+                    kept[item_at[slot]] = board.bin_of_slot[slot]
+
+
+@functools.cache
+def _compiled() -> Callable[..., None]:
+    """Compile the walk, or load it from numba's cache."""
+    import numba
+
+    compiled: Callable[..., None]
+    try:
+        compiled = numba.njit(cache=True)(_walk)
+    except RuntimeError:  # no folder that a cache could be written to
+        compiled = numba.njit()(_walk)
+    return compiled
+
+
+class _Chains:
+    """Walks at growing penalties, that change places.
+
+    The first forgets where it began, the last never leaves the feasible fills.
+    """
+
+    def __init__(self, board: _Board, items: Items, words: Words, start: IntArray | None) -> None:
+        self.board, self._words = board, words
+        num_items = len(items.class_of)
+        keys = [words(num_items) if start is None else start for _ in range(NUM_CHAINS)]
+        # Slots stand class by class, in each bin by bin.
+        self._items_at = [np.lexsort((key, items.class_of)).astype(np.int64) for key in keys]
+        self._loads = [self._loads_of(item_at) for item_at in self._items_at]
+        self._overs = [np.maximum(loads - board.capacities, 0).sum(axis=0) for loads in self._loads]
+        self._penalties = np.full((NUM_CHAINS, items.sizes.shape[1]), FORBIDDING_PENALTY)  # chains x resources
+        steps = np.array([0.0, *np.geomspace(LEAST_PENALTY, LARGEST_PENALTY, NUM_CHAINS - 2)])
+        self._penalties[:-1] = steps[:, None] / np.maximum(_spread(items), 1.0)
+        self.table = np.zeros(board.num_cells, dtype=np.int64)
+        self.kept = np.full(num_items, -1, dtype=np.int64)
+        self._num_met = np.zeros(1, dtype=np.int64)
+
+    @property
+    def num_met(self) -> int:
+        """How many feasible fills were met and noted."""
+        return int(self._num_met[0])
+
+    def _loads_of(self, item_at: IntArray) -> IntArray:
+        loads = np.zeros_like(self.board.capacities)
+        np.add.at(loads, self.board.bin_of_slot, self.board.sizes[item_at])
+        return loads
+
+    def go_round(self, *, note: bool) -> None:
+        """Let every chain make some sweeps, then offer neighbours to change places."""
+        num_slots = len(self.board.bin_of_slot)
+        if not num_slots:
+            self._num_met += note  # the only fill is empty
+            return
+        for chain, penalty in enumerate(self._penalties):
+            _compiled()(
+                self.board,
+                self._items_at[chain],
+                self._loads[chain],
+                self._overs[chain],
+                penalty,
+                self._draw(_WORDS_PER_STEP * SWEEPS_PER_ROUND * num_slots),
+                self._draw(SWEEPS_PER_ROUND if note else 0),
+                self.table,
+                self.kept,
+                self._num_met,
+            )
+        self._change_places()
+
+    def _draw(self, size: int) -> IntArray:
+        """Draw 63-bit words: numba multiplies signed numbers."""
+        return (self._words(size) >> np.uint64(1)).astype(np.int64)
+
+    def _change_places(self) -> None:
+        chances = (self._words(NUM_CHAINS) >> np.uint64(11)) * 2.0**-53
+        for chain in range(NUM_CHAINS - 1):
+            growth = self._penalties[chain + 1] - self._penalties[chain]
+            gain = float((growth * (self._overs[chain + 1] - self._overs[chain])).sum())
+            if gain >= 0 or chances[chain] < math.exp(gain):
+                for held in (self._items_at, self._loads, self._overs):
+                    held[chain], held[chain + 1] = held[chain + 1], held[chain]
+
+
+def _spread(items: Items) -> FloatArray:
+    """Return how far sizes lie from the mean of their class, on average, in each resource."""
+    sums = np.zeros((int(items.class_of.max(initial=0)) + 1, items.sizes.shape[1]))
+    np.add.at(sums, items.class_of, items.sizes)
+    means = sums / np.maximum(np.bincount(items.class_of, minlength=len(sums)), 1)[:, None]
+    return np.asarray(np.abs(items.sizes - means[items.class_of]).sum(axis=0) / max(len(items.class_of), 1))
+
+
+def estimate_chances(
+    items: Items,
+    slots: Slots,
+    *,
+    seconds: float,
+    seed: int = 0,
+    words: Words | None = None,
+    start: IntArray | None = None,
+    most_rounds: int = MOST_ROUNDS,
+) -> Estimate | None:
+    """Estimate how likely an item is in a bin, all feasible fills equally likely, from walks over fills.
+
+    Starts are random, so that no known fill is favoured, unless one is given.
+
+    Parameters
+    ----------
+    items
+        What is put into slots.
+    slots
+        How many items of each class each bin takes.
+    seconds
+        Time limit for all starts; the first call of a process takes some seconds more.
+    seed
+        For the walks, where the numbers are no secret.
+    words
+        Random 64-bit words to walk by instead: who walks over private numbers takes them from ``Noise``.
+    start
+        The bin of each item where all walks begin, if random starts met nothing.
+    most_rounds
+        Rounds of each start, a quarter of them before anything is noted.
+
+    Returns
+    -------
+    Estimate or None
+        None if no feasible fill was met.
+
+    Raises
+    ------
+    ParameterError
+        If a class has not as many slots as items, or numbers are too large.
+    """
+    _check_match(items, slots)
+    board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
+    _Chains(board, items, words, start).go_round(note=False)  # the first walk of a process is compiled: off the clock
+    starts = []
+    for _ in range(NUM_STARTS):
+        begun = time.monotonic()
+        chains = _Chains(board, items, words, start)
+        for at in itertools.count():
+            gone = max(at / most_rounds, (time.monotonic() - begun) * NUM_STARTS / max(seconds, 1e-9))
+            chains.go_round(note=gone >= SHARE_SETTLING)
+            if gone >= 1:
+                break
+        starts.append(chains)
+    return _estimate(board, items, [chains for chains in starts if chains.num_met], words)
+
+
+def _estimate(board: _Board, items: Items, starts: list[_Chains], words: Words) -> Estimate | None:
+    """Put together what starts met, each weighed by how much that is."""
+    if not starts:
+        return None
+    weights = np.array([chains.num_met for chains in starts], dtype=np.float64)
+    weights /= weights.sum()
+    shares = [board.shares(items, chains.table) for chains in starts]
+    mean = sum((w * share for w, share in zip(weights, shares, strict=True)), start=np.zeros_like(shares[0]))
+    squares = sum(((w * (s - mean)) ** 2 for w, s in zip(weights, shares, strict=True)), start=np.zeros_like(mean))
+    error = np.sqrt(squares * len(starts) / (len(starts) - 1)) if len(starts) > 1 else np.ones_like(mean)
+    point = (int(words(1)[0]) >> 11) * 2.0**-53
+    chosen = min(int(np.searchsorted(np.cumsum(weights), point, side="right")), len(starts) - 1)
+    return Estimate(
+        chances=mean,
+        error=error,
+        num_met=sum(chains.num_met for chains in starts),
+        num_starts=len(starts),
+        drawn=starts[chosen].kept,
+    )
+
+
+def find_fill(
+    items: Items, slots: Slots, *, seconds: float, seed: int = 0, words: Words | None = None
+) -> IntArray | None:
+    """Look for a feasible fill by walks from random starts.
+
+    Parameters are those of :func:`estimate_chances`.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        The bin of each item; None if no feasible fill was met in time.
+    """
+    _check_match(items, slots)
+    board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
+    deadline = time.monotonic() + seconds
+    while True:
+        chains = _Chains(board, items, words, None)
+        for _ in range(MOST_ROUNDS):
+            chains.go_round(note=True)
+            if chains.num_met:
+                return chains.kept
+            if time.monotonic() > deadline:
+                return None
+
+
+def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> IntArray | None:
+    """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        The bin of each item, checked in whole numbers; None if none was found in time or none exists.
+    """
+    from scipy import optimize, sparse
+
+    _check_match(items, slots)
+    if not len(items.class_of):
+        return np.empty(0, dtype=np.int64)
+    item, bin_ = np.nonzero(slots.counts.T[items.class_of])  # one unknown per item and bin it may go to
+    num_bins, num_classes = slots.counts.shape
+
+    def matrix(values: npt.NDArray[Any], rows: IntArray, num_rows: int) -> Any:
+        return sparse.csr_array((values.astype(np.float64), (rows, np.arange(len(item)))), shape=(num_rows, len(item)))
+
+    once = matrix(np.ones(len(item)), item, len(items.class_of))
+    slot = matrix(np.ones(len(item)), bin_ * num_classes + items.class_of[item], slots.counts.size)
+    constraints = [
+        optimize.LinearConstraint(once, 1, 1),
+        optimize.LinearConstraint(slot, slots.counts.reshape(-1), slots.counts.reshape(-1)),
+    ]
+    for sizes, capacities in zip(items.sizes.T, slots.capacities.T, strict=True):
+        constraints.append(optimize.LinearConstraint(matrix(sizes[item], bin_, num_bins), -np.inf, capacities))
+    found = optimize.milp(
+        (words(len(item)) >> np.uint64(32)) * 2.0**-32,
+        integrality=np.ones(len(item)),
+        bounds=optimize.Bounds(0, 1),
+        constraints=constraints,
+        options={"time_limit": max(seconds, 0.01)},
+    )
+    if found.x is None:
+        return None
+    chosen = found.x > 0.5
+    fill = np.full(len(items.class_of), -1, dtype=np.int64)
+    fill[item[chosen]] = bin_[chosen]
+    return fill if is_feasible(items, slots, fill) else None
+
+
+def is_feasible(items: Items, slots: Slots, bin_of_item: IntArray) -> bool:
+    """Say whether a fill takes every slot just once and no bin is above capacity."""
+    if len(bin_of_item) != len(items.class_of) or (bin_of_item < 0).any() or (bin_of_item >= len(slots.counts)).any():
+        return False
+    taken, loads = np.zeros_like(slots.counts), np.zeros_like(slots.capacities)
+    np.add.at(taken, (bin_of_item, items.class_of), 1)
+    np.add.at(loads, bin_of_item, items.sizes)
+    return bool((taken == slots.counts).all() and (loads <= slots.capacities).all())

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random orders inside classes: what a planner who knows the values of a class, but not whose they are, can try out.
+
+The values are released ones, so no privacy depends on these draws: they are ordinary seeded random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.domains import decimal_scale
+from dunnage.errors import ParameterError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+CONFIDENCE = 0.95
+_CHUNK_NUMBERS = 2_000_000
+
+
+def within_class_permutations(class_of_row: IntArray, num: int, seed: int) -> IntArray:
+    """Draw permutations of rows that exchange rows of one class only, each equally likely.
+
+    Parameters
+    ----------
+    class_of_row
+        Class of each row.
+    num
+        How many to draw, independently.
+    seed
+        Equal seeds draw equal permutations.
+
+    Returns
+    -------
+    array
+        One line a permutation: row ``j`` takes the value of row ``line[j]``, which is of its class.
+
+    Examples
+    --------
+    >>> drawn = within_class_permutations(np.array([0, 1, 0]), 4, seed=1)
+    >>> drawn.shape, drawn[:, 1].tolist()
+    ((4, 3), [1, 1, 1, 1])
+    """
+    return _permutations(_rows_by_class(class_of_row), num, np.random.default_rng(seed))
+
+
+def _rows_by_class(class_of_row: IntArray) -> list[IntArray]:
+    order = np.argsort(class_of_row, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(class_of_row[order])) + 1)
+
+
+def _permutations(classes: list[IntArray], num: int, generator: np.random.Generator) -> IntArray:
+    drawn = np.empty((num, sum(map(len, classes))), dtype=np.int64)
+    for rows in classes:
+        drawn[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
+    return drawn
+
+
+def fits_by_permutation(
+    values: FloatArray,
+    class_of_row: IntArray,
+    bin_of_row: IntArray,
+    capacities: FloatArray,
+    *,
+    permutations: int,
+    seed: int,
+) -> Iterator[BoolArray]:
+    """Try a plan on random permutations inside classes, some thousands at a time.
+
+    Decimals are added up as whole numbers, so that a load equal to the capacity fits.
+
+    Parameters
+    ----------
+    values
+        What each row weighs if nothing is exchanged; one column a resource, or one number a row.
+    class_of_row, bin_of_row
+        Class and bin of each row; bins count from 0.
+    capacities
+        What each bin holds of each resource; one line, or one number, stands for all bins.
+    permutations
+        How many to draw.
+    seed
+        Equal seeds draw equal permutations.
+
+    Yields
+    ------
+    array
+        One line a permutation, one column a bin: whether the bin holds its rows.
+
+    Raises
+    ------
+    ParameterError
+        If the arguments do not belong together.
+    """
+    loads, rooms = _exact_columns(values, capacities, class_of_row, bin_of_row)
+    order = np.argsort(bin_of_row, kind="stable")
+    used, starts = np.unique(bin_of_row[order], return_index=True)
+    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_NUMBERS // len(loads))
+    for first in range(0, permutations, chunk):
+        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        for resource, room in zip(loads.T, rooms.T, strict=True):
+            # (permutation, bin in use): the load of one resource
+            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
+        yield fits
+
+
+def _exact_columns(
+    values: FloatArray, capacities: FloatArray, class_of_row: IntArray, bin_of_row: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals."""
+    loads = np.array(values, dtype=np.float64)
+    loads = loads[:, None] if loads.ndim == 1 else loads
+    if not len(loads) == len(class_of_row) == len(bin_of_row) or not len(loads):
+        raise ParameterError(
+            f"values, classes and bins must be of the same rows. Got {len(loads)}, {len(class_of_row)} and "
+            f"{len(bin_of_row)}."
+        )
+    given = np.atleast_1d(np.asarray(capacities, dtype=np.float64))
+    num_bins = int(bin_of_row.max()) + 1
+    lines = given[:, None] if given.ndim == 1 and loads.shape[1] == 1 else np.atleast_2d(given)
+    if lines.shape[1] != loads.shape[1] or (len(lines) != 1 and len(lines) < num_bins):
+        raise ParameterError(
+            f"capacities must be one line a bin and one column a resource. Got {lines.shape} for {num_bins} bins and "
+            f"{loads.shape[1]} resources."
+        )
+    rooms = np.array(np.broadcast_to(lines, (max(num_bins, len(lines)), loads.shape[1])))
+    for column in range(loads.shape[1]):
+        held = rooms[:, column]
+        scale = decimal_scale(np.concatenate([loads[:, column], held[np.isfinite(held)]])) or 1
+        if scale > 1:
+            loads[:, column] = np.rint(loads[:, column] * scale)
+            rooms[:, column] = np.rint(held * scale)
+    return loads, rooms
+
+
+def held_out_feasibility(
+    values: FloatArray,
+    class_of_row: IntArray,
+    bin_of_row: IntArray,
+    capacities: FloatArray,
+    *,
+    permutations: int,
+    seed: int,
+) -> tuple[float, float, float]:
+    """Estimate how likely every bin of a plan fits, on permutations inside classes that the plan was not made with.
+
+    This is the feasibility ``f_k`` of Hoogervorst et al. 2019, section 6.1. It judges any plan independently of how it
+    was made.
+
+    Parameters
+    ----------
+    values, class_of_row, bin_of_row, capacities, permutations, seed
+        As for :func:`fits_by_permutation`; the seed must not be one that the plan was made with.
+
+    Returns
+    -------
+    tuple
+        The share of permutations for which every bin fits, and the ends of its exact (Clopper-Pearson) interval of 95 %
+        confidence.
+
+    Examples
+    --------
+    >>> weights, classes, bins = np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1]), np.array([0, 1, 1])
+    >>> share, low, high = held_out_feasibility(weights, classes, bins, np.array([4.0]), permutations=10000, seed=1)
+    >>> low < 0.5 < high and high - low < 0.03
+    True
+    """
+    if permutations < 1:
+        raise ParameterError(f"permutations must be at least 1. Got {permutations}.")
+    tried = fits_by_permutation(values, class_of_row, bin_of_row, capacities, permutations=permutations, seed=seed)
+    hits = sum(int(fits.all(axis=1).sum()) for fits in tried)
+    return (hits / permutations, *clopper_pearson(hits, permutations))
+
+
+def clopper_pearson(hits: int, tries: int) -> tuple[float, float]:
+    """Return an interval that holds the probability behind so many hits with at least 95 % confidence.
+
+    Examples
+    --------
+    >>> low, high = clopper_pearson(0, 100)
+    >>> low, round(high, 4)
+    (0.0, 0.0362)
+    """
+    from scipy.special import betaincinv
+
+    tail = (1 - CONFIDENCE) / 2
+    low = 0.0 if hits == 0 else float(betaincinv(hits, tries - hits + 1, tail))
+    high = 1.0 if hits == tries else float(betaincinv(hits + 1, tries - hits, 1 - tail))
+    return low, high

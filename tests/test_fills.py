@@ -1,0 +1,452 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills of sealed slots: every count and chance is compared with all fills listed one by one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dunnage.bins import pack_bins, sweep
+from dunnage.bins.fills import (
+    Fills,
+    Items,
+    Slots,
+    count_fills,
+    estimate_chances,
+    find_fill,
+    is_feasible,
+    sealed_linkage,
+    seeded_words,
+    solve_fill,
+)
+from dunnage.errors import NoPlanError, ParameterError
+
+TWO_PAIRS = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
+"""Two light and two heavy items: one of each in a bin of 5 is possible in two ways that no single exchange joins."""
+TWO_BINS = Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]]))
+
+
+def all_fills(items: Items, slots: Slots) -> list[tuple[int, ...]]:
+    """Slow and independent: item by item into every bin that still has a slot for it and room."""
+    counts, capacities = slots.counts.tolist(), slots.capacities.tolist()
+    class_of, sizes = items.class_of.tolist(), items.sizes.tolist()
+    found: list[tuple[int, ...]] = []
+
+    def place(fill: tuple[int, ...]) -> None:
+        if len(fill) == len(class_of):
+            found.append(fill)
+            return
+        item = len(fill)
+        for b, (count, capacity) in enumerate(zip(counts, capacities, strict=True)):
+            inside = [i for i in range(item) if fill[i] == b]
+            same = sum(class_of[i] == class_of[item] for i in inside)
+            if same < count[class_of[item]] and all(
+                sum(sizes[i][q] for i in inside) + sizes[item][q] <= capacity[q] for q in range(len(capacity))
+            ):
+                place((*fill, b))
+
+    place(())
+    return found
+
+
+def shares(fills: list[tuple[int, ...]], num_items: int, num_bins: int) -> np.ndarray:
+    met = [Counter(fill[i] for fill in fills) for i in range(num_items)]
+    found = [met[i][b] / len(fills) for i in range(num_items) for b in range(num_bins)]
+    return np.array(found).reshape(num_items, num_bins)
+
+
+def slots_of_packing(class_of: np.ndarray, bin_of: np.ndarray, num_bins: int, num_classes: int) -> np.ndarray:
+    counts = np.zeros((num_bins, num_classes), dtype=np.int64)
+    np.add.at(counts, (bin_of, class_of), 1)
+    return counts
+
+
+def tiny_problem(rng: np.random.Generator) -> tuple[Items, Slots]:
+    """A random fill of random items, and slots and capacities around it: often tight, sometimes hopeless."""
+    num_items, num_bins = int(rng.integers(0, 9)), int(rng.integers(1, 5))
+    num_classes, num_resources = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    largest = int(rng.choice([1, 2, 4, 20]))  # few values: ties
+    class_of, bin_of = rng.integers(0, num_classes, num_items), rng.integers(0, num_bins, num_items)
+    sizes = rng.integers(0, largest + 1, (num_items, num_resources))
+    loads = np.zeros((num_bins, num_resources), dtype=np.int64)
+    np.add.at(loads, bin_of, sizes)
+    spare = rng.integers(-1 if rng.random() < 0.2 else 0, rng.choice([1, 2, largest + 1]), loads.shape)
+    capacities = np.maximum(loads + spare, 0)
+    if rng.random() < 0.4:
+        capacities[:] = capacities.max(axis=0)
+    return Items(class_of, sizes), Slots(slots_of_packing(class_of, bin_of, num_bins, num_classes), capacities)
+
+
+def packed_problem(
+    n: int, k: int, seed: int, *, capacity: int = 500, low: int = 125, high: int = 375
+) -> tuple[Items, Slots]:
+    """Weights in classes of k or more neighbours, and the slots of a packing of the true weights: a tight plan."""
+    weights = np.sort(np.random.default_rng(seed).integers(low, high + 1, n))
+    class_of = np.minimum(np.arange(n) // k, max(n // k - 1, 0))
+    bins = pack_bins(weights, capacity, seconds=5).bins
+    bin_of = np.empty(n, dtype=np.int64)
+    for b, members in enumerate(bins):
+        bin_of[members] = b
+    counts = slots_of_packing(class_of, bin_of, len(bins), int(class_of.max()) + 1)
+    return Items(class_of, weights[:, None]), Slots(counts, np.full((len(bins), 1), capacity))
+
+
+def counted(items: Items, slots: Slots) -> Fills:
+    fills = count_fills(items, slots)
+    assert fills is not None
+    return fills
+
+
+def check_exactly(items: Items, slots: Slots) -> int:
+    """Compare number and chances with the list of all fills, to the last bit; return how many there are."""
+    found, fills = all_fills(items, slots), counted(items, slots)
+    assert fills.number == len(found)
+    if found:
+        assert np.array_equal(fills.chances(), shares(found, len(items.class_of), len(slots.counts)))
+        assert tuple(fills.draw(random.Random(1).randrange).tolist()) in set(found)
+    return len(found)
+
+
+def test_number_and_chances_are_those_of_all_fills_listed() -> None:
+    rng = np.random.default_rng(20)
+    numbers = [check_exactly(*tiny_problem(rng)) for _ in range(600)]
+    assert numbers.count(0) > 10
+    assert sum(number > 20 for number in numbers) > 30
+
+
+def test_counting_with_rooms_rounded_less_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep, "MOST_SUMS", 1)
+    rng = np.random.default_rng(21)
+    assert sum(check_exactly(*tiny_problem(rng)) for _ in range(200)) > 1000
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_order_of_classes_gives_the_same_number(data: st.DataObject) -> None:
+    items, slots = tiny_problem(np.random.default_rng(data.draw(st.integers(0, 10**6))))
+    least, most = sweep.extremes(items.class_of, items.sizes, slots.counts)
+    if (least > slots.capacities).any():
+        assert counted(items, slots).number == 0
+        return
+    members = sweep.members_by_class(items.class_of, items.sizes, slots.counts.shape[1])
+    for part in sweep.split(members, items.sizes, slots.counts, slots.capacities, most):
+        numbers = set()
+        for order in itertools.permutations(part.members):
+            made = sweep.Sweep(part, items.sizes, order)
+            assert made.explore(10**6, math.inf) == len(made.layers)
+            numbers.add(made.count())
+        assert len(numbers) == 1
+
+
+def number_bin_by_bin(items: Items, slots: Slots) -> int:
+    """Count in another way: bin after bin takes a subset of what is left. For up to 14 or so items."""
+    sizes, class_of = items.sizes[:, 0].tolist(), items.class_of.tolist()
+
+    @cache
+    def ways(b: int, left: tuple[int, ...]) -> int:
+        if b == len(slots.counts):
+            return int(not left)
+        choices = [
+            itertools.combinations([i for i in left if class_of[i] == c], int(num))
+            for c, num in enumerate(slots.counts[b])
+        ]
+        total = 0
+        for picked in itertools.product(*choices):
+            taken = set(itertools.chain(*picked))
+            if sum(sizes[i] for i in taken) <= slots.capacities[b, 0]:
+                total += ways(b + 1, tuple(i for i in left if i not in taken))
+        return total
+
+    return ways(0, tuple(range(len(sizes))))
+
+
+@pytest.mark.parametrize(("k", "capacity"), [(2, 500), (4, 500), (7, 500), (14, 500), (3, 900), (7, 900)])
+def test_tight_plans_of_true_packings(k: int, capacity: int) -> None:
+    items, slots = packed_problem(14, k, k + capacity, capacity=capacity)
+    assert counted(items, slots).number == number_bin_by_bin(items, slots) > 0
+
+
+@pytest.mark.parametrize("k", range(2, 11))
+def test_the_papers_first_settings_are_counted(k: int) -> None:
+    for n, seed in itertools.product((25, 50), range(3)):
+        begun = time.monotonic()
+        fills = counted(*packed_problem(n, k, seed))
+        chances = fills.chances()
+        assert fills.number >= 1
+        assert np.allclose(chances.sum(axis=1), 1, atol=1e-12)
+        assert time.monotonic() - begun < 20
+
+
+def test_two_fills_that_no_exchange_joins() -> None:
+    fills = counted(TWO_PAIRS, TWO_BINS)
+    assert fills.number == 2
+    assert (fills.chances() == 0.5).all()
+    drawn = {tuple(fills.draw(random.Random(seed).randrange).tolist()) for seed in range(50)}
+    assert drawn == {(0, 1, 1, 0), (1, 0, 0, 1)}
+
+
+def test_free_bins_are_shared_out_in_closed_form() -> None:
+    sizes = np.arange(100)[:, None]
+    counts = np.array([[30], [30], [40]])
+    fills = counted(Items(np.zeros(100, dtype=np.int64), sizes), Slots(counts, np.full((3, 1), 10**6)))
+    assert fills.number == math.factorial(100) // math.factorial(30) ** 2 // math.factorial(40)
+    assert np.array_equal(fills.chances(), np.tile([0.3, 0.3, 0.4], (100, 1)))
+    assert np.bincount(fills.draw(random.Random(3).randrange)).tolist() == [30, 30, 40]
+
+
+def test_equal_items_take_room_but_do_not_matter() -> None:
+    items = Items(np.array([0, 0, 1, 1]), np.array([[4], [4], [1], [2]]))
+    fills = counted(items, Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [6]])))
+    assert fills.number == 2
+    assert fills.chances().tolist() == [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0], [0.0, 1.0]]
+
+
+def test_parts_multiply() -> None:
+    items = Items(
+        np.concatenate([TWO_PAIRS.class_of + 2 * part for part in range(40)]), np.tile(TWO_PAIRS.sizes, (40, 1))
+    )
+    slots = Slots(np.kron(np.eye(40, dtype=np.int64), TWO_BINS.counts), np.tile(TWO_BINS.capacities, (40, 1)))
+    assert counted(items, slots).number == 2**40
+
+
+def test_no_items_and_no_bins() -> None:
+    nothing = Items(np.empty(0, dtype=np.int64), np.empty((0, 1), dtype=np.int64))
+    for num_bins in (0, 2):
+        slots = Slots(np.zeros((num_bins, 1), dtype=np.int64), np.ones((num_bins, 1), dtype=np.int64))
+        fills = counted(nothing, slots)
+        assert fills.number == 1
+        assert fills.chances().shape == (0, num_bins)
+        assert fills.draw(random.randrange).shape == (0,)
+    assert sealed_linkage(fills.chances()).shape == (0,)
+    estimate = estimate_chances(nothing, slots, seconds=0.1, most_rounds=2)
+    assert estimate is not None
+    assert estimate.chances.shape == (0, 2)
+    assert find_fill(nothing, slots, seconds=0.1) is not None
+    assert solve_fill(nothing, slots, seconds=0.1, words=seeded_words(0)) is not None
+
+
+def test_nothing_feasible() -> None:
+    tight = Slots(TWO_BINS.counts, np.array([[5], [4]]))
+    fills = counted(TWO_PAIRS, tight)
+    assert fills.number == 0
+    with pytest.raises(NoPlanError, match="no fill"):
+        fills.chances()
+    with pytest.raises(NoPlanError, match="no fill"):
+        fills.draw(random.randrange)
+    assert estimate_chances(TWO_PAIRS, tight, seconds=0.2, most_rounds=20) is None
+    assert find_fill(TWO_PAIRS, tight, seconds=0.1) is None
+    assert solve_fill(TWO_PAIRS, tight, seconds=1, words=seeded_words(0)) is None
+
+
+def test_limits_are_kept() -> None:
+    items, slots = packed_problem(25, 10, 0)
+    assert count_fills(items, slots, most_states=5) is None
+    assert count_fills(items, slots, deadline=time.monotonic() - 1) is None
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def p_value(draw: Callable[[], np.ndarray], fills: list[tuple[int, ...]], num_draws: int) -> float:
+    met = Counter(tuple(draw().tolist()) for _ in range(num_draws))
+    assert set(met) <= set(fills)
+    return float(stats.chisquare([met[fill] for fill in fills]).pvalue)
+
+
+def problems_with_fills(least: int, most: int, count: int) -> list[tuple[Items, Slots, list[tuple[int, ...]]]]:
+    rng = np.random.default_rng(77)
+    found = []
+    while len(found) < count:
+        items, slots = tiny_problem(rng)
+        least_load, most_load = sweep.extremes(items.class_of, items.sizes, slots.counts)
+        if (most_load > slots.capacities).any() and (least_load <= slots.capacities).all():
+            fills = all_fills(items, slots)
+            if least <= len(fills) <= most:
+                found.append((items, slots, fills))
+    return found
+
+
+def test_draws_are_uniform() -> None:
+    """With 40 draws per fill, a fill drawn at half or double rate is found with near certainty."""
+    for items, slots, fills in problems_with_fills(5, 60, 12):
+        made = counted(items, slots)
+        source = random.Random(5)
+        assert p_value(lambda made=made, source=source: made.draw(source.randrange), fills, 40 * len(fills)) > 1e-9
+
+
+def test_the_test_of_draws_sees_a_careless_draw() -> None:
+    """Negative control: one item after another into any bin from which one can go on is not uniform."""
+    items, _, fills = problems_with_fills(5, 60, 1)[0]
+    source = random.Random(6)
+
+    def careless() -> np.ndarray:
+        left = fills
+        for item in range(len(items.class_of)):
+            bin_ = source.choice(sorted({fill[item] for fill in left}))
+            left = [fill for fill in left if fill[item] == bin_]
+        return np.array(left[0])
+
+    assert p_value(careless, fills, 40 * len(fills)) < 1e-9
+
+
+# --- walking ---------------------------------------------------------------------------------------------------------
+
+
+def test_walks_join_what_exchanges_do_not() -> None:
+    estimate = estimate_chances(TWO_PAIRS, TWO_BINS, seconds=60, seed=3, most_rounds=400)
+    assert estimate is not None
+    assert estimate.num_starts == 4
+    assert np.abs(estimate.chances - 0.5).max() < 0.03
+    assert estimate.error.max() < 0.03
+
+
+@pytest.mark.parametrize(("n", "k", "capacity"), [(25, 3, 500), (25, 10, 500), (50, 5, 500), (25, 10, 2500)])
+def test_walks_come_close_to_the_truth(n: int, k: int, capacity: int) -> None:
+    items, slots = packed_problem(n, k, 4, capacity=capacity)
+    truth = counted(items, slots).chances()
+    estimate = estimate_chances(items, slots, seconds=60, seed=1, most_rounds=400)
+    assert estimate is not None
+    assert np.abs(estimate.chances - truth).max() < 0.05
+    assert abs(sealed_linkage(estimate.chances).mean() - sealed_linkage(truth).mean()) < 0.02
+    assert np.allclose(estimate.chances.sum(axis=1), 1)
+    assert is_feasible(items, slots, estimate.drawn)
+
+
+def test_walks_with_several_resources() -> None:
+    rng = np.random.default_rng(8)
+    bin_of, class_of, sizes = np.arange(12) % 4, np.arange(12) % 3, rng.integers(1, 30, (12, 2))
+    loads = np.zeros((4, 2), dtype=np.int64)
+    np.add.at(loads, bin_of, sizes)
+    items, slots = Items(class_of, sizes), Slots(slots_of_packing(class_of, bin_of, 4, 3), loads + 4)
+    truth = counted(items, slots)
+    estimate = estimate_chances(items, slots, seconds=60, seed=2, most_rounds=400)
+    assert estimate is not None
+    assert truth.number == len(all_fills(items, slots)) > 1
+    assert np.abs(estimate.chances - truth.chances()).max() < 0.05
+
+
+def test_walks_do_not_depend_on_the_unit() -> None:
+    items, slots = packed_problem(25, 5, 6)
+    finer = Items(items.class_of, items.sizes * 10**14), Slots(slots.counts, slots.capacities * 10**14)
+    estimate = estimate_chances(*finer, seconds=60, seed=1, most_rounds=200)
+    assert estimate is not None
+    assert np.abs(estimate.chances - counted(items, slots).chances()).max() < 0.05
+
+
+def test_equal_items_get_equal_estimates() -> None:
+    items = Items(np.array([0, 0, 0, 1, 1]), np.array([[3], [3], [1], [2], [5]]))
+    slots = Slots(np.array([[1, 1], [2, 1]]), np.array([[8], [9]]))
+    estimate = estimate_chances(items, slots, seconds=60, most_rounds=50)
+    assert estimate is not None
+    assert np.array_equal(estimate.chances[0], estimate.chances[1])
+    exact = counted(items, slots).chances()
+    assert np.array_equal(exact[0], exact[1])
+
+
+def test_fill_drawn_by_walks_varies_with_the_words() -> None:
+    items, slots = packed_problem(25, 10, 1)
+    drawn = set()
+    for seed in range(5):
+        estimate = estimate_chances(items, slots, seconds=60, seed=seed, most_rounds=8)
+        assert estimate is not None
+        drawn.add(estimate.drawn.tobytes())
+    assert len(drawn) == 5
+
+
+def test_same_seed_same_estimate() -> None:
+    one, two = (estimate_chances(*packed_problem(25, 5, 1), seconds=60, seed=9, most_rounds=20) for _ in range(2))
+    assert one is not None
+    assert two is not None
+    assert np.array_equal(one.chances, two.chances)
+    assert np.array_equal(one.drawn, two.drawn)
+
+
+def test_fills_are_found() -> None:
+    for k in (2, 5, 10):
+        items, slots = packed_problem(25, k, 2)
+        for found in (
+            find_fill(items, slots, seconds=10, seed=k),
+            solve_fill(items, slots, seconds=10, words=seeded_words(k)),
+        ):
+            assert found is not None
+            assert is_feasible(items, slots, found)
+            started = estimate_chances(items, slots, seconds=60, start=found, most_rounds=4)
+            assert started is not None
+            assert started.num_starts == 4
+
+
+def test_is_feasible_sees_every_fault() -> None:
+    good = np.array([0, 1, 1, 0])
+    assert is_feasible(TWO_PAIRS, TWO_BINS, good)
+    for bad in ([0, 1, 0, 1], [0, 0, 1, 1], [-1, 1, 1, 0], [0, 2, 1, 0], [0, 1, 1]):
+        assert not is_feasible(TWO_PAIRS, TWO_BINS, np.array(bad))
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("class_of", "sizes", "message"),
+    [
+        ([0, 1], [[1]], "every item"),
+        ([[0]], [[1]], "class_of must be whole"),
+        ([0], [1], "sizes must be whole"),
+        ([0], [[1.5]], "sizes must be whole"),
+        ([0], [[-1]], "at least 0"),
+        ([-1], [[1]], "at least 0"),
+    ],
+)
+def test_items_are_checked(class_of: list[int], sizes: list[list[int]], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        Items(np.array(class_of), np.array(sizes))
+
+
+def test_slots_are_checked() -> None:
+    with pytest.raises(ParameterError, match="every bin"):
+        Slots(np.array([[1], [1]]), np.array([[5]]))
+    with pytest.raises(ParameterError, match="at least 0"):
+        Slots(np.array([[-1]]), np.array([[5]]))
+
+
+@pytest.mark.parametrize(
+    ("items", "slots", "message"),
+    [
+        (TWO_PAIRS, Slots(np.array([[1, 1], [1, 0]]), np.array([[5], [5]])), "as many slots"),
+        (TWO_PAIRS, Slots(np.array([[2], [2]]), np.array([[5], [5]])), "as many slots"),
+        (TWO_PAIRS, Slots(np.array([[1, 1], [1, 1]]), np.array([[5, 1], [5, 1]])), "same resources"),
+        (
+            Items(np.array([0, 0, 0]), np.full((3, 1), 2**61)),
+            Slots(np.array([[3]]), np.array([[2**62]])),
+            "coarser unit",
+        ),
+    ],
+)
+def test_what_does_not_match_is_refused(items: Items, slots: Slots, message: str) -> None:
+    for use in (
+        lambda: count_fills(items, slots),
+        lambda: estimate_chances(items, slots, seconds=0.1),
+        lambda: find_fill(items, slots, seconds=0.1),
+        lambda: solve_fill(items, slots, seconds=0.1, words=seeded_words(0)),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            use()
+
+
+def test_nothing_private_is_printed() -> None:
+    items = Items(np.array([0, 0]), np.array([[7777], [8888]]))
+    slots = Slots(np.array([[1], [1]]), np.array([[9000], [8000]]))
+    estimate = estimate_chances(items, slots, seconds=10, most_rounds=2)
+    shown = "".join(map(repr, (items, counted(items, slots), estimate)))
+    assert "7777" not in shown
+    assert "8888" not in shown

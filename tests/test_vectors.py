@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packing of vectors and of several kinds of bin, compared with every way to part the items."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from dunnage.bins.certified import BinKind
+from dunnage.bins.vectors import VectorPacking, pack_vectors
+from dunnage.errors import NoPlanError
+
+IntArray = npt.NDArray[np.int64]
+
+
+def partitions(items: list[int]) -> Iterator[list[list[int]]]:
+    """Every way to part items into sets."""
+    if not items:
+        yield []
+        return
+    first, rest = items[0], items[1:]
+    for smaller in partitions(rest):
+        yield [[first], *smaller]
+        for i, part in enumerate(smaller):
+            yield [*smaller[:i], [first, *part], *smaller[i + 1 :]]
+
+
+def cheapest(parts: list[list[int]], items: IntArray, kinds: list[BinKind]) -> Fraction | None:
+    """Least cost of bins for given sets, by trying every kind for each."""
+    loads = [items[part].sum(axis=0) for part in parts]
+
+    def go_on(at: int, left: tuple[int | None, ...]) -> Fraction | None:
+        if at == len(loads):
+            return Fraction(0)
+        best = None
+        for number, kind in enumerate(kinds):
+            have = left[number]
+            if (have is not None and have <= 0) or (loads[at] > np.array(kind.capacity)).any():
+                continue
+            fewer = tuple(h - 1 if i == number and h is not None else h for i, h in enumerate(left))
+            rest = go_on(at + 1, fewer)
+            if rest is not None and (best is None or rest + Fraction(kind.cost) < best):
+                best = rest + Fraction(kind.cost)
+        return best
+
+    return go_on(0, tuple(kind.count for kind in kinds))
+
+
+def least_cost(items: IntArray, kinds: list[BinKind], groups: IntArray) -> Fraction | None:
+    costs = [
+        cheapest(parts, items, kinds)
+        for parts in partitions(list(range(len(items))))
+        if all(len(set(groups[part].tolist())) == 1 for part in parts)
+    ]
+    return min((cost for cost in costs if cost is not None), default=None)
+
+
+def check(packing: VectorPacking, items: IntArray, kinds: list[BinKind], groups: IntArray) -> None:
+    """Check that every item is in one bin, nothing is above capacity, groups are apart and limits kept."""
+    assert sorted(i for own in packing.bins for i in own) == list(range(len(items)))
+    assert len(packing.bins) == len(packing.kind_of_bin)
+    for own, kind in zip(packing.bins, packing.kind_of_bin, strict=True):
+        assert own
+        assert (items[own].sum(axis=0) <= np.array(kinds[kind].capacity)).all()
+        assert len(set(groups[own].tolist())) == 1
+    for number, kind in enumerate(kinds):
+        assert kind.count is None or packing.kind_of_bin.count(number) <= kind.count
+    assert packing.cost == sum(Fraction(kinds[kind].cost) for kind in packing.kind_of_bin)
+    assert packing.bound <= packing.cost
+
+
+def drawn(seed: int) -> tuple[IntArray, list[BinKind], IntArray]:
+    draw = random.Random(seed)
+    resources, n = draw.choice([1, 2, 2, 3]), draw.randint(1, 6)
+    values = draw.choice([[0, 1, 5, 6], list(range(1, 11)), [3, 4, 5], [0, 0, 10]])
+    items = np.array([[draw.choice(values) for _ in range(resources)] for _ in range(n)])
+    costs = [1, 2, 3, Fraction(5, 2), Fraction(1, 3), Fraction("12.99")]
+    kinds = [
+        BinKind(
+            capacity=tuple(draw.choice([0, 5, 10, 10, 12, 20]) for _ in range(resources)),
+            cost=draw.choice(costs),
+            count=draw.choice([None, None, None, 1, 2]),
+        )
+        for _ in range(draw.randint(1, 3))
+    ]
+    groups = np.array([draw.choice([0, 0, 0, 1]) for _ in range(n)])
+    return items, kinds, groups
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_packings_are_the_cheapest_of_all(first: int) -> None:
+    for seed in range(first, first + 100):
+        items, kinds, groups = drawn(seed)
+        least = least_cost(items, kinds, groups)
+        try:
+            packing = pack_vectors(items, kinds, seconds=10, groups=groups)
+        except NoPlanError:
+            assert least is None
+            continue
+        check(packing, items, kinds, groups)
+        assert packing.bound == packing.cost == least
+
+
+def test_a_kind_with_no_room_for_a_resource_does_not_raise_the_bound() -> None:
+    """Cheap bins that hold nothing of what fills the dear ones; largest first would take a dear one too many."""
+    items = np.array([[size, 0] for size in (17, 14, 12, 9, 9, 6, 5, 5)])
+    kinds = [BinKind(capacity=(0, 9), cost=2), BinKind(capacity=(39, 9), cost=100)]
+    packing = pack_vectors(items, kinds, seconds=5)
+    check(packing, items, kinds, np.zeros(8, dtype=np.int64))
+    assert packing.cost == packing.bound == 200
+
+
+def test_too_large_an_item_is_no_plan() -> None:
+    for kinds in ([BinKind(capacity=(10,))], [BinKind(capacity=(10,)), BinKind(capacity=(9,))]):
+        with pytest.raises(NoPlanError, match="larger than every bin"):
+            pack_vectors(np.array([[11], [3]]), kinds, seconds=1)
+    with pytest.raises(NoPlanError):
+        pack_vectors(np.array([[9, 1], [1, 9]]), [BinKind(capacity=(9, 0)), BinKind(capacity=(0, 9))], seconds=1)
+
+
+def test_too_few_bins_is_no_plan() -> None:
+    with pytest.raises(NoPlanError):
+        pack_vectors(np.array([[6], [6], [6]]), [BinKind(capacity=(10,), count=2)], seconds=2)
+
+
+def test_progress_never_goes_back() -> None:
+    seen: list[tuple[int, int]] = []
+    items = np.random.default_rng(4).integers(10, 60, (20, 2))
+    pack_vectors(
+        items, [BinKind(capacity=(100, 100))], seconds=10, progress=lambda _, cost, bound: seen.append((cost, bound))
+    )
+    assert seen
+    assert all(later[0] <= earlier[0] and later[1] >= earlier[1] for earlier, later in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize(("resources", "num", "cases"), [(2, 25, 4), (4, 25, 4), (2, 50, 1), (4, 50, 2)])
+def test_medium_packings_are_mostly_proven(resources: int, num: int, cases: int) -> None:
+    """Items of a tenth to half a bin: one more bin than the bound at most, and none in most cases."""
+    proven = 0
+    for seed in range(cases):
+        items = np.random.default_rng(seed).integers(100, 500, (num, resources))
+        kinds = [BinKind(capacity=(1000,) * resources)]
+        packing = pack_vectors(items, kinds, seconds=15)
+        check(packing, items, kinds, np.zeros(len(items), dtype=np.int64))
+        proven += packing.cost == packing.bound
+        assert packing.cost <= packing.bound + 1
+    assert proven >= cases - 1
