@@ -50,6 +50,7 @@ class Case:
                     "domain": [0, 100],
                     "resolution": 0.1,
                     "unit": "kg",
+                    "doubling": 5,
                 },
             },
             "mechanism": {"name": self.name, **self.parameters},
@@ -74,6 +75,7 @@ def rows(num: int = 24) -> pa.Table:
 
 
 CASES = [
+    Case("full-domain", {"k": 3, "max_suppressed": 0.5, "importance": {"weight": 2}, "statistic": "multiset"}),
     Case("partition", {"k": 3}),
     Case("partition", {"k": 4, "statistic": "mean", "bounds": "grid"}),
     Case("partition", {"k": 3, "statistic": "multiset", "alpha": 2}),

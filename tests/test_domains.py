@@ -12,6 +12,7 @@ import random
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,11 +25,14 @@ from dunnage.domains import (
     CodedDomain,
     Domain,
     Graph,
+    IntervalHierarchy,
+    NodeHierarchy,
     Numeric,
     Ordinal,
     Tree,
     decimal_scale,
     domain_from,
+    hierarchy_of,
 )
 from dunnage.errors import InputError, ParameterError
 
@@ -180,7 +184,8 @@ def test_numbers_are_read_as_written() -> None:
         assert Numeric(lower=given_, upper=1).lower == tenth
     assert Numeric(lower=np.int64(3), upper=4).lower == 3  # type: ignore[arg-type]
     described = Numeric(lower="1/3", upper=500, resolution=None).describe()
-    assert described == {"kind": "numeric", "lower": "1/3", "upper": 500, "resolution": None, "unit": ""}
+    expected = {"kind": "numeric", "lower": "1/3", "upper": 500, "resolution": None, "unit": "", "doubling": None}
+    assert described == expected
 
 
 @pytest.mark.parametrize(
@@ -209,6 +214,10 @@ def test_numbers_are_read_as_written() -> None:
         ({"lower": 0, "upper": 1, "resolution": 2}, "upper to 0 or 2"),
         ({"lower": 0, "upper": 1, "resolution": "1e-16"}, "too fine"),
         ({"lower": 2**52, "upper": 2**52 + 2, "resolution": 1}, "too fine"),
+        ({"lower": 0, "upper": 1, "doubling": 0}, "doubling must be above 0. Got 0"),
+        ({"lower": 0, "upper": 1, "doubling": "1e-16"}, "too narrow"),
+        ({"lower": 10**15, "upper": 10**15 + 1, "doubling": "0.01"}, "too narrow"),
+        ({"lower": 0, "upper": 1, "doubling": "wide"}, "doubling must be a finite number"),
     ],
 )
 def test_numeric_refuses(parameters: dict[str, object], message: str) -> None:
@@ -778,3 +787,102 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(domains.files, "MOST_FILE_BYTES", 2)
     with pytest.raises(InputError, match="larger than"):
         Tree.from_csv(path)
+
+
+# Hierarchies
+
+
+def test_intervals_double_up_to_the_whole_domain() -> None:
+    hierarchy = hierarchy_of(Numeric(lower=10, upper=100, doubling=20))
+    assert isinstance(hierarchy, IntervalHierarchy)
+    values = np.array([10.0, 29.9, 30.0, 89.9, 90.0, 100.0])
+    assert hierarchy.num_levels == 5
+    told = [list(zip(*(end.tolist() for end in hierarchy.bounds(values, level)), strict=True)) for level in range(5)]
+    assert told[0] == [(value, value) for value in values]
+    assert told[1] == [(10, 30), (10, 30), (30, 50), (70, 90), (90, 100), (90, 100)]
+    assert told[2] == [(10, 50), (10, 50), (10, 50), (50, 90), (90, 100), (90, 100)]
+    assert told[3] == [(10, 90)] * 4 + [(90, 100)] * 2
+    assert told[4] == [(10, 100)] * 6
+    for level in range(1, 5):
+        widths = hierarchy.widths(values, level) / hierarchy.whole
+        assert widths.tolist() == pytest.approx([(upper - lower) / 90 for lower, upper in told[level]])
+
+
+@pytest.mark.parametrize("doubling", [100, 90, "1e300"])
+def test_a_first_width_of_the_whole_domain_leaves_two_levels(doubling: Any) -> None:
+    hierarchy = hierarchy_of(Numeric(lower=10, upper=100, doubling=doubling))
+    assert isinstance(hierarchy, IntervalHierarchy)
+    assert hierarchy.num_levels == 2
+    assert [end.tolist() for end in hierarchy.bounds(np.array([100.0]), 1)] == [[10.0], [100.0]]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.integers(-(10**6), 10**6),
+    st.integers(1, 10**6),
+    st.integers(1, 10**5),
+    st.sampled_from([1, 10, 1000, 10**6]),
+    st.data(),
+)
+def test_intervals_are_those_of_exact_arithmetic(low: int, length: int, step: int, scale: int, data: Any) -> None:
+    lower, upper, doubling = (Fraction(number, scale) for number in (low, low + length, step))
+    hierarchy = hierarchy_of(Numeric(lower=lower, upper=upper, doubling=doubling))
+    assert isinstance(hierarchy, IntervalHierarchy)
+    number = Fraction(data.draw(st.integers(low * 10, (low + length) * 10)), 10 * scale)
+    value = np.array([float(number)])
+    for level in range(1, hierarchy.num_levels):
+        width = doubling * 2 ** (level - 1)
+        last = -((lower - upper) // width) - 1
+        start = lower + min((number - lower) // width, last) * width
+        end = min(start + width, upper)
+        assert [side.item() for side in hierarchy.bounds(value, level)] == [float(start), float(end)]
+        assert Fraction(int(hierarchy.widths(value, level)[0]), hierarchy.whole) == (end - start) / (upper - lower)
+    assert (start, end) == (lower, upper)
+
+
+def test_levels_nest_for_every_kind() -> None:
+    uneven = Tree(parents={"a": "A", "b": "A", "A": "X", "c": "X", "d": "*", "X": "*"})
+    rows = Tree(rows=[("a", "A", "A", "*"), ("b", "b", "A", "*"), ("c", "C", "C2", "*")])
+    numbers = np.linspace(0, 10, 300)
+    cases: list[tuple[Any, Any]] = [(Numeric(lower=0, upper=10, doubling=0.7), numbers)]
+    cases += [(tree, np.arange(len(tree.labels))) for tree in (uneven, rows)]
+    cases += [(Category(values=list("uvw")), np.arange(3)), (Ordinal(levels=("s", "m", "l")), np.arange(3))]
+    for domain, values in cases:
+        hierarchy = hierarchy_of(domain)
+        assert len(np.unique(hierarchy.groups(values, 0))) == len(values)
+        for level in range(1, hierarchy.num_levels):
+            below, above = hierarchy.groups(values, level - 1), hierarchy.groups(values, level)
+            assert len({*zip(below.tolist(), above.tolist(), strict=True)}) == len(np.unique(below))
+            assert (hierarchy.widths(values, level - 1) <= hierarchy.widths(values, level)).all()
+        assert len(np.unique(hierarchy.groups(values, hierarchy.num_levels - 1))) == 1
+        assert (hierarchy.widths(values, hierarchy.num_levels - 1) == hierarchy.whole).all()
+
+
+def test_nodes_have_labels_and_widths() -> None:
+    hierarchy = hierarchy_of(Tree(rows=[("a", "A", "*"), ("b", "A", "*"), ("c", "C", "*")]))
+    assert isinstance(hierarchy, NodeHierarchy)
+    assert [hierarchy.labels(level) for level in range(3)] == [["a", "b", "c"], ["A", "A", "C"], ["*", "*", "*"]]
+    assert hierarchy.node_widths == {"a": 0, "b": 0, "c": 0, "A": 1, "C": 0, "*": 2}
+    assert hierarchy.whole == 2
+    ordinal = hierarchy_of(Ordinal(levels=("s", "m", "l")))
+    assert isinstance(ordinal, NodeHierarchy)
+    assert [ordinal.labels(level) for level in range(2)] == [["s", "m", "l"], ["*", "*", "*"]]
+    assert (ordinal.node_widths, ordinal.whole) == ({"s": 0, "m": 0, "l": 0, "*": 1}, 1)
+
+
+def test_a_single_value_has_nothing_to_generalise() -> None:
+    hierarchy = hierarchy_of(Category(values=["only"]))
+    assert hierarchy.num_levels == 1
+    assert hierarchy.widths(np.array([0]), 0).tolist() == [0]
+
+
+def test_what_has_no_hierarchy_says_why() -> None:
+    with pytest.raises(ParameterError, match="Add doubling = WIDTH"):
+        hierarchy_of(Numeric(lower=0, upper=1))
+    with pytest.raises(ParameterError, match="A graph has no levels"):
+        hierarchy_of(Graph(edges=[("a", "b")]))
+    with pytest.raises(ParameterError, match="Rename the value"):
+        hierarchy_of(Category(values=["*", "x"]))
+    chain = {f"n{i}": f"n{i + 1}" for i in range(5000)} | {f"leaf{i}": "n0" for i in range(5000)}
+    with pytest.raises(ParameterError, match="Use a coarser or shallower one"):
+        hierarchy_of(Tree(parents=chain))

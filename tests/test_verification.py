@@ -106,6 +106,32 @@ def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, pa.array(values))
 
 
+def publish_levels(folder: Path, **more: Any) -> Release:
+    """Release 60 rides with a tree, a number and a category, each at one level of its hierarchy."""
+    parents = {"a": "A", "b": "A", "c": "B", "d": "B", "A": "*", "B": "*"}
+    minutes = {"domain": [0, 80], "doubling": 10}
+    policy = dn.Policy.from_dict(
+        {
+            "dataset": "rides",
+            "protects": "ride",
+            "attributes": {
+                "kind": {"role": "quasi-identifier", "kind": "tree", "parents": parents},
+                "minutes": {"role": "quasi-identifier", "kind": "numeric", **minutes},
+                "bag": {"role": "quasi-identifier", "kind": "category", "domain": ["hand", "none"]},
+            },
+            "mechanism": {"name": "full-domain", "k": K, "statistic": "multiset", **more},
+        }
+    )
+    table = pa.table(
+        {
+            "kind": ["a", "b", "c", "c", "d"] * 12,
+            "minutes": [float(7 * number % 60) for number in range(60)],
+            "bag": ["hand", "none", "none"] * 20,
+        }
+    )
+    return dn.publish(dn.load(table, policy), out=folder, ledger=":memory:").release
+
+
 # In order
 
 
@@ -125,6 +151,15 @@ def test_every_kind_of_release_is_in_order(tmp_path: Path, statistic: str, bound
 def test_a_price_that_is_no_decimal_is_in_order(tmp_path: Path, alpha: Any) -> None:
     publish(tmp_path / "release", alpha=alpha)
     assert dn.verify(tmp_path / "release").problems == []
+
+
+def test_levels_of_hierarchies_are_in_order(tmp_path: Path) -> None:
+    for number, more in enumerate(({"importance": {"kind": 3, "bag": "1/7"}}, {"max_suppressed": 0}, {"alpha": 0.4})):
+        folder = tmp_path / str(number)
+        publish_levels(folder, **more)
+        result = dn.verify(folder)
+        assert result.problems == []
+        assert "every attribute is at one level of its public hierarchy" in result.checks
 
 
 def test_decimals_far_from_zero_are_in_order(tmp_path: Path) -> None:
@@ -556,6 +591,89 @@ FORGERIES: dict[str, tuple[Callable[[Release], Release], str]] = {
     "a column listed twice": (repeat_attribute, "twice"),
     "a huge class number": (huge_class, "class_id"),
 }
+
+
+def class_label(old: str, new: str) -> Callable[[Release], Release]:
+    """Give a node of kind another label wherever it stands for a class."""
+
+    def forge(release: Release) -> Release:
+        tables = {}
+        for table in ("data", "classes"):
+            held = release.tables[table]
+            labels = [new if label == old else label for label in held.column("kind").to_pylist()]
+            tables[table] = with_column(held, "kind", labels)
+        return replace(release, **tables)
+
+    return forge
+
+
+def member_label(release: Release) -> Release:
+    """Let the last member of the first class, which is under A, be one of the other branch."""
+    assert release.members is not None
+    labels = release.members.column("kind").to_pylist()
+    labels[release.members.column("class_id").to_pylist().count(0) - 1] = "d"
+    return replace(release, members=with_column(release.members, "kind", labels))
+
+
+def wider(release: Release) -> Release:
+    """Let every interval end half a minute later, so that it still holds all members."""
+    tables = {}
+    for table in ("data", "classes"):
+        held = release.tables[table]
+        tables[table] = with_column(held, "minutes_upper", held.column("minutes_upper").to_numpy() + 0.5)
+    return replace(release, **tables)
+
+
+def raise_level(name: str) -> Callable[[Release], Release]:
+    return lambda release: with_body(
+        release, lambda body: body["measures"]["levels"].update({name: body["measures"]["levels"][name] + 1})
+    )
+
+
+LEVEL_FORGERIES: dict[str, tuple[Callable[[Release], Release], str]] = {
+    "another level of a tree": (raise_level("kind"), "kind is not at the level"),
+    "another level of a number": (raise_level("minutes"), "minutes is not at the level"),
+    "a level that there is not": (body("measures", "levels", "bag", to=7), "no such level"),
+    "a level that is no number": (body("measures", "levels", "bag", to=True), "no such level"),
+    "no level of an attribute": (body("measures", "levels", to={"kind": 1}), "one level for each"),
+    "no levels": (body("measures", "levels", to=None), "one level for each"),
+    "a label that is no node": (class_label("A", "Z"), "no node of the public hierarchy"),
+    "a label of another level": (class_label("A", "a"), "kind is not at the level"),
+    "a member of another node": (member_label, "not below the node"),
+    "wider intervals": (wider, "minutes is not at the level"),
+    "another importance": (body("mechanism", "importance", to={"kind": 5}), "loss"),
+    "importance of nothing": (body("mechanism", "importance", to={"colour": 1}), "makes no sense"),
+    "negative importance": (body("mechanism", "importance", to={"kind": -1}), "makes no sense"),
+    "another tree": (body("attributes", to=[]), "columns"),
+}
+
+
+@pytest.mark.parametrize("name", LEVEL_FORGERIES)
+def test_a_forged_level_is_seen(tmp_path: Path, name: str) -> None:
+    release = publish_levels(tmp_path / "release", importance={"minutes": 2})
+    assert release.certificate.body["measures"]["levels"] == {"kind": 1, "minutes": 2, "bag": 0}
+    forge, words = LEVEL_FORGERIES[name]
+    problem = damaged(forged(tmp_path / "release", forge(release)))
+    assert re.search(words, problem), problem
+
+
+def test_more_suppressed_than_the_limit_is_seen(tmp_path: Path) -> None:
+    release = publish_levels(tmp_path / "release", alpha=0.1)
+    assert release.certificate.body["measures"]["suppressed"]["count"] > 0
+    lower = body("mechanism", "max_suppressed", to=0.01)
+    assert "limit" in damaged(forged(tmp_path / "release", lower(release)))
+
+
+def test_no_value_in_a_certificate_with_levels_makes_verify_crash(tmp_path: Path) -> None:
+    folder = tmp_path / "release"
+    publish_levels(folder)
+    content = dict(Certificate.from_bytes((folder / CERTIFICATE_FILE).read_bytes()).body)
+    parts = ("attributes", "mechanism", "measures")
+    for path in places({name: content[name] for name in parts}):
+        for value in (None, -7, 10**30, "x", ["x"], {"x": 1}):
+            (folder / CERTIFICATE_FILE).write_bytes(Certificate(body=replaced(content, path, value)).to_bytes())
+            if dn.verify(folder).ok:
+                assert path in FREE | {("mechanism", "max_suppressed")} or path[0] == "attributes", (path, value)
 
 
 @pytest.mark.parametrize("name", FORGERIES)

@@ -22,6 +22,14 @@ def class_sizes(class_id: IntArray) -> IntArray:
     return np.bincount(class_id).astype(np.int64)
 
 
+def sort_key(column: pa.Array) -> FloatArray | IntArray:
+    """Return numbers in the order of a column's values: numbers are themselves, texts in the order of their letters."""
+    if pa.types.is_floating(column.type):
+        numbers: FloatArray = column.to_numpy(zero_copy_only=False)
+        return numbers
+    return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def size_measures(sizes: IntArray, k: int, num_suppressed: int) -> dict[str, Any]:
     """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
     released = int(sizes.sum())

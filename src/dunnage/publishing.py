@@ -15,6 +15,7 @@ from dunnage.dataset import Dataset
 from dunnage.errors import InternalError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
 from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.policy import Policy, suggestion
@@ -37,7 +38,7 @@ class Mechanism(Protocol):
 
 
 # The one table from policy names to classes.
-MECHANISMS: Mapping[str, Any] = {"partition": Partition}
+MECHANISMS: Mapping[str, Any] = {"full-domain": FullDomain, "partition": Partition}
 
 
 def mechanism_of(policy: Policy) -> Mechanism:

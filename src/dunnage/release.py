@@ -324,8 +324,8 @@ def _frictionless_type(kind: pa.DataType) -> str:
     return next((name for check, name in _FRICTIONLESS_TYPES if check(kind)), "string")
 
 
-def _describe_column(name: str, release: Release) -> str:
-    """Say in a few words what a released column is."""
+def _describe_column(name: str, release: Release, table: str = "data") -> str:
+    """Say in a few words what a column of a released table is."""
     fixed = {
         "row": "number of the released row; the order is random and unrelated to the owner's",
         "class_id": "class of records that look alike",
@@ -343,6 +343,8 @@ def _describe_column(name: str, release: Release) -> str:
     role = release.attributes.get(name, {}).get("role", "")
     if role in ("public", "sensitive"):
         return f"{role} attribute, released as it is{_clamped(name, release)}"
+    if role == "quasi-identifier" and table != "members":
+        return f"{name} or what generalises it: a node of its public hierarchy"
     return f"{name} of a class member{_clamped(name, release)}"
 
 
@@ -355,7 +357,7 @@ def _datapackage(release: Release, folder: Path) -> dict[str, Any]:
     resources = []
     for name, table in release.tables.items():
         columns = [
-            {"name": f.name, "type": _frictionless_type(f.type), "description": _describe_column(f.name, release)}
+            {"name": f.name, "type": _frictionless_type(f.type), "description": _describe_column(f.name, release, name)}
             for f in table.schema
         ]
         resources.append(
@@ -379,6 +381,17 @@ _TABLE_WORDS = {
     "classes": "one line a class of records that look alike, with its size",
     "members": "one line a class member: the values that occur in the class, in no order that tells whose they are",
 }
+
+
+def _node_words(release: Release) -> str:
+    """Explain nodes of hierarchies, if any are released."""
+    generalised = {name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"}
+    if not generalised & set(release.data.column_names) - set(release.quantities):
+        return ""
+    return (
+        " A node stands for every value below it, `*` for any value; the\n"
+        "hierarchies are under `attributes` in `certificate.json`."
+    )
 
 
 def _readme(release: Release) -> str:
@@ -410,7 +423,7 @@ In clear:
 
 {columns}
 
-Intervals are closed: both ends are possible. There are no missing values.
+Intervals are closed: both ends are possible.{_node_words(release)} There are no missing values.
 
 ## Read it
 

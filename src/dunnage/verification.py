@@ -20,11 +20,20 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from dunnage.certificate import Certificate, composition_rule, load_public_key, meaning
-from dunnage.domains import FloatArray, IntArray, Numeric, domain_from
+from dunnage.domains import (
+    FloatArray,
+    Hierarchy,
+    IntArray,
+    IntervalHierarchy,
+    NodeHierarchy,
+    Numeric,
+    domain_from,
+    hierarchy_of,
+)
 from dunnage.errors import CheckFailed, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import Basis, Guarantee, KAnonymity, Neighbours, Promise, guarantee_from
-from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures
+from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
 from dunnage.release import (
     CERTIFICATE_FILE,
     DATAPACKAGE_FILE,
@@ -209,7 +218,14 @@ def _class_columns(release: Release) -> dict[str, pa.DataType]:
     """Return the columns in which the records of a class look alike, besides public ones, with their types."""
     told = release.certificate.body["mechanism"].get("statistic")
     ends = ("lower", "upper", "mean") if told in ("mean", "multiset") else ("lower", "upper")
-    return {f"{name}_{end}": pa.float64() for name in _generalised(release) for end in ends}
+    columns: dict[str, pa.DataType] = {}
+    for name in _generalised(release):
+        columns |= {f"{name}_{end}": pa.float64() for end in ends} if _is_number(release, name) else {name: pa.string()}
+    return columns
+
+
+def _is_number(release: Release, name: str) -> bool:
+    return bool(release.attributes[name]["domain"]["kind"] == Numeric.kind)
 
 
 def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None]]:
@@ -222,7 +238,8 @@ def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None
         "classes": {"class_id": whole, "size": whole, **classes},
     }
     if release.certificate.body["mechanism"].get("statistic") == "multiset":
-        tables["members"] = {"class_id": whole, **dict.fromkeys(_generalised(release), pa.float64())}
+        values = {name: pa.float64() if _is_number(release, name) else pa.string() for name in _generalised(release)}
+        tables["members"] = {"class_id": whole, **values}
     return tables
 
 
@@ -316,13 +333,19 @@ def _check_classes(release: Release, folder: Path) -> str:
     for name in _class_columns(release):
         same = np.array_equal(release.classes.column(name).to_numpy()[class_id], release.data.column(name).to_numpy())
         _require(bool(same), f"classes: {name} differs between classes and data")
-    return "class sizes, bounds and means agree between data and classes"
+    return "class sizes, bounds, nodes and means agree between data and classes"
 
 
 def _domain(release: Release, name: str) -> Numeric:
-    domain = domain_from(release.attributes[name]["domain"])
-    _require(isinstance(domain, Numeric), f"certificate.json: {name} is not numeric, but was released as intervals")
-    return cast("Numeric", domain)
+    return cast("Numeric", domain_from(release.attributes[name]["domain"]))
+
+
+def _hierarchy(release: Release, name: str) -> Hierarchy:
+    return hierarchy_of(domain_from(release.attributes[name]["domain"]))
+
+
+def _nodes(release: Release, name: str) -> NodeHierarchy:
+    return cast("NodeHierarchy", _hierarchy(release, name))
 
 
 def _floats(table: pa.Table, name: str) -> FloatArray:
@@ -331,22 +354,73 @@ def _floats(table: pa.Table, name: str) -> FloatArray:
 
 
 def _check_domains(release: Release, folder: Path) -> str:
-    """Check that intervals lie in the public domain, on its grid if they should, and means in their intervals."""
+    """Check that intervals lie in the public domain, on its grid if they should, and nodes in the public hierarchy."""
     if release.classes is None:
         return "no intervals"
     for name in _generalised(release):
-        domain = _domain(release, name)
-        lower, upper = (_floats(release.classes, f"{name}_{end}") for end in ("lower", "upper"))
-        inside = domain.contains(lower) & domain.contains(upper) & (lower <= upper)
-        _require(bool(inside.all()), f"classes: an interval of {name} is empty or leaves the public domain")
-        if release.certificate.body["mechanism"].get("bounds") == "grid":
-            on_grid = domain.on_grid(lower) & domain.on_grid(upper)
-            _require(bool(on_grid.all()), f"classes: a bound of {name} is not on the public grid")
-        if f"{name}_mean" in release.classes.column_names:
-            mean = _floats(release.classes, f"{name}_mean")
-            within = (lower <= mean) & (mean <= upper)
-            _require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
-    return "every interval lies in the public domain"
+        if _is_number(release, name):
+            _check_intervals(release, release.classes, name)
+        else:
+            known = set(release.classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
+            _require(known, f"classes: {name} has a label that is no node of the public hierarchy")
+    return "every interval and node lies in the public domain"
+
+
+def _check_intervals(release: Release, classes: pa.Table, name: str) -> None:
+    domain = _domain(release, name)
+    lower, upper = (_floats(classes, f"{name}_{end}") for end in ("lower", "upper"))
+    inside = domain.contains(lower) & domain.contains(upper) & (lower <= upper)
+    _require(bool(inside.all()), f"classes: an interval of {name} is empty or leaves the public domain")
+    if release.certificate.body["mechanism"].get("bounds") == "grid":
+        on_grid = domain.on_grid(lower) & domain.on_grid(upper)
+        _require(bool(on_grid.all()), f"classes: a bound of {name} is not on the public grid")
+    if f"{name}_mean" in classes.column_names:
+        mean = _floats(classes, f"{name}_mean")
+        within = (lower <= mean) & (mean <= upper)
+        _require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
+
+
+def _check_levels(release: Release, folder: Path) -> str:
+    """Check that each attribute is generalised to the one level of its public hierarchy that is stated."""
+    levels = release.certificate.body["measures"].get("levels")
+    full_domain = release.certificate.body["mechanism"].get("name") == "full-domain"
+    nodes = [name for name in _generalised(release) if not _is_number(release, name)]
+    if release.classes is None or (levels is None and not full_domain and not nodes):
+        return "no levels"
+    stated = isinstance(levels, dict) and levels.keys() == set(_generalised(release))
+    _require(stated, "certificate.json: does not state one level for each generalised attribute")
+    for name, level in cast("dict[str, Any]", levels).items():
+        hierarchy = _hierarchy(release, name)
+        known = type(level) is int and 0 <= level < hierarchy.num_levels
+        _require(known, f"certificate.json: the hierarchy of {name} has no such level")
+        _check_level(release, release.classes, name, level, hierarchy)
+    return "every attribute is at one level of its public hierarchy"
+
+
+def _check_level(release: Release, classes: pa.Table, name: str, level: int, hierarchy: Hierarchy) -> None:
+    if isinstance(hierarchy, IntervalHierarchy):
+        told = [_floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
+        at_level = all(map(np.array_equal, told, hierarchy.bounds(told[0], level)))
+    else:
+        told = [classes.column(name).to_numpy()]
+        at_level = set(told[0]) <= set(hierarchy.labels(level))
+    _require(at_level, f"classes: {name} is not at the level that is stated")
+    if release.members is not None:
+        class_id = release.members.column("class_id").to_numpy()
+        found = _generalisations(release.members.column(name).to_numpy(), level, hierarchy, name)
+        fits = all(
+            np.array_equal(of_class[class_id], of_member) for of_class, of_member in zip(told, found, strict=True)
+        )
+        _require(fits, f"members: values of {name} are not below the node or interval of their class")
+
+
+def _generalisations(values: Any, level: int, hierarchy: Hierarchy, name: str) -> tuple[Any, ...]:
+    """Return what a level makes of values: lower and upper ends, or labels."""
+    inside = hierarchy.domain.contains(values)
+    _require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
+    if isinstance(hierarchy, IntervalHierarchy):
+        return hierarchy.bounds(values, level)
+    return (np.asarray(hierarchy.labels(level), dtype=object)[hierarchy.domain.codes(values)],)
 
 
 def _check_members(release: Release, folder: Path) -> str:
@@ -357,12 +431,13 @@ def _check_members(release: Release, folder: Path) -> str:
     sizes = release.classes.column("size").to_numpy()
     _require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
     _require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
-    columns = [_floats(release.members, name) for name in _generalised(release)]
+    columns = [sort_key(release.members.column(name).combine_chunks()) for name in _generalised(release)]
     in_order = np.lexsort((*reversed(columns), class_id)) == np.arange(len(class_id))
     _require(bool(in_order.all()), "members: not sorted, so their order may tell whose they are")
     starts = np.cumsum(sizes) - sizes
     for name in _generalised(release):
-        _check_member_values(release, release.classes, name, starts)
+        if _is_number(release, name):
+            _check_member_values(release, release.classes, name, starts)
     return "multisets fit the sizes, bounds and means of their classes"
 
 
@@ -393,7 +468,9 @@ def _check_measures(release: Release, folder: Path) -> str:
     suppressed = stated["suppressed"]["count"]
     countable = type(suppressed) is int and suppressed >= 0
     _require(countable, "certificate.json: the number of suppressed records is no number")
+    _check_limit(release, suppressed)
     loss = stated.pop("loss")
+    stated.pop("levels", None)  # looked at with the hierarchies
     class_id = release.data.column("class_id").to_numpy()
     sizes = release.classes.column("size").to_numpy()
     found = size_measures(sizes, guarantee.k, suppressed)
@@ -416,23 +493,50 @@ def _agree(found: Any, stated: Any) -> bool:
     return type(found) is type(stated) and found == stated
 
 
+def _check_limit(release: Release, suppressed: int) -> None:
+    most = release.certificate.body["mechanism"].get("max_suppressed")
+    if most is not None:
+        fits = suppressed <= exact(most, what="max_suppressed") * (release.data.num_rows + suppressed)
+        _require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
+
+
 def _check_loss(release: Release, classes: pa.Table, suppressed: int, stated: Mapping[str, Any]) -> None:
     alpha = float(exact(release.certificate.body["mechanism"].get("alpha", 1), what="alpha"))
+    weights = _importance(release)
     sizes = classes.column("size").to_numpy()
     num_records = int(sizes.sum()) + suppressed
     sums, slack = {}, 0.0
     for name in _generalised(release):
-        lower, upper = _floats(classes, f"{name}_lower"), _floats(classes, f"{name}_upper")
-        diameter = _domain(release, name).diameter
-        sums[name] = float((sizes * (upper - lower)).sum()) / diameter + alpha * suppressed
-        # The loss was added up from decimals, of which a bound is only the nearest double.
-        slack += float((sizes * (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper)))).sum()) / diameter
-    total = sum(sums.values())
-    pairs = [(total, stated["sum"]), (total / num_records, stated["total"])]
+        widths, rounding = _widths(release, classes, name)
+        sums[name] = float((sizes * widths).sum()) + alpha * suppressed
+        slack += weights[name] * float((sizes * rounding).sum())
+    total = sum(weights[name] * value for name, value in sums.items())
+    pairs = [(total, stated["sum"]), (total / sum(weights.values()) / num_records, stated["total"])]
     pairs += [(value / num_records, stated["attributes"].get(name, math.nan)) for name, value in sums.items()]
     close = all(math.isclose(found, said, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE + slack) for found, said in pairs)
     same = stated["attributes"].keys() == sums.keys() and stated["metric"] == LOSS_METRIC
     _require(close and same, "certificate.json: the loss is wrong")
+
+
+def _importance(release: Release) -> dict[str, float]:
+    """Return what the loss of each generalised attribute counts."""
+    given = release.certificate.body["mechanism"].get("importance", {})
+    weights = {name: float(exact(given.get(name, 1), what="importance")) for name in _generalised(release)}
+    sensible = given.keys() <= weights.keys() and all(weight > 0 for weight in weights.values())
+    _require(sensible, "certificate.json: the importance of attributes makes no sense")
+    return weights
+
+
+def _widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatArray, FloatArray]:
+    """Return the width of each class as a share of the domain, and how far rounding may have moved it."""
+    if not _is_number(release, name):
+        hierarchy = _nodes(release, name)
+        widths = [hierarchy.node_widths[label] / hierarchy.whole for label in classes.column(name).to_pylist()]
+        return np.asarray(widths), np.zeros(len(widths))
+    lower, upper = _floats(classes, f"{name}_lower"), _floats(classes, f"{name}_upper")
+    diameter = _domain(release, name).diameter
+    # The loss was added up from decimals, of which a bound is only the nearest double.
+    return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
 
 
 _CHECKS: tuple[Callable[[Release, Path], str], ...] = (
@@ -445,5 +549,6 @@ _CHECKS: tuple[Callable[[Release, Path], str], ...] = (
     _check_classes,
     _check_domains,
     _check_members,
+    _check_levels,
     _check_measures,
 )

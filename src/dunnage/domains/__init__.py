@@ -20,6 +20,8 @@ kind          distance                     generalised value           width
 All but ``numeric`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms work
 on the positions of values in that tuple and on the matrix of distances.
 
+Where values are generalised level by level, :func:`hierarchy_of` gives the levels.
+
 Domains may be named in error messages, values that were looked up in them may not: those come from
 private rows.
 
@@ -37,6 +39,7 @@ from typing import Any, cast
 
 from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
+from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
 from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
 from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
 from dunnage.domains.protocol import BoolArray, CodedDomain, Domain, FloatArray, IntArray
@@ -45,6 +48,7 @@ from dunnage.errors import ParameterError
 from dunnage.exact import Exact as Number
 
 __all__ = [
+    "ANY",
     "MOST_FILE_BYTES",
     "MOST_GRID",
     "MOST_IN_MATRIX",
@@ -54,13 +58,17 @@ __all__ = [
     "Domain",
     "FloatArray",
     "Graph",
+    "Hierarchy",
     "IntArray",
+    "IntervalHierarchy",
+    "NodeHierarchy",
     "Number",
     "Numeric",
     "Ordinal",
     "Tree",
     "decimal_scale",
     "domain_from",
+    "hierarchy_of",
 ]
 
 _KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph)}

@@ -20,6 +20,49 @@ MOST_GRID = 2**52
 """Largest integer on a grid: below it, neighbouring grid points are different doubles."""
 
 
+@dataclass(frozen=True)
+class Grid:
+    """Equidistant public points: point i is the double nearest to (first + i * step) / denominator.
+
+    Parameters
+    ----------
+    first, step, denominator
+        Integers below 2**52, so that neighbouring points are different doubles.
+    """
+
+    first: int
+    step: int
+    denominator: int
+
+    @classmethod
+    def of(cls, lower: Fraction, step: Fraction, *others: Fraction) -> Grid:
+        """Put all numbers over one denominator; ``others`` are numbers that it must be able to write too."""
+        denominator = math.lcm(lower.denominator, step.denominator, *(other.denominator for other in others))
+        return cls(int(lower * denominator), int(step * denominator), denominator)
+
+    def is_exact(self, upper: Fraction) -> bool:
+        """Tell whether all points up to one are different doubles."""
+        return max(abs(self.first), abs(int(upper * self.denominator)), self.denominator) < MOST_GRID
+
+    def points(self, steps: ArrayLike) -> FloatArray:
+        """Points at these steps, each the double nearest to its decimal."""
+        # All integers are below 2**53, hence exact as doubles, and one division rounds once.
+        found = (self.first + np.asarray(steps, dtype=np.int64) * self.step) / self.denominator
+        return np.asarray(found, dtype=np.float64)
+
+    def below(self, values: FloatArray, last: int) -> IntArray:
+        """Largest step, from 0 to ``last``, whose point is at most the value."""
+        guess = np.floor((values - self.first / self.denominator) / (self.step / self.denominator))
+        steps = np.clip(guess, 0, last).astype(np.int64)
+        # The guess is off by a few steps at most (three roundings of a number below 2**53): compare with
+        # the neighbours until none is better.
+        while (high := (self.points(steps) > values) & (steps > 0)).any():
+            steps = steps - high
+        while (low := (self.points(steps + 1) <= values) & (steps < last)).any():
+            steps = steps + low
+        return steps
+
+
 @dataclass(frozen=True, kw_only=True)
 class Numeric:
     """Numbers between two public bounds, both included.
@@ -36,6 +79,9 @@ class Numeric:
         Distance of neighbouring grid points; ``upper - lower`` must be a whole number of them.
     unit
         Name of the unit, for people.
+    doubling
+        Width of the intervals at the first level of a hierarchy, doubled from level to level up to the whole domain;
+        see :func:`hierarchy_of`.
     """
 
     kind: ClassVar[str] = "numeric"
@@ -43,20 +89,31 @@ class Numeric:
     upper: Fraction
     resolution: Fraction | None = None
     unit: str = ""
+    doubling: Fraction | None = None
 
     if TYPE_CHECKING:  # what may be passed is wider than what is kept
 
-        def __init__(self, *, lower: Exact, upper: Exact, resolution: Exact | None = None, unit: str = "") -> None: ...
+        def __init__(
+            self,
+            *,
+            lower: Exact,
+            upper: Exact,
+            resolution: Exact | None = None,
+            unit: str = "",
+            doubling: Exact | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
-        for name in ("lower", "upper", "resolution"):
-            if name != "resolution" or self.resolution is not None:
+        for name in ("lower", "upper", "resolution", "doubling"):
+            if name in ("lower", "upper") or getattr(self, name) is not None:
                 object.__setattr__(self, name, exact(getattr(self, name), what=name))
         if not isinstance(self.unit, str):
             raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
         self._check_bounds()
         if self.resolution is not None:
             self._check_resolution(self.resolution)
+        if self.doubling is not None:
+            self._check_doubling(self.doubling)
 
     def _check_bounds(self) -> None:
         got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
@@ -76,20 +133,33 @@ class Numeric:
                 f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
                 f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
             )
-        first, step, denominator = self._grid
-        if max(abs(first), abs(first + step * int(steps)), denominator) >= MOST_GRID:
+        if not self._grid.is_exact(self.upper):
             raise ParameterError(
                 f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
                 "Choose a coarser resolution, or bounds with fewer decimals."
             )
 
+    def _check_doubling(self, doubling: Fraction) -> None:
+        if doubling <= 0:
+            raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
+        if not self.borders.is_exact(self.upper):
+            raise ParameterError(
+                f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
+                "Choose a wider first interval, or bounds with fewer decimals."
+            )
+
     @cached_property
-    def _grid(self) -> tuple[int, int, int]:
-        """Integers (first, step, denominator): grid point i is (first + i * step) / denominator."""
+    def _grid(self) -> Grid:
         if self.resolution is None:
             raise ParameterError("This domain has no grid. Give it a resolution.")
-        denominator = math.lcm(self.lower.denominator, self.resolution.denominator)
-        return int(self.lower * denominator), int(self.resolution * denominator), denominator
+        return Grid.of(self.lower, self.resolution)
+
+    @cached_property
+    def borders(self) -> Grid:
+        """Where intervals of the width ``doubling`` begin; the domain's upper end has the same denominator."""
+        if self.doubling is None:
+            raise ParameterError("A numeric domain needs a first width to have a hierarchy. Add doubling = WIDTH.")
+        return Grid.of(self.lower, min(self.doubling, self.upper - self.lower), self.upper)
 
     @property
     def lower_float(self) -> float:
@@ -114,8 +184,7 @@ class Numeric:
     @property
     def num_steps(self) -> int:
         """Exact of steps of the grid, one less than its points."""
-        _, step, denominator = self._grid
-        return int((self.upper - self.lower) * denominator) // step
+        return int((self.upper - self.lower) * self._grid.denominator) // self._grid.step
 
     def contains(self, values: ArrayLike) -> BoolArray:
         """Tell for each value whether it is between the bounds; NaN never is."""
@@ -146,28 +215,15 @@ class Numeric:
 
     def grid_values(self, steps: ArrayLike) -> FloatArray:
         """Grid points at these steps, each the double nearest to its decimal."""
-        first, step, denominator = self._grid
-        # All integers are below 2**53, hence exact as doubles, and one division rounds once.
-        return np.asarray((first + np.asarray(steps, dtype=np.int64) * step) / denominator, dtype=np.float64)
+        return self._grid.points(steps)
 
     def steps_below(self, values: ArrayLike) -> IntArray:
         """Largest step whose grid point is at most the value; -1 below the domain."""
         given = _floats(values)
         if np.isnan(given).any():
             raise ParameterError("NaN has no place on a grid. Leave such values out first.")
-        inside = self.clamp(given)
-        guess = np.floor((inside - self.lower_float) / (self.span / self.num_steps))
-        steps = self._settle(np.clip(guess, 0, self.num_steps).astype(np.int64), inside)
+        steps = self._grid.below(self.clamp(given), self.num_steps)
         return np.where(given < self.lower_float, np.int64(-1), steps)
-
-    def _settle(self, steps: IntArray, values: FloatArray) -> IntArray:
-        # The guess is off by a few steps at most (three roundings of a number below 2**53): compare with
-        # the neighbours until none is better.
-        while (high := self.grid_values(steps) > values).any():
-            steps = steps - high
-        while (low := self.grid_values(steps + 1) <= values).any():
-            steps = steps + low
-        return steps
 
     def steps_above(self, values: ArrayLike) -> IntArray:
         """Smallest step whose grid point is at least the value; ``num_steps + 1`` above the domain."""
@@ -190,6 +246,7 @@ class Numeric:
             "upper": plain(self.upper),
             "resolution": None if self.resolution is None else plain(self.resolution),
             "unit": self.unit,
+            "doubling": None if self.doubling is None else plain(self.doubling),
         }
 
 

@@ -155,6 +155,11 @@ class Tree(Coded):
         # The root spans all leaves, so one is always found.
         return next(node for node in self._above(leaf) if self._shape.spans[node][1] > last)
 
+    @property
+    def node_sizes(self) -> dict[str, int]:
+        """How many leaves are below each node; a leaf counts itself."""
+        return {node: end - start for node, (start, end) in self._shape.spans.items()}
+
     def _num_others(self, node: str) -> int:
         start, end = self._shape.spans[node]
         return end - start - 1

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +17,21 @@ from dunnage import noise_arrays
 from dunnage.certificate import certify
 from dunnage.dataset import Dataset
 from dunnage.domains import decimal_scale
+from dunnage.errors import ParameterError, Refusal
+from dunnage.exact import Exact, decimal_text, exact, shown, shown_number
 from dunnage.guarantees import Promise
-from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures
+from dunnage.ledger import Ledger
+from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
 from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
+from dunnage.schema import Schema
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+
+STATISTICS = ("bounds", "mean", "multiset")
+MOST_ALPHA = 10**9
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +44,18 @@ class Intervals:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
+class Nodes:
+    """One attribute generalised to one node of its public hierarchy per class, by label."""
+
+    name: str
+    labels: tuple[str, ...]
+
+
+Generalised = Intervals | Nodes
+"""One attribute as a release tells it, class by class."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
     """Equivalence classes of a dataset.
 
@@ -44,15 +64,106 @@ class Classes:
     of_row
         Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from
         released values alone.
-    intervals
-        The generalised attributes.
-    loss_sum
-        Value of the loss metric (eq. 7) over all records, suppressed ones included.
+    generalised
+        The generalised attributes, in the order of the schema.
+    losses
+        For each of them the sum over all records of its share of the loss metric (eq. 7), suppressed ones included at
+        the price alpha; before importance.
+    importance
+        What each counts in the metric (beta in eq. 7).
+    levels
+        For each the level of its hierarchy that all classes are generalised to, where there is such a level.
     """
 
     of_row: IntArray
-    intervals: tuple[Intervals, ...]
-    loss_sum: float
+    generalised: tuple[Generalised, ...]
+    losses: tuple[float, ...]
+    importance: tuple[float, ...]
+    levels: tuple[int, ...] = ()
+
+    @property
+    def loss_sum(self) -> float:
+        """Value of the loss metric (eq. 7) over all records."""
+        return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
+
+
+class ClassMechanism(Protocol):
+    """A mechanism that releases classes."""
+
+    @property
+    def k(self) -> int:
+        """Fewest records that must look alike."""
+
+    @property
+    def statistic(self) -> str:
+        """What is told about a class."""
+
+    def promise(self, schema: Schema) -> Promise:
+        """State the guarantee; needs no data."""
+
+    def classes(self, dataset: Dataset) -> Classes:
+        """Find the classes; draws nothing."""
+
+
+def release_classes(mechanism: ClassMechanism, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
+    """Find the classes, spend once, and release them with rows in random order."""
+    promise = mechanism.promise(dataset.schema)
+    if noise.seeded:
+        promise = promise.voided("the order of rows was drawn from a seed that others may know")
+    classes = mechanism.classes(dataset)
+    spend = ledger.spend(promise, dataset.purpose)
+    return publish_classes(
+        dataset,
+        classes,
+        promise=promise,
+        k=mechanism.k,
+        statistic=mechanism.statistic,
+        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+        noise=noise,
+    )
+
+
+def suppression_price(alpha: Exact) -> Fraction:
+    """Read alpha, the price of suppressing one record in records generalised to the whole domain."""
+    value = exact(alpha, what="alpha")
+    if not 0 < value <= MOST_ALPHA:
+        raise ParameterError(
+            f"alpha must be more than 0 and at most {MOST_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
+        )
+    return value
+
+
+def check_choice(name: str, given: str, choices: Sequence[str]) -> None:
+    """Refuse a word that is none of the choices."""
+    if given not in choices:
+        raise ParameterError(f"{name} must be one of {', '.join(choices)}. Got {shown(given)}.")
+
+
+def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
+    """Refuse what cannot be k-anonymous, by the sizes of its strata; counts are the owner's to see."""
+    if len(dataset) < k:
+        raise Refusal(
+            f"{dataset.source}: {len(dataset)} records cannot be {k}-anonymous. "
+            f"Give at least {k}, or lower k in [mechanism]."
+        )
+    small = int((sizes < k).sum())
+    names = ", ".join(a.name for a in dataset.schema.public)
+    if small and (dataset.policy.small == "refuse" or small == len(sizes)):
+        raise Refusal(
+            f"{dataset.source}: {small} of {len(sizes)} combinations of public values ({names}) have fewer than "
+            f'k = {k} records. Lower k, make {names} coarser, or set small = "suppress" to leave them out.'
+            if small < len(sizes)
+            else f"{dataset.source}: every combination of public values ({names}) has fewer than k = {k} "
+            f"records. Lower k, or make {names} coarser."
+        )
+
+
+def refuse_empty(alpha: Fraction) -> Refusal:
+    """Make the refusal of a release that would suppress everything."""
+    return Refusal(
+        f"at alpha = {decimal_text(alpha)} suppressing every record loses least, so nothing would be "
+        "released. Raise alpha in [mechanism], or lower k."
+    )
 
 
 def strata(dataset: Dataset) -> tuple[IntArray, int]:
@@ -122,17 +233,20 @@ def publish_classes(
 
 
 def _class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
-    # classes : class_id, size, and per attribute lower, upper[, mean]
+    # classes : class_id, size, and per attribute lower, upper[, mean], or the node
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
     columns: dict[str, Any] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
-    for interval in classes.intervals:
-        columns[f"{interval.name}_lower"] = interval.lower
-        columns[f"{interval.name}_upper"] = interval.upper
+    for told in classes.generalised:
+        if isinstance(told, Nodes):
+            columns[told.name] = pa.array(told.labels, pa.string())
+            continue
+        columns[f"{told.name}_lower"] = told.lower
+        columns[f"{told.name}_upper"] = told.upper
         if statistic in ("mean", "multiset"):
-            means = class_means(classes.of_row[kept], dataset.numbers(interval.name)[kept])
+            means = class_means(classes.of_row[kept], dataset.numbers(told.name)[kept])
             # Rounding must not carry a mean out of its own interval.
-            columns[f"{interval.name}_mean"] = np.clip(means, interval.lower, interval.upper)
+            columns[f"{told.name}_mean"] = np.clip(means, told.lower, told.upper)
     return pa.table(columns)
 
 
@@ -158,28 +272,32 @@ def _row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: I
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
         columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
     for name in summary.column_names[2:]:
-        columns[name] = summary.column(name).to_numpy()[class_id]
+        columns[name] = summary.column(name).combine_chunks().take(pa.array(class_id))
     return pa.table(columns)
 
 
 def _member_table(dataset: Dataset, classes: Classes, kept: IntArray) -> pa.Table:
     # members : class_id and one joint tuple of the generalised attributes, sorted
-    values = {interval.name: dataset.numbers(interval.name)[kept] for interval in classes.intervals}
+    rows = pa.array(kept)
+    columns = {told.name: dataset.column(told.name).take(rows) for told in classes.generalised}
     class_id = classes.of_row[kept]
-    order = np.lexsort([*reversed(list(values.values())), class_id])
-    return pa.table({"class_id": class_id[order], **{name: column[order] for name, column in values.items()}})
+    order = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), class_id])
+    sorted_columns = {name: column.take(pa.array(order)) for name, column in columns.items()}
+    return pa.table({"class_id": class_id[order], **sorted_columns})
 
 
 def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dataset: Dataset) -> dict[str, Any]:
     class_id = data.column("class_id").to_numpy()
     measures = size_measures(class_sizes(class_id), k, num_suppressed)
-    total = classes.loss_sum / len(dataset)
+    names = [column.name for column in classes.generalised]
     measures["loss"] = {
         "metric": LOSS_METRIC,
         "sum": classes.loss_sum,
-        "total": total,
-        "attributes": {interval.name: total for interval in classes.intervals},
+        "total": classes.loss_sum / sum(classes.importance) / len(dataset),
+        "attributes": {name: loss / len(dataset) for name, loss in zip(names, classes.losses, strict=True)},
     }
+    if classes.levels:
+        measures["levels"] = dict(zip(names, classes.levels, strict=True))
     measures["sensitive"] = {
         a.name: sensitive_measures(class_id, data.column(a.name).combine_chunks()) for a in dataset.schema.sensitive
     }
@@ -187,12 +305,11 @@ def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dat
 
 
 def _key(dataset: Dataset, order: IntArray, class_id: IntArray, noise: Noise) -> Key:
-    columns: dict[str, Any] = {
-        "row": np.arange(len(order), dtype=np.int64),
-        "source_row": dataset.source_rows[order],
-        "class_id": class_id,
-    }
+    # key : a line per source row, so several for a row of merged ones
+    parts = dataset.parts
+    row, position = parts.of(order)
+    columns: dict[str, Any] = {"row": row, "source_row": parts.source_rows[position], "class_id": class_id[row]}
     for attribute in dataset.schema.identifiers:
-        columns[attribute.name] = dataset.column(attribute.name).take(pa.array(order))
+        columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
     salt = noise.draw_bytes(32)
     return Key(table=pa.table(columns), salt=salt, input_digest=dataset.keyed_digest(salt))

@@ -1,0 +1,595 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FullDomain: generalise each attribute to one level of its public hierarchy, losing as little as possible.
+
+The problem is that of Flash (Kohlmayer, Prasser, Eckert, Kemper and Kuhn 2012) with the loss metric of Hoogervorst et
+al. 2019, eq. 7. A node of the lattice is one level for each attribute. Classes only merge on the way up, but with a
+price on suppression the best node need not be the lowest without suppression, so the search rests on bounds of the
+loss itself: ``docs/proofs/full-domain.md`` derives them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.dataset import Dataset
+from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.errors import ParameterError, Refusal
+from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.guarantees import (
+    CHOICE_DEPENDS_ON_DATA,
+    DATA_DEPENDENT_REFUSAL,
+    PUBLIC_DOMAIN,
+    RECORDS_NOT_PERSONS,
+    SINGLE_RELEASE,
+    SYSTEM_ENTROPY,
+    Basis,
+    KAnonymity,
+    Promise,
+)
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.recode import (
+    STATISTICS,
+    Classes,
+    Generalised,
+    Intervals,
+    Nodes,
+    check_choice,
+    check_stratum_sizes,
+    refuse_empty,
+    release_classes,
+    strata,
+    suppression_price,
+)
+from dunnage.noise import Noise
+from dunnage.publication import Publication
+from dunnage.schema import Attribute, Schema
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+CostArray = npt.NDArray[Any]
+"""Whole numbers, exact: int64, or Python's own where those could overflow."""
+Node = tuple[int, ...]
+
+MOST_NODES = 2**18
+"""Largest lattice that is searched."""
+MOST_IMPORTANCE = 10**9
+_LARGEST_KEY = 2**62
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullDomain:
+    """Release each attribute at one level of its public hierarchy, at least k records to a combination.
+
+    Parameters
+    ----------
+    k
+        Fewest records that must look alike.
+    alpha
+        Price of suppressing one record, in records generalised to the whole domain.
+    max_suppressed
+        Largest share of records that may be suppressed, 0 to 1; None for no limit. Records of small strata count.
+    importance
+        What an attribute's loss counts, by name; 1 where it is not given.
+    statistic
+        What is told about a class: its ``bounds``, also the ``mean`` of its numbers, or the ``multiset`` of its values.
+
+    Guarantee
+    ---------
+    k-anonymity over public and generalised columns together, proved: classes are counted.
+
+    Assumptions
+    -----------
+    Public domains and hierarchies; one record per protected unit; the levels depend on data; a refusal may depend on
+    data.
+
+    Runtime
+    -------
+    O(n) steps, after sorting, for each node of the lattice that bounds do not rule out.
+
+    Utility
+    -------
+    Exact minimum of the loss metric (eq. 7) over all nodes of the lattice; of several the one with the lowest levels,
+    the first attribute first.
+
+    References
+    ----------
+    Hoogervorst, Zhang, Tillem, Erkin, Verwer 2019, section 4.1 and eq. 7; Kohlmayer et al. 2012 (Flash).
+
+    Examples
+    --------
+    >>> FullDomain(k=5, max_suppressed=0.05, importance={"weight": 2}).describe()["importance"]
+    {'weight': 2}
+    """
+
+    name: ClassVar[str] = "full-domain"
+    k: int
+    alpha: Fraction = Fraction(1)
+    max_suppressed: Fraction | None = None
+    importance: tuple[tuple[str, Fraction], ...] = ()
+    statistic: str = "bounds"
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(
+            self,
+            *,
+            k: int,
+            alpha: Exact = 1,
+            max_suppressed: Exact | None = None,
+            importance: Mapping[str, Exact] | tuple[tuple[str, Exact], ...] = (),
+            statistic: str = "bounds",
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
+        object.__setattr__(self, "alpha", suppression_price(self.alpha))
+        object.__setattr__(self, "importance", _weights(self.importance))
+        check_choice("statistic", self.statistic, STATISTICS)
+        if self.max_suppressed is not None:
+            share = exact(self.max_suppressed, what="max_suppressed")
+            if not 0 <= share <= 1:
+                raise ParameterError(f"max_suppressed must be a share from 0 to 1. Got {shown_number(share)}.")
+            object.__setattr__(self, "max_suppressed", share)
+
+    def promise(self, schema: Schema) -> Promise:
+        """State what a release under this schema will guarantee; needs no data."""
+        self._hierarchies(schema)
+        return Promise(
+            guarantee=KAnonymity(k=self.k, protects=schema.protects),
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=(
+                PUBLIC_DOMAIN,
+                RECORDS_NOT_PERSONS,
+                CHOICE_DEPENDS_ON_DATA,
+                DATA_DEPENDENT_REFUSAL,
+                SINGLE_RELEASE,
+                SYSTEM_ENTROPY,
+            ),
+            in_clear=self._in_clear(schema),
+            numerics="classes and losses are exact; the order of rows is an exactly uniform permutation from system "
+            "entropy",
+        )
+
+    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
+        """Find the best levels, spend, and release the classes with rows in random order.
+
+        Raises
+        ------
+        Refusal
+            If a combination of public values has fewer than k records, more would have to be suppressed than may be,
+            or every record would be suppressed.
+        BudgetError
+            If the ledger refuses; nothing is drawn then.
+        """
+        return release_classes(self, dataset, ledger=ledger, noise=noise)
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data."""
+        return {
+            "name": self.name,
+            "k": self.k,
+            "alpha": plain(self.alpha),
+            "max_suppressed": None if self.max_suppressed is None else plain(self.max_suppressed),
+            "importance": {name: plain(weight) for name, weight in self.importance},
+            "statistic": self.statistic,
+        }
+
+    def classes(self, dataset: Dataset) -> Classes:
+        """Find the classes of least loss: private, drawn from nothing but the rows.
+
+        Raises
+        ------
+        Refusal
+            If no k-anonymous release is possible.
+        """
+        hierarchies = self._hierarchies(dataset.schema)
+        stratum, num_strata = strata(dataset)
+        sizes = np.bincount(stratum, minlength=num_strata)
+        check_stratum_sizes(sizes, self.k, dataset)
+        usable = np.flatnonzero(sizes[stratum] >= self.k)  # the others are suppressed at every node
+        limit = self._limit(len(dataset), len(usable))
+        weights = [dict(self.importance).get(a.name, Fraction(1)) for a in dataset.schema.quasi_identifiers]
+        columns = [_Column.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
+        records = _Records.of(stratum[usable], columns)
+        node = _Search(records, _Costs.of(columns, weights, self.alpha, len(usable)), self.k, limit).best()
+        of_row = np.full(len(dataset), -1, dtype=np.int64)
+        of_row[usable] = records.class_of_row(node, self.k)
+        if (of_row < 0).all():
+            raise refuse_empty(self.alpha)
+        return self._classes(of_row, usable, columns, node, weights)
+
+    def _limit(self, num_records: int, num_usable: int) -> int:
+        """Return how many records may be suppressed besides those of small strata."""
+        if self.max_suppressed is None:
+            return num_usable
+        limit = math.floor(self.max_suppressed * num_records) - (num_records - num_usable)
+        if limit < 0:
+            raise Refusal(
+                "more records are in combinations of public values with fewer than k records than "
+                f"max_suppressed = {shown_number(self.max_suppressed)} allows. Raise it, lower k, or make public "
+                "columns coarser."
+            )
+        return limit
+
+    def _classes(
+        self, of_row: IntArray, usable: IntArray, columns: Sequence[_Column], node: Node, weights: Sequence[Fraction]
+    ) -> Classes:
+        of_usable = of_row[usable]
+        kept = of_usable >= 0
+        # member : one row of each class, all of which look alike at this node
+        member = np.empty(int(of_usable.max()) + 1, dtype=np.int64)
+        member[of_usable[kept]] = np.flatnonzero(kept)
+        sizes = np.bincount(of_usable[kept])
+        suppressed = self.alpha * int((of_row < 0).sum())
+        losses = [
+            Fraction(_exact_sum(column.widths[level][column.codes[member]], sizes), column.hierarchy.whole) + suppressed
+            for column, level in zip(columns, node, strict=True)
+        ]
+        told = [column.told(member, level) for column, level in zip(columns, node, strict=True)]
+        return Classes(
+            of_row=of_row,
+            generalised=tuple(told),
+            losses=tuple(float(loss) for loss in losses),
+            importance=tuple(float(weight) for weight in weights),
+            levels=node,
+        )
+
+    def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
+        """Return the hierarchy of each quasi-identifier; refuse what has none, and a lattice that is too large."""
+        attributes = schema.quasi_identifiers
+        if not attributes:
+            raise ParameterError(
+                "full-domain generalises quasi-identifiers. Got none. Give one column or more that role."
+            )
+        names = [attribute.name for attribute in attributes]
+        strange = sorted(dict(self.importance).keys() - set(names))
+        if strange:
+            raise ParameterError(
+                f"importance is given for {', '.join(strange)}, which is no quasi-identifier. There are: "
+                f"{', '.join(names)}."
+            )
+        hierarchies = {attribute.name: _hierarchy(attribute) for attribute in attributes}
+        num_nodes = math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())
+        if num_nodes > MOST_NODES:
+            raise ParameterError(
+                f"full-domain searches at most {MOST_NODES} combinations of levels. Got {num_nodes}. Use hierarchies "
+                "with fewer levels (a larger doubling), or fewer quasi-identifiers."
+            )
+        return hierarchies
+
+    def _in_clear(self, schema: Schema) -> tuple[str, ...]:
+        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
+        told = [
+            "number of released and of suppressed records, number of classes, size of each class",
+            f"the generalisation of each record in the public hierarchies of {names}, at one level for each, chosen "
+            "from the records (at level 0 the value itself)",
+        ]
+        numbers = [a.name for a in schema.quasi_identifiers if a.kind == "numeric"]
+        if self.statistic in ("mean", "multiset") and numbers:
+            told.append(f"the mean of {', '.join(numbers)} in each class")
+        if self.statistic == "multiset":
+            told.append(f"every combination of values of {names}, as an unordered list for each class")
+        for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive)):
+            if attributes:
+                told.append(f"{role} columns as they are: {', '.join(a.name for a in attributes)}")
+        return tuple(told) + tuple(a.exception for a in schema if a.exception)
+
+
+def _weights(importance: object) -> tuple[tuple[str, Fraction], ...]:
+    try:
+        given = dict(importance)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise ParameterError(f"importance must be a table attribute = number. Got {shown(importance)}.") from None
+    weights = {str(name): exact(weight, what=f"importance of {name}") for name, weight in given.items()}
+    for name, weight in weights.items():
+        if not 0 < weight <= MOST_IMPORTANCE:
+            raise ParameterError(
+                f"importance must be more than 0 and at most {MOST_IMPORTANCE}. Got {shown_number(weight)} for {name}."
+            )
+    return tuple(sorted(weights.items()))
+
+
+def _hierarchy(attribute: Attribute) -> Hierarchy:
+    if attribute.domain is None:  # a schema has no such quasi-identifier
+        raise ParameterError(f"attribute {attribute.name!r} has no domain. Give it a kind and a domain.")
+    if attribute.name == "size" and attribute.kind != "numeric":
+        raise ParameterError(
+            "a quasi-identifier of labels cannot be named 'size': the table of classes has such a column. Rename it."
+        )
+    try:
+        return hierarchy_of(attribute.domain)
+    except ParameterError as error:
+        raise ParameterError(f"attribute {attribute.name!r}: {error}") from None
+
+
+def _exact_sum(widths: IntArray, sizes: IntArray) -> int:
+    # Products may pass 2**63; halves of 26 bits do not.
+    high, low = np.divmod(widths, 2**26)
+    return int(np.dot(high, sizes)) * 2**26 + int(np.dot(low, sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """One attribute of the rows: its distinct values, and what becomes of each value at each level.
+
+    ``values`` are numbers, or codes of labels, in order; ``codes`` says which of them a row has. ``groups[level]``
+    numbers their generalisations without gaps, ``widths[level]`` says how wide these are.
+    """
+
+    name: str
+    hierarchy: Hierarchy
+    values: npt.NDArray[Any]
+    codes: IntArray
+    groups: tuple[IntArray, ...]
+    widths: tuple[IntArray, ...]
+
+    @classmethod
+    def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> _Column:
+        """Encode some rows of an attribute."""
+        values, codes = np.unique(_values(dataset, name, hierarchy)[rows], return_inverse=True)
+        groups, widths = [], []
+        for level in range(hierarchy.num_levels):
+            groups.append(np.unique(hierarchy.groups(values, level), return_inverse=True)[1])
+            widths.append(hierarchy.widths(values, level))
+        return cls(name, hierarchy, values, codes, tuple(groups), tuple(widths))
+
+    @cached_property
+    def num_groups(self) -> tuple[int, ...]:
+        """How many generalisations of the values there are at each level."""
+        return tuple(int(groups.max()) + 1 for groups in self.groups)
+
+    def told(self, rows: IntArray, level: int) -> Generalised:
+        """Return the generalisation of some rows as it is released."""
+        values = self.values[self.codes[rows]]
+        if isinstance(self.hierarchy, IntervalHierarchy):
+            lower, upper = self.hierarchy.bounds(values, level)
+            return Intervals(name=self.name, lower=lower, upper=upper)
+        labels = self.hierarchy.labels(level)
+        return Nodes(name=self.name, labels=tuple(labels[code] for code in values.tolist()))
+
+
+def _values(dataset: Dataset, name: str, hierarchy: Hierarchy) -> npt.NDArray[Any]:
+    """Return a numeric column, or the codes of a column of labels."""
+    if isinstance(hierarchy, IntervalHierarchy):
+        return dataset.numbers(name)
+    encoded = dataset.column(name).dictionary_encode()
+    codes = hierarchy.domain.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
+    indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes[indices]
+
+
+@dataclass(frozen=True, eq=False)
+class _Costs:
+    """What a record costs, as whole numbers in one common unit.
+
+    ``of_value[i][level]`` is what generalising each value of attribute i to a level costs, ``most[i]`` what
+    suppressing a record costs for it: importance times alpha.
+    """
+
+    of_value: tuple[tuple[CostArray, ...], ...]
+    most: tuple[int, ...]
+
+    @classmethod
+    def of(cls, columns: Sequence[_Column], weights: Sequence[Fraction], alpha: Fraction, num_records: int) -> _Costs:
+        """Find the common unit, and whether 64 bits hold every sum."""
+        each = [weight / column.hierarchy.whole for column, weight in zip(columns, weights, strict=True)]
+        unit = math.lcm(*((weight * alpha).denominator for weight in weights), *(cost.denominator for cost in each))
+        factors = [int(cost * unit) for cost in each]
+        most = tuple(int(weight * alpha * unit) for weight in weights)
+        dearest = sum(factor * column.hierarchy.whole for factor, column in zip(factors, columns, strict=True))
+        # Room for twice the largest sum: a bound is a sum of three terms, none above the cost of everything.
+        fits = 4 * num_records * (dearest + sum(most)) < _LARGEST_KEY
+        dtype = np.int64 if fits else np.object_
+        costs = (
+            tuple(widths.astype(dtype) * factor for widths in column.widths)
+            for column, factor in zip(columns, factors, strict=True)
+        )
+        return cls(tuple(costs), most)
+
+    @property
+    def price(self) -> int:
+        """What suppressing a record costs."""
+        return sum(self.most)
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Records that look alike at a node: one of each group, and how many there are."""
+
+    record: IntArray
+    sizes: IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Rows that differ in something; equal rows are one record that counts several times."""
+
+    stratum: IntArray
+    num_strata: int
+    columns: Sequence[_Column]
+    codes: tuple[IntArray, ...]
+    counts: IntArray
+    of_row: IntArray
+
+    @classmethod
+    def of(cls, stratum: IntArray, columns: Sequence[_Column]) -> _Records:
+        """Collapse rows that are equal in stratum and all values."""
+        num_strata = int(stratum.max()) + 1
+        keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
+        _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        codes = tuple(column.codes[first] for column in columns)
+        return cls(stratum[first], num_strata, columns, codes, counts.astype(np.int64), of_row)
+
+    @property
+    def bottom(self) -> _Groups:
+        """Every record by itself: what all nodes can be reached from."""
+        return _Groups(np.arange(len(self.counts)), self.counts)
+
+    def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
+        """Give some records a number each, equal if they look alike at a node; also a bound of the numbers."""
+        parts = [(self.stratum[record], self.num_strata)]
+        for column, codes, level in zip(self.columns, self.codes, node, strict=True):
+            parts.append((column.groups[level][codes[record]], column.num_groups[level]))
+        return _combined(parts)
+
+    def merged(self, node: Node, finer: _Groups) -> _Groups:
+        """Return the groups of a node from those of a node below it: groups only merge."""
+        keys, num_keys = self.keys(node, finer.record)
+        if num_keys <= 4 * len(keys) + 1024:
+            sizes = np.bincount(keys, weights=finer.sizes, minlength=num_keys)  # counts are exact in a double
+            record = np.empty(num_keys, dtype=np.int64)
+            record[keys] = finer.record
+            present = np.flatnonzero(sizes)
+            return _Groups(record[present], sizes[present].astype(np.int64))
+        order = np.argsort(keys)
+        starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
+        return _Groups(finer.record[order[starts]], np.add.reduceat(finer.sizes[order], starts))
+
+    def class_of_row(self, node: Node, k: int) -> IntArray:
+        """Return the class of each row at a node, in the order of public values and generalisations; -1 below k."""
+        keys, _ = self.keys(node, np.arange(len(self.counts)))
+        _, group = np.unique(keys, return_inverse=True)
+        kept = np.bincount(group, weights=self.counts) >= k
+        number = np.where(kept, np.cumsum(kept) - 1, -1)
+        return np.asarray(number[group][self.of_row], dtype=np.int64)
+
+
+def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
+    """Make one number of several, each below its bound, that keeps their order; also its bound."""
+    keys, num_keys = parts[0]
+    for codes, num in parts[1:]:
+        if num_keys * num >= _LARGEST_KEY:
+            present, keys = np.unique(keys, return_inverse=True)
+            num_keys = len(present)
+        keys, num_keys = keys * num + codes, num_keys * num
+    return keys, num_keys
+
+
+class _Search:
+    """Search of the lattice for the node of least cost; of several the first in the order of their levels.
+
+    For every node, cost = base + penalty + excess. The base needs no classes. The penalty, of suppressed records, only
+    falls on the way up, and the excess, of records generalised beyond the price of suppressing them, only rises: so a
+    node that was looked at bounds the penalty of all below it and the excess of all above it.
+    """
+
+    def __init__(self, records: _Records, costs: _Costs, k: int, limit: int) -> None:
+        self.records, self.price, self.k, self.limit = records, costs.price, k, limit
+        pairs = list(zip(costs.of_value, costs.most, strict=True))
+        self.capped = [[np.minimum(cost, most) for cost in levels] for levels, most in pairs]
+        self.beyond = [[cost - np.minimum(cost, most) for cost in levels] for levels, most in pairs]
+        self.any_beyond = any(cost.any() for levels in self.beyond for cost in levels)
+        self.base = self._base()
+        self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
+        self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
+        self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
+        self.known: list[tuple[Node, _Groups]] = [((0,) * self.base.ndim, records.bottom)]
+        self.room = 8 * len(records.counts)  # groups that may be kept in memory for others to start from
+        self.least: int | None = None
+        self.node: Node = tuple(num - 1 for num in self.base.shape)
+        self.num_looks = 0
+
+    def _base(self) -> CostArray:
+        """Return for each node what its records would cost if each attribute cost at most its price."""
+        parts = []
+        for levels, codes in zip(self.capped, self.records.codes, strict=True):
+            counts = np.bincount(codes, weights=self.records.counts, minlength=len(levels[0])).astype(np.int64)
+            parts.append(np.asarray([np.sum(cost * counts) for cost in levels], dtype=levels[0].dtype))
+        total = parts[0]
+        for part in parts[1:]:
+            total = np.add.outer(total, part)
+        return total
+
+    def best(self) -> Node:
+        """Look at nodes until bounds rule out all others."""
+        while path := self._path():
+            # The middle tells most: below it suppression, above it generalisation is then known to be no less.
+            self._look(path[len(path) // 2])
+        return self.node
+
+    def _path(self) -> list[Node]:
+        """Return a way up from the most promising node through open ones, the cheaper step first; empty if none is."""
+        bound = self._bound(self.alive)
+        open_nodes = self._is_open(self.alive, bound)
+        # Bounds only rise and the least cost only falls: what is closed stays so.
+        self.alive, bound = self.alive[open_nodes], bound[open_nodes]
+        if not len(self.alive):
+            return []
+        number = int(self.alive[np.argmin(bound)])
+        path = [tuple(int(level) for level in np.unravel_index(number, self.base.shape))]
+        while above := self._open_above(path[-1], number):
+            _, number, node = min(above)
+            path.append(node)
+        return path
+
+    def _bound(self, number: Any) -> Any:
+        """Return the bound of some nodes, or of one, by number."""
+        return self.base.flat[number] + self.penalty.flat[number] + self.excess.flat[number]
+
+    def _is_open(self, number: Any, bound: Any) -> Any:
+        """Tell whether nodes might be better than the best one found."""
+        unknown = ~self.closed.flat[number]
+        if self.least is None:
+            return unknown
+        best = int(np.ravel_multi_index(self.node, self.base.shape))
+        return unknown & ((bound < self.least) | ((bound == self.least) & (number < best)))
+
+    def _open_above(self, node: Node, number: int) -> list[tuple[Any, int, Node]]:
+        """Return the open nodes one level above a node: bound, number and levels."""
+        found = []
+        step = self.base.size
+        for i, level in enumerate(node):
+            step //= self.base.shape[i]
+            if level + 1 < self.base.shape[i]:
+                bound = self._bound(number + step)
+                if self._is_open(number + step, bound):
+                    found.append((bound, number + step, (*node[:i], level + 1, *node[i + 1 :])))
+        return found
+
+    def _look(self, node: Node) -> None:
+        """Work out the cost of a node, and what it says of others."""
+        self.num_looks += 1
+        groups = self._groups(node)
+        small = groups.sizes < self.k
+        num_suppressed = int(groups.sizes[small].sum())
+        below, above = tuple(slice(level + 1) for level in node), tuple(slice(level, None) for level in node)
+        self.closed[node] = True
+        if num_suppressed > self.limit:
+            self.closed[below] = True  # below, more still is suppressed
+            return
+        penalty = self.price * num_suppressed - self._total(self.capped, node, groups, small)
+        excess = self._total(self.beyond, node, groups, ~small) if self.any_beyond else 0
+        self.penalty[below] = np.maximum(self.penalty[below], penalty)
+        self.excess[above] = np.maximum(self.excess[above], excess)
+        cost = int(self.base[node]) + penalty + excess
+        if self.least is None or (cost, node) < (self.least, self.node):
+            self.least, self.node = cost, node
+
+    def _total(self, costs: Sequence[Sequence[CostArray]], node: Node, groups: _Groups, chosen: BoolArray) -> int:
+        """Add up what the records of some groups cost at a node."""
+        record, sizes = groups.record[chosen], groups.sizes[chosen]
+        total = 0
+        for levels, codes, level in zip(costs, self.records.codes, node, strict=True):
+            total += int(np.sum(levels[level][codes[record]] * sizes))
+        return total
+
+    def _groups(self, node: Node) -> _Groups:
+        """Return the groups of a node, from the known node below it that has fewest."""
+        finer = min(
+            (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),
+            key=lambda groups: len(groups.sizes),
+        )
+        groups = self.records.merged(node, finer)
+        if 2 * len(groups.sizes) <= len(finer.sizes) and len(groups.sizes) <= self.room:
+            self.known.append((node, groups))
+            self.room -= len(groups.sizes)
+        return groups

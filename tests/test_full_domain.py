@@ -1,0 +1,572 @@
+"""FullDomain against exhaustive evaluation of every node of small lattices, by slow and independent code.
+
+The oracle generalises by fractions and parent walks of its own, counts with a Counter, and tries every combination of
+levels.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dunnage as dn
+from dunnage.cli import main
+from dunnage.dataset import Dataset
+from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
+from dunnage.ledger import Ledger
+from dunnage.mechanisms import full_domain as full_domain_module
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.publishing import mechanism_of
+from dunnage.verification import verify
+
+NUM_CASES = 500
+TREES = (
+    {"a": "A", "b": "A", "c": "B", "d": "B", "A": "*", "B": "*"},
+    {"a": "A", "b": "A", "A": "X", "c": "X", "d": "all", "X": "all"},  # leaves at three depths
+    {"a": "*", "b": "*"},
+)
+
+
+def dataset(columns, attributes, *, small="suppress", **parameters):
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "small": small,
+        "attributes": attributes,
+        "mechanism": {"name": "full-domain", "k": 2, **parameters},
+    }
+    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
+
+
+def numeric(lower, upper, doubling, **more):
+    domain = {"domain": [lower, upper], "doubling": doubling, **more}
+    return {"role": "quasi-identifier", "kind": "numeric", **domain}
+
+
+def tree(parents):
+    return {"role": "quasi-identifier", "kind": "tree", "parents": parents}
+
+
+def labels(kind, *values):
+    return {"role": "quasi-identifier", "kind": kind, "domain": list(values)}
+
+
+def publish(data, **parameters):
+    return FullDomain(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
+
+
+# The oracle
+
+
+@dataclass
+class Levels:
+    """One attribute of the oracle: how many levels, and (generalisation, loss) of a value at a level."""
+
+    num: int
+    generalise: Callable[[Any, int], tuple[Any, Fraction]]
+
+
+def interval_levels(lower: int, upper: int, doubling: Fraction) -> Levels:
+    def generalise(value: float, level: int) -> tuple[Any, Fraction]:
+        exact = Fraction(repr(value))
+        if level == 0:
+            return (exact, exact), Fraction(0)
+        width = doubling * 2 ** (level - 1)
+        last = math.ceil((upper - lower) / width) - 1
+        start = lower + min((exact - lower) // width, last) * width
+        end = min(start + width, Fraction(upper))
+        return (start, end), (end - start) / (upper - lower)
+
+    num = 2
+    while doubling * 2 ** (num - 2) < upper - lower:
+        num += 1
+    return Levels(num, generalise)
+
+
+def tree_levels(parents: dict[str, str]) -> Levels:
+    paths = {}
+    for leaf in parents.keys() - set(parents.values()):
+        paths[leaf] = [leaf]
+        while paths[leaf][-1] in parents:
+            paths[leaf].append(parents[paths[leaf][-1]])
+    depth = max(map(len, paths.values()))
+
+    def generalise(value: str, level: int) -> tuple[Any, Fraction]:
+        path = paths[value]
+        node = path[max(0, level - (depth - len(path)))]
+        below = sum(node in other for other in paths.values())
+        return node, Fraction(below - 1, len(paths) - 1)
+
+    return Levels(depth, generalise)
+
+
+@dataclass
+class Case:
+    """A small problem."""
+
+    attributes: dict[str, Any] = field(default_factory=dict)
+    columns: dict[str, list[Any]] = field(default_factory=dict)
+    levels: dict[str, Levels] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def num_rows(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def data(self) -> Dataset:
+        return dataset(self.columns, self.attributes)
+
+
+def draw_attribute(case: Case, name: str, num: int, generator: random.Random) -> None:
+    kind = generator.choice(["numeric", "numeric", "tree", "category", "ordinal"])
+    if kind == "numeric":
+        lower, length = generator.choice([0, -3, 1]), generator.choice([5, 8, 10])
+        doubling = generator.choice([Fraction(1), Fraction(3, 2), Fraction(7), Fraction(1, 10), Fraction(20)])
+        values = [round(lower + generator.randint(0, 10 * length) / 10, 1) for _ in range(num)]
+        case.attributes[name] = numeric(lower, lower + length, float(doubling))
+        case.levels[name] = interval_levels(lower, lower + length, doubling)
+    elif kind == "tree":
+        parents = generator.choice(TREES)
+        values = [generator.choice(sorted(parents.keys() - set(parents.values()))) for _ in range(num)]
+        case.attributes[name], case.levels[name] = tree(parents), tree_levels(parents)
+    else:
+        values = [generator.choice("uvw") for _ in range(num)]
+        case.attributes[name] = labels(kind, "u", "v", "w")
+        case.levels[name] = Levels(2, lambda value, level: ("*" if level else value, Fraction(level)))
+    case.columns[name] = values
+
+
+def draw_case(generator: random.Random) -> Case:
+    case, num = Case(), generator.randint(4, 24)
+    for index in range(generator.randint(1, 3)):
+        draw_attribute(case, f"x{index}", num, generator)
+    if generator.random() < 0.5:
+        case.attributes["place"] = {"role": "public"}
+        case.columns["place"] = [generator.choice("NNNS") for _ in range(num)]
+    case.parameters = {
+        "k": generator.randint(2, 4),
+        "alpha": generator.choice(["1", "0.3", "0.05", "2", "1/3", "0.6"]),
+        "max_suppressed": generator.choice([None, None, 0, "0.2", "0.5"]),
+        "importance": {n: generator.choice([1, 2, "0.5", "1/7"]) for n in case.levels if generator.random() < 0.5},
+    }
+    return case
+
+
+@dataclass
+class Answer:
+    """What a node costs and releases: for each row what it looks like, None if suppressed."""
+
+    cost: Fraction
+    node: tuple[int, ...]
+    rows: list[Any]
+
+    @property
+    def num_suppressed(self) -> int:
+        return self.rows.count(None)
+
+
+def evaluate(case: Case, node: tuple[int, ...]) -> Answer:
+    told = [
+        [levels.generalise(value, level) for value in case.columns[name]]
+        for (name, levels), level in zip(case.levels.items(), node, strict=True)
+    ]
+    place = case.columns.get("place", [""] * case.num_rows)
+    looks = [(place[row], *(column[row][0] for column in told)) for row in range(case.num_rows)]
+    counts = Counter(looks)
+    kept = [counts[look] >= case.parameters["k"] for look in looks]
+    alpha, cost = Fraction(case.parameters["alpha"]), Fraction(0)
+    for name, column in zip(case.levels, told, strict=True):
+        weight = Fraction(case.parameters["importance"].get(name, 1))
+        cost += weight * sum(column[row][1] if kept[row] else alpha for row in range(case.num_rows))
+    return Answer(cost, node, [look if keep else None for look, keep in zip(looks, kept, strict=True)])
+
+
+def exhaustive(case: Case) -> Answer | None:
+    """Return the best of all nodes; None if each suppresses too many."""
+    most = case.parameters["max_suppressed"]
+    limit = case.num_rows if most is None else math.floor(Fraction(most) * case.num_rows)
+    answers = [evaluate(case, node) for node in itertools.product(*(range(a.num) for a in case.levels.values()))]
+    allowed = [answer for answer in answers if answer.num_suppressed <= limit]
+    return min(allowed, key=lambda answer: (answer.cost, answer.node), default=None)
+
+
+def test_equals_exhaustive_search_of_every_node():
+    generator, num_found = random.Random(20261115), 0
+    for _ in range(NUM_CASES):
+        case = draw_case(generator)
+        best = exhaustive(case)
+        try:
+            classes = FullDomain(**case.parameters).classes(case.data())
+        except Refusal:
+            sizes = Counter(case.columns.get("place", [""] * case.num_rows)).values()
+            hopeless = max(sizes) < case.parameters["k"]
+            assert best is None or hopeless or best.num_suppressed == case.num_rows
+            continue
+        assert best is not None
+        assert classes.levels == best.node
+        assert classes.loss_sum == pytest.approx(float(best.cost), abs=1e-9)
+        of_row = classes.of_row.tolist()
+        assert [number < 0 for number in of_row] == [look is None for look in best.rows]
+        assert len({pair for pair in zip(of_row, best.rows, strict=True) if pair[1]}) == max(of_row) + 1
+        num_found += 1
+    assert num_found > NUM_CASES / 2
+
+
+class Watched(full_domain_module._Search):
+    """A search that can be looked at afterwards."""
+
+    last: Any = None
+
+    def best(self) -> tuple[int, ...]:
+        Watched.last = self
+        return super().best()
+
+
+def test_what_one_node_says_of_others_is_true():
+    """cost = base + penalty + excess, the penalty falling and the excess rising on the way up."""
+    generator = random.Random(7)
+    for _ in range(60):
+        case = draw_case(generator)
+        case.parameters["max_suppressed"] = None
+        Watched.last = None
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(full_domain_module, "_Search", Watched)
+            try:
+                FullDomain(**case.parameters).classes(case.data())
+            except Refusal:
+                continue
+        search = Watched.last
+        found = {}
+        for node in np.ndindex(search.base.shape):
+            search.penalty[...], search.excess[...], search.least = 0, 0, None
+            search._look(node)
+            found[node] = (search.least, search.penalty[node], search.excess[node])
+            assert search.least == sum((search.base[node], *found[node][1:]))
+        for below, above in itertools.product(found, repeat=2):
+            if all(a <= b for a, b in zip(below, above, strict=True)):
+                assert search.base[below] <= search.base[above]
+                assert found[below][1] >= found[above][1]
+                assert found[below][2] <= found[above][2]
+
+
+def test_ties_go_to_the_lowest_levels_of_the_first_attribute():
+    attributes = {"x": labels("category", "u", "v"), "y": labels("category", "u", "v")}
+    columns = {"x": ["u", "u", "v", "v"], "y": ["u", "v", "u", "v"]}
+    assert FullDomain(k=2).classes(dataset(columns, attributes)).levels == (0, 1)
+    assert FullDomain(k=2, importance={"y": "1.0000001"}).classes(dataset(columns, attributes)).levels == (1, 0)
+
+
+def test_costs_beyond_64_bits_are_still_exact():
+    """A difference of one part in 10^30 decides, where a double or 64 bits would see none."""
+    attributes = {"x": labels("category", "u", "v"), "y": labels("category", "u", "v")}
+    columns = {"x": ["u", "u", "v", "v"] * 5, "y": ["u", "v", "u", "v"] * 5}
+    more = "1." + "0" * 30 + "1"
+    assert FullDomain(k=6, importance={"x": more}).classes(dataset(columns, attributes)).levels == (0, 1)
+    assert FullDomain(k=6, importance={"y": more}).classes(dataset(columns, attributes)).levels == (1, 0)
+
+
+def test_many_attributes_of_many_values_do_not_overflow():
+    generator = np.random.default_rng(5)
+    columns = {f"x{i}": generator.permutation(3000) / 8 for i in range(7)}  # 3000^7 combinations
+    attributes = dict.fromkeys(columns, numeric(0, 400, 200))
+    classes = FullDomain(k=3).classes(dataset(columns, attributes))
+    halves = np.stack([columns[name] >= 200 for name in columns])
+    assert classes.levels == (1,) * 7
+    assert len(np.unique(halves, axis=1).T) == classes.of_row.max() + 1
+
+
+def transit(num, generator):
+    """A table of rides like the one that other tools were measured on."""
+    stations = {f"S{i}": f"five {i // 5}" for i in range(150)}
+    stations |= {f"five {i}": f"ten {i // 2}" for i in range(30)}
+    stations |= {f"ten {i}": f"fifty {i // 5}" for i in range(15)} | {f"fifty {i}": "*" for i in range(3)}
+    types = {"adult": "full", "child": "reduced", "senior": "reduced", "full": "*", "reduced": "*"}
+    attributes = {"type": tree(types), "board": tree(stations), "alight": tree(stations)}
+    attributes["start"] = numeric(0, 86400, 60)
+    columns = {
+        "type": generator.choice(["adult", "child", "senior"], num, p=[0.7, 0.2, 0.1]),
+        "board": [f"S{i}" for i in generator.integers(0, 150, num)],
+        "alight": [f"S{i}" for i in generator.integers(0, 150, num)],
+        "start": generator.normal(43200, 9000, num).clip(0, 86400).round(),
+    }
+    return dataset(columns, attributes)
+
+
+@pytest.mark.parametrize("limit", [None, 0, 0.05])
+def test_ten_thousand_records_are_a_matter_of_milliseconds(limit):
+    data = transit(10_000, np.random.default_rng(1))
+    mechanism = FullDomain(k=10, max_suppressed=limit)
+    start = time.process_time()
+    classes = mechanism.classes(data)
+    assert time.process_time() - start < 2  # about 0.03 s on an idle machine
+    assert np.bincount(classes.of_row[classes.of_row >= 0]).min() >= 10
+
+
+# What is released
+
+
+@st.composite
+def tables(draw):
+    num = draw(st.integers(4, 30))
+    weights = draw(st.lists(st.integers(0, 1000).map(lambda tenth: tenth / 10), min_size=num, max_size=num))
+    kinds = draw(st.lists(st.sampled_from("abcd"), min_size=num, max_size=num))
+    return {"weight": weights, "kind": kinds}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tables(),
+    st.integers(2, 4),
+    st.sampled_from(["bounds", "mean", "multiset"]),
+    st.sampled_from(["0.1", "0.7", 3, 25, 100]),
+    st.sampled_from(TREES[:2]),
+)
+def test_a_release_is_k_anonymous_and_tells_the_hierarchy(columns, k, statistic, doubling, parents):
+    doubling = Fraction(doubling)
+    attributes = {"weight": numeric(0, 100, float(doubling)), "kind": tree(parents)}
+    release, key = publish(dataset(columns, attributes), k=k, alpha=5, statistic=statistic)
+    rows = release.data.to_pylist()
+    looks = Counter(tuple(row[name] for name in row if name not in ("row", "class_id")) for row in rows)
+    assert min(looks.values()) >= k
+    levels = release.certificate.body["measures"]["levels"]
+    weights, kinds = interval_levels(0, 100, doubling), tree_levels(parents)
+    for row, source in zip(rows, key.table["source_row"].to_pylist(), strict=True):
+        weight, kind = columns["weight"][source], columns["kind"][source]
+        assert row["weight_lower"] <= weight <= row["weight_upper"]
+        (lower, upper), _ = weights.generalise(weight, levels["weight"])
+        assert (row["weight_lower"], row["weight_upper"]) == (float(lower), float(upper))
+        assert row["kind"] == kinds.generalise(kind, levels["kind"])[0]
+
+
+def rides(num=60, **parameters):
+    generator = random.Random(11)
+    attributes = {
+        "card": {"role": "identifier"},
+        "line": {"role": "public"},
+        "kind": tree(TREES[0]),
+        "reason": {"role": "sensitive"},
+        "minutes": numeric(0, 90, 2.5, unit="min"),
+        "bag": labels("ordinal", "none", "hand", "trunk"),
+    }
+    columns = {
+        "card": [f"C{i}" for i in range(num)],
+        "line": [generator.choice("12") for _ in range(num)],
+        "kind": [generator.choice("abcd") for _ in range(num)],
+        "reason": [generator.choice(["work", "home"]) for _ in range(num)],
+        "minutes": [round(abs(generator.gauss(30, 15)), 1) for _ in range(num)],
+        "bag": [generator.choice(["none", "hand", "trunk"]) for _ in range(num)],
+    }
+    return dataset(columns, attributes, **parameters)
+
+
+@pytest.mark.parametrize("statistic", ["bounds", "mean", "multiset"])
+def test_columns_follow_the_schema_and_the_folder_verifies(tmp_path, statistic):
+    data = rides()
+    made = publish(data, k=4, statistic=statistic, importance={"kind": 2, "bag": "0.25"}).write(tmp_path / "release")
+    mean = [] if statistic == "bounds" else ["minutes_mean"]
+    told = ["kind", "minutes_lower", "minutes_upper", *mean, "bag"]
+    release = dn.Release.read(tmp_path / "release")
+    assert release.data.column_names == ["row", "class_id", "line", "reason", *told]
+    assert release.classes.column_names == ["class_id", "size", *told]
+    assert release.quantities == ["minutes"]
+    assert verify(tmp_path / "release").problems == []
+    readme = (tmp_path / "release" / "README.md").read_text()
+    assert "`kind`: kind or what generalises it" in readme
+    assert "A node stands for every value below it" in readme
+    if statistic == "multiset":
+        members = release.members.to_pylist()
+        assert list(members[0]) == ["class_id", "kind", "minutes", "bag"]
+        source = made.key.table.sort_by("class_id")["source_row"].to_pylist()
+        joint = Counter((data.column("kind")[i].as_py(), data.numbers("minutes")[i]) for i in source)
+        assert Counter((member["kind"], member["minutes"]) for member in members) == joint
+
+
+def test_classes_are_numbered_by_what_is_released():
+    data = rides()
+    first = publish(data, k=3).release.classes.drop(["size"]).to_pylist()
+    shuffled = np.random.default_rng(3).permutation(len(data))
+    columns = {a.name: data.column(a.name).take(pa.array(shuffled)) for a in data.schema}
+    other = Dataset.from_table(pa.table(columns), data.policy)
+    assert publish(other, k=3).release.classes.drop(["size"]).to_pylist() == first
+
+
+def test_borders_belong_above_and_the_upper_end_to_the_last_interval():
+    weights = [0.0, 0.3, 0.6, 0.9, 1.0] * 2  # 0.1 + 0.2 is not 0.3 in doubles
+    data = dataset({"weight": weights}, {"weight": numeric(0, 1, 0.3)})
+    release, _ = publish(data, k=4)
+    bounds = sorted(set(zip(*(release.data[f"weight_{end}"].to_pylist() for end in ("lower", "upper")), strict=True)))
+    assert bounds == [(0.0, 0.6), (0.6, 1.0)]
+    assert release.certificate.body["measures"]["levels"] == {"weight": 2}
+    assert release.certificate.body["measures"]["loss"]["total"] == pytest.approx(0.4 * 0.6 + 0.6 * 0.4)
+
+
+def test_equal_values_need_no_generalisation():
+    release, _ = publish(dataset({"weight": [7.3] * 3}, {"weight": numeric(0, 10, 1)}), k=3)
+    assert release.data["weight_lower"].to_pylist() == release.data["weight_upper"].to_pylist() == [7.3] * 3
+    assert release.certificate.body["measures"]["levels"] == {"weight": 0}
+
+
+def test_the_certificate_carries_hierarchies_levels_and_importance():
+    release, _ = publish(rides(), k=4, importance={"kind": "1/3"}, max_suppressed=0.25)
+    body = release.certificate.body
+    assert body["mechanism"]["importance"] == {"kind": "1/3"}
+    assert body["mechanism"]["max_suppressed"] == 0.25
+    assert release.attributes["minutes"]["domain"]["doubling"] == 2.5
+    assert release.attributes["kind"]["domain"]["parents"] == TREES[0]
+    assert set(body["measures"]["levels"]) == {"kind", "minutes", "bag"}
+    loss = body["measures"]["loss"]
+    weights = {"kind": 1 / 3, "minutes": 1, "bag": 1}
+    assert loss["total"] == pytest.approx(sum(weights[n] * x for n, x in loss["attributes"].items()) / (7 / 3))
+    assert body["measures"]["suppressed"]["share"] <= 0.25
+    assert "class borders depend on data" in body["assumptions"]
+
+
+# Refusals
+
+
+def test_small_strata_are_refused_or_suppressed_and_count_towards_the_limit():
+    columns = {"weight": [1.0] * 8, "place": ["N"] * 7 + ["S"]}
+    attributes = {"weight": numeric(0, 10, 1), "place": {"role": "public"}}
+    with pytest.raises(Refusal, match="1 of 2 combinations"):
+        FullDomain(k=2).classes(dataset(columns, attributes, small="refuse"))
+    data = dataset(columns, attributes)
+    assert FullDomain(k=2).classes(data).of_row.tolist() == [0] * 7 + [-1]
+    assert FullDomain(k=2, max_suppressed="1/8").classes(data).of_row.tolist() == [0] * 7 + [-1]
+    with pytest.raises(Refusal, match=r"max_suppressed = 0\.124 allows"):
+        FullDomain(k=2, max_suppressed=0.124).classes(data)
+    with pytest.raises(Refusal, match="cannot be 9-anonymous"):
+        FullDomain(k=9).classes(data)
+
+
+def test_suppressing_everything_is_refused():
+    data = dataset({"weight": [1.0, 9.0]}, {"weight": numeric(0, 10, 1)})
+    with pytest.raises(Refusal, match=r"alpha = 0.1 suppressing every record"):
+        FullDomain(k=2, alpha=0.1).classes(data)
+    assert FullDomain(k=2, alpha=0.1, max_suppressed=0.5).classes(data).levels == (5,)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"x": numeric(0, 1, None)}, "'x': A numeric domain needs a first width.*Add doubling = WIDTH"),
+        ({"x": {"role": "public"}}, "Got none"),
+        ({"size": labels("category", "u", "v")}, "cannot be named 'size'"),
+        ({"x": labels("category", "u", "*")}, "Rename the value"),
+        ({f"x{i}": numeric(0, 1000, 1) for i in range(6)}, "at most 262144 combinations of levels. Got 2985984"),
+    ],
+)
+def test_what_has_no_hierarchy_is_refused_before_any_data(attributes, words):
+    for attribute in attributes.values():
+        if attribute.get("doubling", 0) is None:
+            del attribute["doubling"]
+    document = {"dataset": "d", "protects": "r", "attributes": attributes}
+    with pytest.raises(PolicyError, match=words):
+        mechanism_of(Policy.from_dict({**document, "mechanism": {"name": "full-domain", "k": 2}}))
+
+
+def test_graphs_are_refused_with_the_reason(tmp_path):
+    (tmp_path / "edges.csv").write_text("from,to\na,b\n")
+    graph = {"role": "quasi-identifier", "kind": "graph", "edges": "edges.csv"}
+    document = {"dataset": "d", "protects": "r", "attributes": {"stop": graph}}
+    policy = Policy.from_dict({**document, "mechanism": {"name": "full-domain", "k": 2}}, path=tmp_path / "p.toml")
+    with pytest.raises(PolicyError, match="'stop': A graph has no levels"):
+        mechanism_of(policy)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"k": 1}, "k must be"),
+        ({"alpha": 0}, "alpha must be more than 0"),
+        ({"max_suppressed": 1.5}, "from 0 to 1. Got 1.5"),
+        ({"max_suppressed": "half"}, "max_suppressed must be a finite number"),
+        ({"importance": {"x": 0}}, "importance must be more than 0.*Got 0 for x"),
+        ({"importance": {"x": "much"}}, "importance of x must be a finite number"),
+        ({"importance": ("x",)}, "a table attribute = number"),
+        ({"importance": 3}, "a table attribute = number"),
+        ({"statistic": "median"}, "statistic must be one of bounds, mean, multiset. Got 'median'"),
+    ],
+)
+def test_parameters_are_checked(parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        FullDomain(**{"k": 2, **parameters})
+
+
+def test_importance_of_an_attribute_that_is_not_generalised_is_refused():
+    with pytest.raises(ParameterError, match="importance is given for line"):
+        FullDomain(k=2, importance={"line": 2}).promise(rides().schema)
+
+
+def test_a_value_that_the_hierarchy_does_not_cover_is_named_by_row():
+    with pytest.raises(InputError, match="column 'kind': lies outside the public domain in row 2"):
+        dataset({"kind": ["a", "robot", "b"]}, {"kind": tree(TREES[0])})
+
+
+# From files, as a user does it
+
+POLICY = """
+dataset = "rides"
+protects = "ride"
+[attributes.type]
+role = "quasi-identifier"
+kind = "tree"
+hierarchy = "types.csv"
+[attributes.minutes]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 90]
+doubling = 2.5
+[mechanism]
+name = "full-domain"
+k = 4
+max_suppressed = 0.1
+[mechanism.importance]
+type = 2
+"""
+
+
+def test_publish_show_and_verify_from_files(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "rides.toml").write_text(POLICY)
+    (tmp_path / "types.csv").write_text("adult;full fare;*\nchild;reduced;*\nsenior;reduced;*\n")
+    lines = [f"{('adult', 'child', 'senior')[i % 3]},{i % 40 + 0.5}" for i in range(80)]
+    (tmp_path / "rides.csv").write_text("\n".join(["type,minutes", *lines]))
+    monkeypatch.chdir(tmp_path)
+    for arguments in (
+        ["publish", "rides.csv", "--policy", "rides.toml", "-o", "release"],
+        ["verify", "release"],
+        ["show", "release"],
+        ["show", "rides.toml"],
+    ):
+        monkeypatch.setattr(sys, "argv", ["dunnage", *arguments])
+        with pytest.raises(SystemExit) as end:
+            main()
+        assert not end.value.code
+    printed = capsys.readouterr().out
+    assert "In order: release" in printed
+    assert "every attribute is at one level of its public hierarchy" in printed
+    assert "public hierarchies of type, minutes" in printed
+
+
+def test_the_example_of_the_policy_page(tmp_path):
+    page = (Path(__file__).resolve().parents[1] / "docs" / "policy.md").read_text()
+    example = page.partition("## `full-domain`")[2].partition("```text\n")[2].partition("```")[0]
+    (tmp_path / "types.csv").write_text("adult;full fare;*\nchild;reduced;*\n")
+    policy = Policy.from_text(f'dataset = "rides"\nprotects = "ride"\n{example}', path=tmp_path / "rides.toml")
+    assert mechanism_of(policy) == FullDomain(k=5, max_suppressed=0.05, importance={"type": 2})
