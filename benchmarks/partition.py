@@ -8,6 +8,9 @@ Two peers, each run beside ours:
 - The same optimum by the textbook program, every class of k to 2k records tried in plain Python, on fewer records;
   its rate does not depend on their number.
 
+Several attributes are compared with a grid of equal shares, the best of all numbers of intervals; ``goal = "packing"``
+with ``goal = "loss"`` by the bins that upper bounds need.
+
 Run with ``python -m benchmarks.partition``.
 """
 
@@ -21,15 +24,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dunnage.bins import pack_bins
 from dunnage.dataset import Dataset
 from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.recode import Classes
 from dunnage.policy import Policy
 
 FloatArray = npt.NDArray[np.float64]
 
 LOWER, UPPER = 125.0, 375.0
 NUM_TEXTBOOK = 20_000
+NUM_DRAWS = 10
 RATE, LOSS = "million records per CPU second", "loss per record, times 1000 (less is better)"
+BINS, SECONDS = "bins in all (fewer is better)", "CPU seconds (less is better)"
 
 
 def uniform(num: int, generator: np.random.Generator) -> FloatArray:
@@ -96,6 +103,75 @@ def ours(weights: FloatArray, k: int) -> tuple[float, float]:
     return measure(lambda: mechanism.classes(data).loss_sum / len(weights), len(weights))
 
 
+def vectors(num: int, num_attributes: int, generator: np.random.Generator) -> Dataset:
+    """Draw parcels with several independent, uniform attributes."""
+    names = ("weight", "height", "width", "length")[:num_attributes]
+    attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [LOWER, UPPER]}
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": dict.fromkeys(names, attribute),
+        "mechanism": {"name": "partition", "k": 2},
+    }
+    columns = {name: np.round(uniform(num, generator), 2) for name in names}
+    return Dataset.from_table(pa.table(columns), Policy.from_dict(document))
+
+
+def even_grid(data: Dataset, k: int) -> float:
+    """Return the loss of the best grid of equal shares, the same number of intervals in each attribute."""
+    values = np.column_stack([data.numbers(a.name) for a in data.schema])
+    ranks = values.argsort(axis=0, kind="stable").argsort(axis=0, kind="stable")
+    losses = []
+    for num in range(1, int((len(values) / k) ** (1 / values.shape[1])) + 2):
+        cell = np.unique(ranks * num // len(values), axis=0, return_inverse=True)[1].reshape(-1)
+        order, sizes = np.argsort(cell, kind="stable"), np.bincount(cell)
+        begins = np.cumsum(sizes) - sizes
+        widths = np.maximum.reduceat(values[order], begins) - np.minimum.reduceat(values[order], begins)
+        paid = np.where(sizes >= k, widths.sum(axis=1) / (UPPER - LOWER), values.shape[1])
+        losses.append(float(sizes @ paid))
+    return min(losses)
+
+
+def _several(generator: np.random.Generator) -> list[dict[str, Any]]:
+    rows = []
+    for num, num_attributes in ((50, 2), (50, 4), (10_000, 2), (10_000, 4)):
+        data = vectors(num, num_attributes, generator)
+        (seconds, found), (their_seconds, their_loss) = (
+            timed(lambda data=data: Partition(k=5).search(data)),  # type: ignore[misc]
+            timed(lambda data=data: even_grid(data, 5)),  # type: ignore[misc]
+        )
+        outcome = "proven least" if found.proven else f"gap {found.gap:.0%}"
+        name = f"{num:,} x {num_attributes} attributes, k = 5; peer even grid"
+        rows.append(_row(f"{name} ({outcome})", 1000 * found.loss / num, 1000 * their_loss / num, LOSS))
+        rows.append(_row(name, seconds, their_seconds, SECONDS))
+    return rows
+
+
+def timed(find: Callable[[], Any]) -> tuple[float, Any]:
+    """Return CPU seconds and the result."""
+    start = time.process_time()
+    result = find()
+    return time.process_time() - start, result
+
+
+def _packing(generator: np.random.Generator) -> list[dict[str, Any]]:
+    """Count bins of 500 for 25 parcels: the borders that pack well, against those of least loss."""
+    draws = [dataset(np.round(uniform(25, generator))) for _ in range(NUM_DRAWS)]
+    rows = []
+    for k in (4, 8, 10):
+        mechanisms = Partition(k=k, goal="packing", capacity=500), Partition(k=k)
+        bins = [sum(bins_of(mechanism.classes(data), 500) for data in draws) for mechanism in mechanisms]
+        rows.append(_row(f"25 parcels, k = {k}, goal packing; peer goal loss", bins[0], bins[1], BINS))
+    return rows
+
+
+def bins_of(classes: Classes, capacity: int) -> int:
+    """Return how many bins the upper bounds of all records need; a suppressed one has its own."""
+    kept = classes.of_row[classes.of_row >= 0]
+    tops = classes.generalised[0].upper[kept].astype(np.int64)  # type: ignore[union-attr]
+    return pack_bins(tops, capacity, seconds=5).objective + len(classes.of_row) - len(kept)
+
+
 def run() -> list[dict[str, Any]]:
     """Measure everything in one run; each row has name, ours, peer, ratio and unit."""
     generator, rows = np.random.default_rng(2019), []
@@ -110,7 +186,8 @@ def run() -> list[dict[str, Any]]:
         assert abs(ours(few, k)[1] - expected) < 1e-9
         name = f"1,000,000 records, k = {k}; peer textbook, rate at {NUM_TEXTBOOK:,}"
         rows.append(_row(name, ours(weights, k)[0], slow, RATE))
-    return rows
+    Partition(k=5).search(vectors(50, 3, generator))  # compiles
+    return rows + _several(generator) + _packing(generator)
 
 
 def _against_mondrian(name: str, weights: FloatArray, k: int) -> list[dict[str, Any]]:

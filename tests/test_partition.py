@@ -6,6 +6,7 @@ Everything goes the public way: dataset, release, tables and key.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import itertools
 import math
@@ -27,7 +28,7 @@ from scipy import stats
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, Refusal
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import partition as partition_module
+from dunnage.mechanisms import runs as runs_module
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.recode import class_means
 from dunnage.noise import Noise
@@ -314,7 +315,7 @@ def test_compiled_and_plain_programs_agree(law, monkeypatch):
         values, public = LAWS[law](generator, size), {"place": generator.integers(0, 3, size)}
         found = []
         for threshold in (0, 10**9):
-            monkeypatch.setattr(partition_module, "_COMPILE_FROM_RUNS", threshold)
+            monkeypatch.setattr(runs_module, "_COMPILE_FROM_RUNS", threshold)
             found.append(classes_of(values, public=public, k=k, alpha=alpha, bounds=bounds))
         assert np.array_equal(found[0][0], found[1][0])
         assert found[0][1] == found[1][1]
@@ -328,11 +329,11 @@ def test_compiles_where_no_cache_can_be_written(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: ("compiled without cache", function)
 
-    partition_module._compiled.cache_clear()
+    runs_module._compiled.cache_clear()
     monkeypatch.setattr(numba, "njit", without_cache)
-    assert partition_module._compiled()[0] == "compiled without cache"
+    assert runs_module._compiled()[0] == "compiled without cache"
     monkeypatch.setattr(numba, "njit", real)
-    partition_module._compiled.cache_clear()
+    runs_module._compiled.cache_clear()
 
 
 @pytest.mark.parametrize(("domain", "unit"), [((-8e307, 8e307), 1e15), ((0, 1e305), 1), ((0, 1e-300), 1e-300)])
@@ -408,19 +409,19 @@ CATEGORY = {"role": "quasi-identifier", "kind": "category", "domain": ["x", "y"]
 @pytest.mark.parametrize(
     ("attributes", "says"),
     [
-        ({"weight": NUMERIC, "volume": NUMERIC}, "Got weight (numeric), volume (numeric)"),
         ({"colour": CATEGORY}, "Got colour (category)"),
         ({"weight": NUMERIC, "colour": CATEGORY}, "Got weight (numeric), colour (category)"),
         ({"weight": {**NUMERIC, "role": "public"}}, "Got none"),
     ],
 )
-def test_one_numeric_quasi_identifier(attributes, says):
+def test_numeric_quasi_identifiers_only(attributes, says):
     document = {**policy().document, "attributes": attributes}
     columns = {"weight": [1.0, 2.0], "volume": [1.0, 2.0], "colour": ["x", "y"]}
     table = pa.table({name: columns[name] for name in attributes})
     data = Dataset.from_table(table, Policy.from_dict(document))
     message = refused(data, Partition(k=2), ParameterError)
     assert says in message
+    assert "full-domain" in message
     assert "public, sensitive or drop" in message
     with pytest.raises(ParameterError):
         Partition(k=2).promise(data.schema)
@@ -446,12 +447,64 @@ def test_grid_bounds_need_a_resolution():
         ({"k": 2, "alpha": 10**400}, "at most 1000000000"),
         ({"k": 2, "statistic": "median"}, "one of bounds, mean, multiset. Got 'median'"),
         ({"k": 2, "bounds": "tight"}, "one of class, grid. Got 'tight'"),
+        ({"k": 2, "importance": 3}, "importance must be a table attribute = number. Got 3"),
+        ({"k": 2, "importance": "weight"}, "importance must be a table"),
+        ({"k": 2, "importance": {1: 1, "weight": 2}}, "importance must be a table"),
+        ({"k": 2, "importance": {"weight": 0}}, "Got 0 for 'weight'"),
+        ({"k": 2, "importance": {"weight": -1}}, "Got -1 for 'weight'"),
+        ({"k": 2, "importance": {"weight": "1e-600"}}, "importance must lie between"),
+        ({"k": 2, "importance": {"weight": 10**10}}, "importance must lie between"),
+        ({"k": 2, "importance": {"weight": "much"}}, "importance of weight must be a finite number"),
     ],
 )
 def test_bad_parameters(parameters, says):
     with pytest.raises(ParameterError) as caught:
         Partition(**parameters)
     assert says in str(caught.value)
+
+
+# Importance
+
+
+def test_importance_is_kept_exactly_and_cannot_be_changed():
+    given = {"weight": Decimal("0.1"), "volume": "1/3"}
+    mechanism = Partition(k=2, importance=given)
+    given["weight"] = 5
+    assert mechanism.importance == (("volume", Fraction(1, 3)), ("weight", Fraction(1, 10)))
+    assert mechanism.describe()["importance"] == {"volume": "1/3", "weight": 0.1}
+    assert hash(mechanism) == hash(dataclasses.replace(mechanism))
+    assert mechanism == Partition(k=2, importance={"volume": Fraction(1, 3), "weight": "0.1"})
+
+
+def test_importance_of_one_attribute_multiplies_the_sum_alone(tmp_path):
+    data = dataset([1.0, 2.0, 5.0, 9.0, 9.5])
+    plain_release, _ = publish(data, k=2)
+    publication = publish(data, k=2, importance={"weight": Decimal("2.5")})
+    losses = [release.certificate.body["measures"]["loss"] for release in (plain_release, publication.release)]
+    assert losses[1]["sum"] == pytest.approx(2.5 * losses[0]["sum"])
+    assert losses[1]["total"] == pytest.approx(losses[0]["total"])
+    assert losses[1]["attributes"] == losses[0]["attributes"]
+    assert "importance" not in plain_release.certificate.body["mechanism"]
+    assert publication.release.certificate.body["mechanism"]["importance"] == {"weight": 2.5}
+    publication.write(tmp_path / "release")
+    assert verify(tmp_path / "release").problems == []
+
+
+def test_importance_of_one_that_counts_one_is_not_worth_a_word():
+    described = Partition(k=2, importance={"weight": 1}).promise(policy().schema).mechanism
+    assert described == Partition(k=2).describe()
+
+
+def test_importance_of_an_unknown_attribute():
+    message = refused(dataset([1.0, 2.0]), Partition(k=2, importance={"wieght": 2}), ParameterError)
+    assert "Got 'wieght', and they are weight (numeric)" in message
+
+
+def test_one_attribute_is_proven():
+    found = Partition(k=2, importance={"weight": 4}).search(dataset([1.0, 2.0, 5.0, 9.0, 9.5]))
+    assert found.proven
+    assert found.loss == found.bound == found.classes.loss_sum
+    assert found.gap == 0
 
 
 def test_parameters_have_no_silent_defaults():

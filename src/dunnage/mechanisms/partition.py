@@ -1,28 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partition: cut one numeric attribute into intervals of at least k records, losing as little as possible.
+"""Partition: cut numeric attributes into intervals, at least k records to a class, losing as little as possible.
 
 The problem is K-Optimize's (Bayardo and Agrawal 2005) with the loss metric of Hoogervorst et al. 2019, eq. 7. For one
 attribute it needs no branch and bound: the best last class follows the best partition of what comes before it, and a
 class that could be cut in two of k each never needs to be looked at. As in eq. 7, only intervals of fewer than k
-records can be suppressed, and equal values share their fate (global recoding).
+records can be suppressed, and equal values share their fate (global recoding). Several attributes are cut by
+:mod:`dunnage.mechanisms.cuts` and :mod:`dunnage.mechanisms.branching`; borders that pack well are chosen by
+:mod:`dunnage.mechanisms.borders`.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
+import logging
 import math
-from collections.abc import Callable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, decimal_scale
-from dunnage.errors import ParameterError, Refusal
-from dunnage.exact import Exact, decimal_text, exact, plain, shown_number
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, decimal_text, exact, nearest_float, plain, shown, shown_number
 from dunnage.guarantees import (
     CHOICE_DEPENDS_ON_DATA,
     DATA_DEPENDENT_REFUSAL,
@@ -30,12 +33,25 @@ from dunnage.guarantees import (
     RECORDS_NOT_PERSONS,
     SINGLE_RELEASE,
     SYSTEM_ENTROPY,
+    Assumption,
     Basis,
     KAnonymity,
     Promise,
 )
 from dunnage.ledger import Ledger
-from dunnage.mechanisms.recode import Classes, Intervals, publish_classes, strata
+from dunnage.mechanisms.cuts import COMPILE_FROM_RECORDS, Cells, Points
+from dunnage.mechanisms.recode import (
+    STATISTICS,
+    Classes,
+    Intervals,
+    check_choice,
+    check_stratum_sizes,
+    refuse_empty,
+    release_classes,
+    strata,
+    suppression_price,
+)
+from dunnage.mechanisms.runs import Runs, best_classes, opening_runs, row_order
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.schema import Attribute, Schema
@@ -43,16 +59,45 @@ from dunnage.schema import Attribute, Schema
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-STATISTICS = ("bounds", "mean", "multiset")
 BOUNDS = ("class", "grid")
-MOST_ALPHA = 10**9
-_COMPILE_FROM_RUNS = 20_000
+GOALS = ("loss", "packing")
+MOST_IMPORTANCE = 10**9
 _LARGEST_EXACT_INTEGER = 2**53
+_log = logging.getLogger("dunnage")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Search:
+    """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner: it tells of data.
+
+    Parameters
+    ----------
+    classes
+        The classes found.
+    bound
+        No partition loses less (eq. 7 over all records).
+    proven
+        Whether no partition loses less, up to one part in 10^9.
+    """
+
+    classes: Classes
+    bound: float
+    proven: bool
+
+    @property
+    def loss(self) -> float:
+        """Value of the loss metric (eq. 7) over all records."""
+        return self.classes.loss_sum
+
+    @property
+    def gap(self) -> float:
+        """Share of the loss that might still be saved."""
+        return max(0.0, 1 - self.bound / self.loss) if self.loss > 0 else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """Release each record's interval, at least k records to an interval.
+    """Release each record's intervals, at least k records to a class.
 
     Parameters
     ----------
@@ -60,10 +105,17 @@ class Partition:
         Fewest records that must look alike.
     alpha
         Price of suppressing one record, in records generalised to the whole domain.
+    importance
+        What an attribute counts in the loss, by its name (beta in eq. 7); 1 where nothing is said.
     statistic
         What is told about a class: its ``bounds``, also its ``mean``, or the ``multiset`` of its values.
     bounds
         ``class``: the class's own smallest and largest value; ``grid``: rounded outward to the public grid.
+    goal
+        ``loss``: lose as little as possible; ``packing``: choose the borders of one attribute so that upper bounds
+        pack into few bins, each combination of public values apart (a heuristic, never more bins than ``loss``).
+    capacity
+        Capacity of a bin, for ``packing`` only.
 
     Guarantee
     ---------
@@ -75,11 +127,14 @@ class Partition:
 
     Runtime
     -------
-    O(n log n) to sort, then at most O(n k) steps; on smooth data few more than n while k is below some thousands.
+    One attribute: O(n log n) to sort, then at most O(n k) steps; on smooth data few more than n while k is below some
+    thousands. Several: some seconds for ten thousand records, by counted steps and not by the clock.
 
     Utility
     -------
-    Exact minimum of the loss metric (eq. 7) within each combination of public values.
+    Within each combination of public values: one attribute, the exact minimum of the loss metric (eq. 7). Several, the
+    exact minimum for small problems (two attributes of a hundred records, say), beyond that one that no change of a
+    single attribute improves; :meth:`search` tells the bound.
 
     References
     ----------
@@ -94,32 +149,50 @@ class Partition:
     name: ClassVar[str] = "partition"
     k: int
     alpha: Fraction = Fraction(1)
+    importance: tuple[tuple[str, Fraction], ...] = ()
     statistic: str = "bounds"
     bounds: str = "class"
+    goal: str = "loss"
+    capacity: Fraction | None = None
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(
+            self,
+            *,
+            k: int,
+            alpha: Exact = 1,
+            importance: Mapping[str, Exact] | Iterable[tuple[str, Exact]] = (),
+            statistic: str = "bounds",
+            bounds: str = "class",
+            goal: str = "loss",
+            capacity: Exact | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
-        object.__setattr__(self, "alpha", _price(self.alpha))
-        for name, choices in (("statistic", STATISTICS), ("bounds", BOUNDS)):
-            if getattr(self, name) not in choices:
-                raise ParameterError(f"{name} must be one of {', '.join(choices)}. Got {getattr(self, name)!r}.")
+        object.__setattr__(self, "alpha", suppression_price(self.alpha))
+        object.__setattr__(self, "importance", _weights(self.importance))
+        for name, choices in (("statistic", STATISTICS), ("bounds", BOUNDS), ("goal", GOALS)):
+            check_choice(name, getattr(self, name), choices)
+        object.__setattr__(self, "capacity", _bin_capacity(self.goal, self.capacity))
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
-        attribute = self._attribute(schema)
+        attributes = self._attributes(schema)
         return Promise(
             guarantee=KAnonymity(k=self.k, protects=schema.protects),
             basis=Basis.PROVED,
-            mechanism=self.describe(),
+            mechanism=self._described(attributes),
             assumptions=(
                 PUBLIC_DOMAIN,
                 RECORDS_NOT_PERSONS,
-                CHOICE_DEPENDS_ON_DATA,
+                self._choice(attributes),
                 DATA_DEPENDENT_REFUSAL,
                 SINGLE_RELEASE,
                 SYSTEM_ENTROPY,
             ),
-            in_clear=self._in_clear(schema, attribute),
+            in_clear=self._in_clear(schema, attributes),
             numerics="classes are exact; the order of rows is an exactly uniform permutation from system entropy",
         )
 
@@ -133,29 +206,20 @@ class Partition:
         BudgetError
             If the ledger refuses; nothing is drawn then.
         """
-        promise = self.promise(dataset.schema)
-        if noise.seeded:
-            promise = promise.voided("the order of rows was drawn from a seed that others may know")
-        classes = self.classes(dataset)
-        spend = ledger.spend(promise, dataset.purpose)
-        return publish_classes(
-            dataset,
-            classes,
-            promise=promise,
-            k=self.k,
-            statistic=self.statistic,
-            spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
-            noise=noise,
-        )
+        return release_classes(self, dataset, ledger=ledger, noise=noise)
 
     def describe(self) -> dict[str, Any]:
         """Give name and all parameters as plain data."""
+        given = {name: plain(weight) for name, weight in self.importance}
+        packing = {} if self.capacity is None else {"goal": self.goal, "capacity": plain(self.capacity)}
         return {
             "name": self.name,
             "k": self.k,
             "alpha": plain(self.alpha),
+            **({"importance": given} if given else {}),
             "statistic": self.statistic,
             "bounds": self.bounds,
+            **packing,
         }
 
     def classes(self, dataset: Dataset) -> Classes:
@@ -166,75 +230,165 @@ class Partition:
         Refusal
             If no k-anonymous release is possible.
         """
-        attribute = self._attribute(dataset.schema)
-        values = dataset.numbers(attribute.name)
+        return self.search(dataset).classes
+
+    def search(self, dataset: Dataset) -> Search:
+        """Find the classes, and tell how much less any partition might lose. For the owner.
+
+        Raises
+        ------
+        Refusal
+            If no k-anonymous release is possible.
+        """
+        attributes = self._attributes(dataset.schema)
         stratum, num_strata = strata(dataset)
-        self._check_sizes(np.bincount(stratum, minlength=num_strata), dataset)
+        check_stratum_sizes(np.bincount(stratum, minlength=num_strata), self.k, dataset)
+        if len(attributes) == 1:
+            return self._cut_one(dataset, attributes[0], stratum, num_strata)
+        found = self._cut_several(dataset, attributes, stratum, num_strata)
+        outcome = "is proven least" if found.proven else f"could be at most {found.gap:.1%} lower"
+        _log.info("partition of %d attributes: the loss %s", len(attributes), outcome)
+        return found
+
+    def _cut_one(self, dataset: Dataset, attribute: Attribute, stratum: IntArray, num_strata: int) -> Search:
+        values = dataset.numbers(attribute.name)
         lower, upper, span = self._ends(values, attribute.numeric)
         # order : rows by stratum, then value; runs : rows of equal value, which must stay together
-        order = _row_order(stratum, num_strata, values)
-        runs = _Runs.of(stratum[order], values[order], lower[order], upper[order])
-        class_of_run, loss = _best_classes(runs, self.k, float(self.alpha) * span)
+        order = row_order(stratum, num_strata, values)
+        runs = Runs.of(stratum[order], values[order], lower[order], upper[order])
+        class_of_run, least = best_classes(runs, self.k, float(self.alpha) * span)
+        loss = least
+        if self.capacity is not None:
+            tops = self._tops(values[order][runs.before[:-1]], attribute.numeric)
+            class_of_run, loss = _packed_classes(
+                runs, class_of_run, tops, self.k, float(self.alpha) * span, nearest_float(self.capacity)
+            )
         of_row = np.empty(len(values), dtype=np.int64)
         of_row[order] = np.repeat(class_of_run, runs.counts)
         if (of_row < 0).all():
-            raise Refusal(
-                f"at alpha = {decimal_text(self.alpha)} suppressing every record loses least, so nothing would be "
-                "released. Raise alpha in [mechanism], or lower k."
-            )
-        return Classes(of_row=of_row, intervals=(self._interval(attribute, values, of_row),), loss_sum=loss / span)
+            raise refuse_empty(self.alpha)
+        weight = float(dict(self.importance).get(attribute.name, 1))
+        classes = Classes(
+            of_row=of_row,
+            generalised=(self._interval(attribute, values, of_row),),
+            losses=(loss / span,),
+            importance=(weight,),
+        )
+        return Search(classes=classes, bound=weight * least / span, proven=loss == least)
 
-    def _attribute(self, schema: Schema) -> Attribute:
+    def _cut_several(
+        self, dataset: Dataset, attributes: tuple[Attribute, ...], stratum: IntArray, num_strata: int
+    ) -> Search:
+        """Cut each stratum by itself: no class spans two, so the problem falls apart into theirs."""
+        from dunnage.mechanisms import branching
+
+        columns = [dataset.numbers(attribute.name) for attribute in attributes]
+        ends = [self._ends(column, a.numeric) for column, a in zip(columns, attributes, strict=True)]
+        values, lower, upper = np.column_stack(columns), *(np.column_stack([e[i] for e in ends]) for i in (0, 1))
+        importance = np.array([float(weight) for weight in self._weights_of(attributes)])
+        costs = {
+            "factor": importance / np.array([span for _, _, span in ends]),
+            "k": self.k,
+            "price": float(self.alpha) * float(importance.sum()),
+            "compiled": len(dataset) >= COMPILE_FROM_RECORDS,
+        }
+        # looks : for each row its stratum and the ends its cell shows; -1 is the stratum of suppressed rows
+        looks = np.full((len(values), 1 + 2 * len(attributes)), -1.0)
+        bound, proven = 0.0, True
+        for number, rows in enumerate(_rows_of(stratum, num_strata)):
+            points, point_of = Points.of(values[rows], lower[rows], upper[rows], **costs)
+            found = branching.search(points, most_steps=branching.MOST_STEPS // num_strata)
+            looks[rows] = _looks(points, Cells.of(points, found.cuts), number)[point_of]
+            bound, proven = bound + found.bound, proven and found.proven
+        of_row, sizes, shown_ends = _number_classes(looks)
+        if (of_row < 0).all():
+            raise refuse_empty(self.alpha)
+        widths = sizes @ (shown_ends[:, 1::2] - shown_ends[:, ::2])
+        losses = [
+            float(width / span) + float(self.alpha) * int((of_row < 0).sum())
+            for width, (_, _, span) in zip(widths, ends, strict=True)
+        ]
+        classes = Classes(
+            of_row=of_row,
+            generalised=tuple(self._interval(a, column, of_row) for a, column in zip(attributes, columns, strict=True)),
+            losses=tuple(losses),
+            importance=tuple(importance.tolist()),
+        )
+        return Search(classes=classes, bound=min(bound, classes.loss_sum), proven=proven)
+
+    def _attributes(self, schema: Schema) -> tuple[Attribute, ...]:
         found = schema.quasi_identifiers
-        if len(found) != 1 or not isinstance(found[0].domain, Numeric):
-            names = ", ".join(f"{a.name} ({a.kind})" for a in found) or "none"
+        names = ", ".join(f"{a.name} ({a.kind})" for a in found) or "none"
+        if not found or not all(isinstance(a.domain, Numeric) for a in found):
             raise ParameterError(
-                f"partition generalises one numeric quasi-identifier. Got {names}. "
-                "Give the others another role: public, sensitive or drop."
+                f"partition generalises numeric quasi-identifiers. Got {names}. Use the mechanism full-domain for "
+                "trees, or give the others another role: public, sensitive or drop."
             )
-        if self.bounds == "grid" and found[0].numeric.resolution is None:
+        rough = [a.name for a in found if a.numeric.resolution is None]
+        if self.bounds == "grid" and rough:
             raise ParameterError(
-                f'bounds = "grid" needs a public grid. Attribute {found[0].name!r} has no resolution. Add one.'
+                f'bounds = "grid" needs a public grid. Attribute {rough[0]!r} has no resolution. Add one.'
             )
-        return found[0]
+        unknown = [name for name, _ in self.importance if name not in [a.name for a in found]]
+        if unknown:
+            raise ParameterError(
+                f"importance is for quasi-identifiers. Got {unknown[0]!r}, and they are {names}. Take it out."
+            )
+        if self.goal == "packing" and (len(found) > 1 or found[0].numeric.lower < 0):
+            raise ParameterError(
+                'goal = "packing" takes one numeric quasi-identifier with a domain of at least 0. '
+                f'Got {names}. Use goal = "loss".'
+            )
+        return found
 
-    def _in_clear(self, schema: Schema, attribute: Attribute) -> tuple[str, ...]:
-        name, domain = attribute.name, attribute.numeric
+    def _weights_of(self, attributes: tuple[Attribute, ...]) -> list[Fraction]:
+        given = dict(self.importance)
+        return [given.get(a.name, Fraction(1)) for a in attributes]
+
+    def _described(self, attributes: tuple[Attribute, ...]) -> dict[str, Any]:
+        """Describe the mechanism; importance lists all attributes, unless there is one that counts 1."""
+        described = self.describe()
+        described.pop("importance", None)
+        weights = self._weights_of(attributes)
+        if weights != [1]:
+            described["importance"] = {a.name: plain(weight) for a, weight in zip(attributes, weights, strict=True)}
+        return described
+
+    def _choice(self, attributes: tuple[Attribute, ...]) -> Assumption:
+        if self.capacity is None:
+            return CHOICE_DEPENDS_ON_DATA
+        return Assumption(
+            CHOICE_DEPENDS_ON_DATA.name,
+            "where classes begin and end was chosen from the records to pack into few bins of "
+            f"{_amount(self.capacity, attributes[0].numeric)}",
+        )
+
+    def _in_clear(self, schema: Schema, attributes: tuple[Attribute, ...]) -> tuple[str, ...]:
         told = ["number of released and of suppressed records, number of classes, size of each class"]
-        if self.bounds == "class":
-            told.append(f"two exact values of {name} per class: its smallest and its largest")
-        else:
-            step = f"{decimal_text(domain.resolution or Fraction(0))} {domain.unit}".strip()
-            told.append(
-                f"the smallest and largest {name} of each class, rounded outward to the public grid of {step} "
-                "(exact where values are recorded on that grid)"
-            )
+        told += [self._bounds_in_clear(attribute) for attribute in attributes]
+        names = ", ".join(a.name for a in attributes)
+        if self.capacity is not None:
+            amount = _amount(self.capacity, attributes[0].numeric)
+            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {amount}")
         if self.statistic == "mean":
-            told.append(f"the mean {name} of each class")
-        if self.statistic == "multiset":
-            told.append(f"every value of {name}, as an unordered list for each class")
-        for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive)):
-            if attributes:
-                told.append(f"{role} columns as they are: {', '.join(a.name for a in attributes)}")
+            told.append(f"the mean {names} of each class")
+        if self.statistic == "multiset" and len(attributes) == 1:
+            told.append(f"every value of {names}, as an unordered list for each class")
+        if self.statistic == "multiset" and len(attributes) > 1:
+            told.append(f"every combination of {names}, as an unordered list for each class, and the mean of each")
+        for role, others in (("public", schema.public), ("sensitive", schema.sensitive)):
+            if others:
+                told.append(f"{role} columns as they are: {', '.join(a.name for a in others)}")
         return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
-    def _check_sizes(self, sizes: IntArray, dataset: Dataset) -> None:
-        """Refuse what cannot be k-anonymous; counts are the owner's to see."""
-        if len(dataset) < self.k:
-            raise Refusal(
-                f"{dataset.source}: {len(dataset)} records cannot be {self.k}-anonymous. "
-                f"Give at least {self.k}, or lower k in [mechanism]."
-            )
-        small = int((sizes < self.k).sum())
-        names = ", ".join(a.name for a in dataset.schema.public)
-        if small and (dataset.policy.small == "refuse" or small == len(sizes)):
-            raise Refusal(
-                f"{dataset.source}: {small} of {len(sizes)} combinations of public values ({names}) have fewer than "
-                f'k = {self.k} records. Lower k, make {names} coarser, or set small = "suppress" to leave them out.'
-                if small < len(sizes)
-                else f"{dataset.source}: every combination of public values ({names}) has fewer than k = {self.k} "
-                f"records. Lower k, or make {names} coarser."
-            )
+    def _bounds_in_clear(self, attribute: Attribute) -> str:
+        name, domain = attribute.name, attribute.numeric
+        if self.bounds == "class":
+            return f"two exact values of {name} per class: its smallest and its largest"
+        return (
+            f"the smallest and largest {name} of each class, rounded outward to the public grid of "
+            f"{_amount(domain.resolution or Fraction(0), domain)} (exact where values are recorded on that grid)"
+        )
 
     def _ends(self, values: FloatArray, domain: Numeric) -> tuple[FloatArray, FloatArray, float]:
         """Return lower end, upper end and domain width on one scale, in whole numbers wherever possible.
@@ -256,144 +410,116 @@ class Partition:
         scaled = np.ldexp(values, -exponent)
         return scaled, scaled, width
 
+    def _tops(self, values: FloatArray, domain: Numeric) -> FloatArray:
+        """Return the upper bound that a class with this largest value shows."""
+        return domain.grid_values(domain.steps_above(values)) if self.bounds == "grid" else values
+
     def _interval(self, attribute: Attribute, values: FloatArray, of_row: IntArray) -> Intervals:
         kept = of_row >= 0
         num = int(of_row.max()) + 1
         lower, upper = np.full(num, np.inf), np.full(num, -np.inf)
         np.minimum.at(lower, of_row[kept], values[kept])
         np.maximum.at(upper, of_row[kept], values[kept])
+        domain = attribute.numeric
         if self.bounds == "grid":
-            domain = attribute.numeric
-            lower, upper = domain.grid_values(domain.steps_below(lower)), domain.grid_values(domain.steps_above(upper))
-        return Intervals(name=attribute.name, lower=lower, upper=upper)
+            lower = domain.grid_values(domain.steps_below(lower))
+        return Intervals(name=attribute.name, lower=lower, upper=self._tops(upper, domain))
 
 
-def _price(alpha: Exact) -> Fraction:
-    value = exact(alpha, what="alpha")
-    if not 0 < value <= MOST_ALPHA:
+def _weights(given: Any) -> tuple[tuple[str, Fraction], ...]:
+    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
+    try:
+        pairs = sorted(dict(given).items())
+    except (TypeError, ValueError):
         raise ParameterError(
-            f"alpha must be more than 0 and at most {MOST_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
-        )
+            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
+        ) from None
+    weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
+    for name, weight in weights:
+        if not Fraction(1, MOST_IMPORTANCE) <= weight <= MOST_IMPORTANCE:
+            raise ParameterError(
+                f"importance must lie between 1/{MOST_IMPORTANCE} and {MOST_IMPORTANCE}. "
+                f"Got {shown_number(weight)} for {name!r}. Use 1, the usual importance."
+            )
+    return weights
+
+
+def _bin_capacity(goal: str, capacity: Exact | None) -> Fraction | None:
+    if (goal == "packing") != (capacity is not None):
+        got = "none" if capacity is None else f'one with goal = "{goal}"'
+        raise ParameterError(f'goal = "packing" and a capacity go together. Got {got}. Give both, or neither.')
+    if capacity is None:
+        return None
+    value = exact(capacity, what="capacity")
+    if not 0 < nearest_float(value) < math.inf:
+        raise ParameterError(f"capacity must be more than 0. Got {shown_number(value)}. Give what a bin holds.")
     return value
 
 
-def _row_order(stratum: IntArray, num_strata: int, position: FloatArray) -> IntArray:
-    """Sort rows by stratum, then position; rows of equal position come in any order."""
-    return np.argsort(position) if num_strata == 1 else np.lexsort((position, stratum))
+def _amount(number: Fraction, domain: Numeric) -> str:
+    return f"{decimal_text(number)} {domain.unit}".strip()
 
 
-@dataclass(frozen=True, eq=False)
-class _Runs:
-    """Rows that cannot be told apart, in order: bounds, how many rows come before, and where each stratum starts.
+def _rows_of(stratum: IntArray, num_strata: int) -> list[IntArray]:
+    """Return the rows of each stratum."""
+    order = np.argsort(stratum, kind="stable")
+    return np.split(order, np.searchsorted(stratum[order], np.arange(1, num_strata)))
 
-    ``before`` and ``starts`` have one entry more than there are runs and strata.
+
+def _looks(points: Points, cells: Cells, stratum: int) -> FloatArray:
+    """Return for each point its stratum and what its cell shows: lower and upper end of each attribute in turn."""
+    ends = np.stack([cells.lower, cells.upper], axis=2).reshape(len(cells.sizes), -1)
+    number = np.where(cells.sizes >= points.k, float(stratum), -1.0)
+    return np.column_stack([number, ends])[cells.of_point]
+
+
+def _number_classes(looks: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1.
+
+    Returns
+    -------
+    tuple
+        The class of each row, and for each class its size and its ends.
     """
-
-    lower: FloatArray
-    upper: FloatArray
-    before: IntArray
-    starts: IntArray
-
-    @classmethod
-    def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> _Runs:
-        """Collapse sorted rows into runs of equal stratum and value."""
-        change = (np.diff(stratum) != 0) | (np.diff(values) != 0)
-        first = np.concatenate([[0], np.flatnonzero(change) + 1])
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum[first])) + 1, [len(first)]])
-        return cls(lower[first], upper[first], np.append(first, len(stratum)), starts)
-
-    @property
-    def counts(self) -> IntArray:
-        """Number of rows of each run."""
-        return np.diff(self.before)
+    kept = np.flatnonzero(looks[:, 0] >= 0)
+    distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
+    of_row = np.full(len(looks), -1, dtype=np.int64)
+    of_row[kept] = class_id.reshape(-1)
+    return of_row, sizes.astype(np.int64), distinct[:, 1:]
 
 
-def _best_classes(runs: _Runs, k: int, price: float) -> tuple[IntArray, float]:
-    """Return the class of each run (-1: suppressed), numbered in order, and the least total cost."""
-    solve = _compiled() if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve
-    first = np.full(len(runs.lower), -1, dtype=np.int64)
-    cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
-    opens = _opening_runs(runs, first)
-    return np.where(first < 0, -1, np.cumsum(opens) - 1), float(cost)
+def _packed_classes(
+    runs: Runs, class_of_run: IntArray, tops: FloatArray, k: int, price: float, capacity: float
+) -> tuple[IntArray, float]:
+    """Choose borders anew in each stratum so that upper bounds pack well; return classes and cost as for least loss."""
+    from dunnage.bins import whole_numbers
+    from dunnage.mechanisms.borders import MOST_PACKED, Loads, best_borders
+
+    first, cost = np.full(len(tops), -1, dtype=np.int64), 0.0
+    whole = whole_numbers(np.minimum(tops, capacity), capacity)
+    share = MOST_PACKED / int(runs.before[-1])
+    for start, stop in itertools.pairwise(runs.starts.tolist()):
+        before = runs.before[start : stop + 1] - runs.before[start]
+        loads = Loads(
+            items=np.where(tops[start:stop] > capacity, whole.capacity + 1, whole.items[start:stop]),
+            capacity=whole.capacity,
+            before=before,
+            lower=runs.lower[start:stop],
+            upper=runs.upper[start:stop],
+            k=k,
+            price=price,
+        )
+        borders = best_borders(
+            loads, _class_runs(class_of_run[start:stop]), most_packed=round(share * loads.num_records)
+        )
+        for begin, end in borders:
+            first[start + begin : start + end] = start + begin
+        cost += loads.loss(borders)
+    return np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1), cost
 
 
-def _opening_runs(runs: _Runs, first: IntArray) -> npt.NDArray[np.bool_]:
-    """Mark the runs that open a class; neighbours of one stratum with equal rounded intervals are one class.
-
-    Rounding can give two classes the same interval. They look alike, so they are one; their cost does not change.
-    """
-    opens = np.asarray(first == np.arange(len(first)))
-    begins = np.flatnonzero(opens)
-    ends = np.searchsorted(first[first >= 0], begins, side="right")
-    last = np.flatnonzero(first >= 0)[ends - 1]
-    stratum = np.searchsorted(runs.starts, begins, side="right")
-    alike = [np.diff(found) == 0 for found in (stratum, runs.lower[begins], runs.upper[last])]
-    same = np.logical_and.reduce(alike)
-    opens[begins[1:][same]] = False
-    return opens
-
-
-def _solve(
-    lower: FloatArray,
-    upper: FloatArray,
-    before: IntArray,
-    starts: IntArray,
-    k: int,
-    price: float,
-    first_of: IntArray,
-) -> float:
-    """Dynamic program over the runs of each stratum; returns the least cost. Plain Python that numba can compile.
-
-    ``best[end]`` is the least cost of the runs before ``end``, counted from the stratum's first: the last of them is
-    suppressed (if below k records), or closes a class of at least k. ``first_of`` is filled with the first run of
-    each run's class and keeps its -1 where suppressed.
-
-    Where the last class may begin is a window that only moves forward. ``high``: later, and it has fewer than k
-    records. ``low``: earlier, and either it can be cut in two classes, which cost no more, or an earlier ``end`` has
-    already shown a later begin to be as good. Costs being size times width, the extra cost of beginning earlier only
-    grows with ``end`` (the quadrangle inequality), so a begin that has lost has lost for good.
-    """
-    total = 0.0
-    for s in range(len(starts) - 1):
-        start, num = starts[s], starts[s + 1] - starts[s]
-        best = np.zeros(num + 1)
-        begin = np.full(num + 1, -1)  # first run of the class that closes here; -1: suppressed
-        low, high = 0, 0
-        for end in range(1, num + 1):
-            rows = before[start + end]
-            least = np.inf
-            if rows - before[start] >= k:
-                while rows - before[start + high + 1] >= k:
-                    high += 1
-                while before[start + high] - before[start + low] >= k:
-                    low += 1
-                for i in range(high, low - 1, -1):
-                    cost = best[i] + (rows - before[start + i]) * (upper[start + end - 1] - lower[start + i])
-                    if cost < least:
-                        least, begin[end] = cost, i
-                low = begin[end]
-            count = rows - before[start + end - 1]
-            if count < k and best[end - 1] + price * count < least:
-                least, begin[end] = best[end - 1] + price * count, -1
-            best[end] = least
-        total += best[num]
-        end = num
-        while end > 0:
-            i = begin[end] if begin[end] >= 0 else end - 1
-            if begin[end] >= 0:
-                first_of[start + i : start + end] = start + i
-            end = i
-    return total
-
-
-@functools.cache
-def _compiled() -> Callable[..., float]:
-    """Compile the dynamic program, or load it from numba's cache; small problems never get here."""
-    import numba
-
-    compiled: Callable[..., float]
-    try:
-        compiled = numba.njit(cache=True)(_solve)
-    except RuntimeError:  # no folder that a cache could be written to
-        compiled = numba.njit()(_solve)
-    return compiled
+def _class_runs(class_of_run: IntArray) -> tuple[tuple[int, int], ...]:
+    """Return first run and run after the last of each class; runs of a class that others interrupt are several."""
+    change = np.flatnonzero(np.diff(class_of_run)) + 1
+    pieces = itertools.pairwise([0, *change.tolist(), len(class_of_run)])
+    return tuple((begin, end) for begin, end in pieces if class_of_run[begin] >= 0)

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cuts of several attributes against exhaustive search over all sets of cuts, and the bounds against both."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dunnage as dn
+from dunnage.dataset import Dataset
+from dunnage.errors import Refusal
+from dunnage.ledger import Ledger
+from dunnage.mechanisms import branching, cuts
+from dunnage.mechanisms.cuts import Cells, Points, best_by_descent, descend, recut, uncut
+from dunnage.mechanisms.partition import Partition
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.verification import verify
+
+TOLERANCE = 1e-9
+NAMES = ("weight", "volume", "height", "length")
+
+
+# Exhaustive search, in exact fractions
+
+
+@dataclass(frozen=True)
+class Case:
+    """A tiny problem: rows of whole numbers on [0, 12], strata, and the parameters."""
+
+    rows: tuple[tuple[int, ...], ...]
+    strata: tuple[str, ...]
+    k: int
+    alpha: Fraction
+    importance: tuple[Fraction, ...]
+    bounds: str
+    step: int = 3
+
+    @property
+    def names(self):
+        return NAMES[: len(self.importance)]
+
+    def ends(self, value):
+        """Give the smallest interval a value may be released as."""
+        below = value // self.step * self.step
+        return (value, value) if self.bounds == "class" else (below, below if below == value else below + self.step)
+
+    def data(self):
+        attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 12], "resolution": self.step}
+        document = {
+            "dataset": "parcels",
+            "protects": "package",
+            "small": "suppress",
+            "attributes": {**dict.fromkeys(self.names, attribute), "place": {"role": "public"}},
+            "mechanism": {"name": "partition", "k": 2},
+        }
+        columns = {name: [float(row[i]) for row in self.rows] for i, name in enumerate(self.names)}
+        return Dataset.from_table(pa.table({**columns, "place": list(self.strata)}), Policy.from_dict(document))
+
+    def mechanism(self, **more):
+        importance = dict(zip(self.names, self.importance, strict=True))
+        return Partition(k=self.k, alpha=self.alpha, importance=importance, bounds=self.bounds, **more)
+
+
+def least_loss(case):
+    members = defaultdict(list)
+    for row, stratum in zip(case.rows, case.strata, strict=True):
+        members[stratum].append(row)
+    return sum(min(map_loss(case, rows, every) for every in all_cuts(rows)) for rows in members.values())
+
+
+def all_cuts(rows):
+    """Every set of cuts of every attribute: for each the values at which an interval begins."""
+    choices = []
+    for column in zip(*rows, strict=True):
+        values = sorted(set(column))[1:]
+        subsets = [itertools.combinations(values, num) for num in range(len(values) + 1)]
+        choices.append(list(itertools.chain.from_iterable(subsets)))
+    return itertools.product(*choices)
+
+
+def map_loss(case, rows, chosen):
+    """Eq. 7: classes are the cells; each pays for its own extremes, or for suppression."""
+    classes = defaultdict(list)
+    for row in rows:
+        classes[tuple(sum(v >= c for c in begins) for v, begins in zip(row, chosen, strict=True))].append(row)
+    return sum(class_loss(case, members) for members in classes.values())
+
+
+def class_loss(case, members):
+    if len(members) < case.k:
+        return len(members) * case.alpha * sum(case.importance)
+    return len(members) * sum(
+        weight * Fraction(max(case.ends(v)[1] for v in column) - min(case.ends(v)[0] for v in column), 12)
+        for weight, column in zip(case.importance, zip(*members, strict=True), strict=True)
+    )
+
+
+def random_case(generator):
+    num = generator.choice([2, 2, 3])
+    size, largest = generator.randint(2, 8 if num == 2 else 6), generator.choice([2, 4, 12])
+    rows = tuple(tuple(generator.randint(0, largest) for _ in range(num)) for _ in range(size))
+    return Case(
+        rows=rows,
+        strata=tuple(generator.choices("ab"[: generator.randint(1, 2)], k=size)),
+        k=generator.randint(2, 4),
+        alpha=Fraction(generator.choice(["0.05", "0.2", "0.5", "1", "3"])),
+        importance=tuple(Fraction(generator.choice(["1", "1", "0.5", "7"])) for _ in range(num)),
+        bounds=generator.choice(["class", "grid"]),
+    )
+
+
+def check_case(case):
+    """Publish and compare with the exhaustive search; check every constraint; return what happened."""
+    best = float(least_loss(case))
+    try:
+        mechanism, data = case.mechanism(statistic="multiset"), case.data()
+        release, key = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
+    except Refusal:
+        everything = float(case.alpha * sum(case.importance) * len(case.rows))
+        assert math.isclose(best, everything, abs_tol=TOLERANCE)
+        return "refused"
+    assert mechanism.search(data).proven
+    loss = release.certificate.body["measures"]["loss"]
+    assert math.isclose(loss["sum"], best, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    assert math.isclose(loss["total"], best / len(case.rows) / float(sum(case.importance)), abs_tol=TOLERANCE)
+    check_release(case, release, key)
+    return "whole" if len(release) == len(case.rows) else "suppressed"
+
+
+def check_release(case, release, key):
+    """Classes look different, have k rows each, and show exactly the ends of their true rows."""
+    rows, classes = release.data.to_pylist(), release.classes.to_pylist()
+    ends = [f"{name}_{end}" for name in case.names for end in ("lower", "upper")]
+    looks = Counter(tuple(row[name] for name in ("place", *ends)) for row in rows)
+    assert min(looks.values()) >= case.k
+    assert len(looks) == len(classes) == len({row["class_id"] for row in rows})
+    true = defaultdict(list)
+    for item in key.table.to_pylist():
+        true[item["class_id"]].append(item["source_row"])
+    for item in classes:
+        members = [case.rows[source] for source in true[item["class_id"]]]
+        assert len({case.strata[source] for source in true[item["class_id"]]}) == 1
+        for name, column in zip(case.names, zip(*members, strict=True), strict=True):
+            assert item[f"{name}_lower"] == min(case.ends(v)[0] for v in column)
+            assert item[f"{name}_upper"] == max(case.ends(v)[1] for v in column)
+    told = [(m["class_id"], *(m[name] for name in case.names)) for m in release.members.to_pylist()]
+    assert told == sorted((number, *map(float, case.rows[s])) for number, sources in true.items() for s in sources)
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_against_exhaustive_search(part):
+    generator = random.Random(part)
+    outcomes = Counter(check_case(random_case(generator)) for _ in range(100))
+    assert min(outcomes[name] for name in ("whole", "suppressed", "refused")) > 3
+
+
+@st.composite
+def cases(draw):
+    row = st.tuples(st.integers(0, 4), st.integers(0, 12))
+    rows = draw(st.lists(row, min_size=2, max_size=8))
+    return Case(
+        rows=tuple(rows),
+        strata=tuple(draw(st.sampled_from("ab")) for _ in rows),
+        k=draw(st.integers(2, 4)),
+        alpha=draw(st.fractions(Fraction(1, 100), 3, max_denominator=100)),
+        importance=tuple(draw(st.sampled_from([Fraction(1), Fraction(1, 3), Fraction(100)])) for _ in range(2)),
+        bounds=draw(st.sampled_from(["class", "grid"])),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_exhaustive_search_on_chosen_cases(case):
+    check_case(case)
+
+
+# One attribute at a time
+
+
+def drawn(num, num_attributes, k, *, seed=0, decimals=6, price=None, law="uniform", compiled=False):
+    generator = np.random.default_rng(seed)
+    values = generator.uniform(0, 1, (num, num_attributes))
+    if law == "related":
+        values = np.clip(values[:, :1] + generator.normal(0, 0.05, values.shape), 0, 1)
+    values = np.round(values, decimals)
+    price = float(num_attributes if price is None else price)
+    return Points.of(values, values, values, factor=np.ones(num_attributes), k=k, price=price, compiled=compiled)[0]
+
+
+def cost(points, chosen):
+    return Cells.of(points, chosen).cost(points)
+
+
+def random_cuts(points, generator):
+    return tuple(
+        np.array([0, *sorted(generator.sample(range(1, num), generator.randint(0, num - 1)))], dtype=np.int64)
+        for num in points.num_pieces
+    )
+
+
+@pytest.mark.parametrize("decimals", [1, 6])
+@pytest.mark.parametrize("num_attributes", [2, 3])
+def test_one_attribute_is_cut_as_well_as_the_others_allow(num_attributes, decimals):
+    """The program over one attribute against all subsets of its cuts, from random cuts of the others."""
+    generator = random.Random(3)
+    for seed in range(12):
+        points = drawn(9, num_attributes, 2 + seed % 3, seed=seed, decimals=decimals, price=[None, 0.3][seed % 2])
+        start = random_cuts(points, generator)
+        for i in range(num_attributes):
+            found = cost(points, (*start[:i], recut(points, start, i), *start[i + 1 :]))
+            pieces = range(1, points.num_pieces[i])
+            every = itertools.chain.from_iterable(itertools.combinations(pieces, num) for num in range(len(pieces) + 1))
+            least = min(cost(points, (*start[:i], np.array([0, *chosen]), *start[i + 1 :])) for chosen in every)
+            assert math.isclose(found, least, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+
+
+@pytest.mark.parametrize("law", ["uniform", "related"])
+@pytest.mark.parametrize("num_attributes", [2, 4])
+def test_descent_is_monotone_and_branching_no_worse(num_attributes, law):
+    generator = random.Random(4)
+    for seed in range(5):
+        points = drawn(14, num_attributes, 3, seed=seed, law=law, price=[None, 0.4][seed % 2], compiled=True)
+        attributes = list(range(num_attributes))
+        ends = []
+        for start in (uncut(points), random_cuts(points, generator), random_cuts(points, generator)):
+            chosen, loss = descend(points, start, attributes)
+            assert loss <= cost(points, start)
+            assert math.isclose(loss, cost(points, chosen), rel_tol=TOLERANCE)
+            ends.append(loss)
+        _, best = best_by_descent(points)
+        assert best <= ends[0] * (1 + TOLERANCE)
+        found = branching.search(points, most_steps=10**6)
+        assert found.loss <= best
+        assert found.bound <= found.loss
+        assert math.isclose(found.loss, cost(points, found.cuts), rel_tol=TOLERANCE)
+
+
+def test_no_start_is_worse_than_an_attribute_alone():
+    points = drawn(40, 2, 4, law="related")
+    alone = [cost(points, (recut(points, uncut(points), 0), np.zeros(1, dtype=np.int64)))]
+    alone.append(cost(points, (np.zeros(1, dtype=np.int64), recut(points, uncut(points), 1))))
+    assert best_by_descent(points)[1] <= min(alone)
+
+
+def test_a_short_reach_never_loses_the_present_cuts(monkeypatch):
+    """Beyond the limit of steps only short intervals are tried, and still nothing gets worse."""
+    points = drawn(60, 2, 3)
+    start = cuts._even_cuts(points, [4, 4])
+    exact = cost(points, (recut(points, start, 0), start[1]))
+    monkeypatch.setattr(cuts, "MOST_STEPS", 1)
+    short = cost(points, (recut(points, start, 0), start[1]))
+    assert exact <= short <= cost(points, start)
+    assert best_by_descent(points)[1] <= cost(points, uncut(points))
+
+
+def test_very_many_values_are_taken_together_by_quantiles(monkeypatch):
+    monkeypatch.setattr(cuts, "MOST_PIECES", 8)
+    values = np.concatenate([np.linspace(0, 0.01, 50), np.linspace(0.5, 1, 50)])
+    counts = np.ones(100, dtype=np.int64)
+    piece = cuts.pieces(values, counts)
+    assert (np.diff(piece) >= 0).all()
+    assert set(piece.tolist()) == set(range(8))
+    assert np.bincount(piece).max() <= 14
+    assert cuts.pieces(np.array([3.0, 1.0, 3.0]), counts[:3]).tolist() == [1, 0, 1]
+
+
+# Bounds
+
+
+def exhaustive(points):
+    choices = []
+    for num in points.num_pieces:
+        subsets = itertools.chain.from_iterable(itertools.combinations(range(1, num), some) for some in range(num))
+        choices.append([np.array([0, *subset], dtype=np.int64) for subset in subsets])
+    return min(cost(points, chosen) for chosen in itertools.product(*choices))
+
+
+@pytest.mark.parametrize(("num", "num_attributes"), [(6, 2), (4, 3)])
+def test_bounds_hold_however_early_the_search_stops(num, num_attributes):
+    proven = 0
+    for seed in range(15):
+        points = drawn(num, num_attributes, 2, seed=seed, price=[None, 0.5][seed % 2])
+        least = exhaustive(points)
+        for most_steps in (0, 3000, 10_000, 10**7):
+            found = branching.search(points, most_steps=most_steps)
+            assert found.bound <= least * (1 + TOLERANCE)
+            assert found.loss >= least * (1 - TOLERANCE)
+            assert not found.proven or math.isclose(found.loss, least, rel_tol=TOLERANCE)
+            proven += found.proven
+        assert found.proven
+        assert branching.neighbour_bound(points) <= least * (1 + TOLERANCE)
+    assert proven < 60
+
+
+def narrowest(points, t):
+    """The narrowest box around a point with k records, over all subsets."""
+    best = points.price
+    for num in range(points.k):
+        for others in itertools.combinations([i for i in range(len(points)) if i != t], num):
+            rows = [t, *others]
+            if points.counts[rows].sum() >= points.k:
+                extent = points.upper[rows].max(axis=0) - points.lower[rows].min(axis=0)
+                best = min(best, float(extent @ points.factor))
+    return best
+
+
+@pytest.mark.parametrize("decimals", [1, 6])
+def test_narrowest_boxes(decimals):
+    for seed, k in itertools.product(range(4), (2, 3, 4)):
+        points = drawn(10, 3, k, seed=seed, decimals=decimals, price=1.2)
+        expected = sum(points.counts[t] * narrowest(points, t) for t in range(len(points)))
+        assert math.isclose(branching.neighbour_bound(points), expected, rel_tol=TOLERANCE)
+
+
+def test_few_neighbours_and_few_steps_only_lower_the_bound(monkeypatch):
+    points = drawn(60, 2, 7)
+    full = branching.neighbour_bound(points)
+    for name, value in (("NUM_NEIGHBOURS", 9), ("MOST_BOX_STEPS", 600)):
+        monkeypatch.setattr(branching, name, value)
+        assert 0 < branching.neighbour_bound(points) <= full
+    monkeypatch.setattr(branching, "MOST_NEIGHBOURS", 10)
+    assert branching.neighbour_bound(points) == 0.0
+
+
+def test_two_attributes_of_fifty_records_are_proven():
+    for seed in range(3):
+        found = branching.search(drawn(50, 2, 5, seed=seed, compiled=True))
+        assert found.proven
+        assert math.isclose(found.bound, found.loss, rel_tol=2 * TOLERANCE)
+
+
+@pytest.mark.parametrize("num_attributes", [2, 3])
+def test_compiled_and_plain_searches_agree(num_attributes):
+    for seed in range(2):
+        found = [
+            branching.search(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), most_steps=10**5)
+            for compiled in (False, True)
+        ]
+        assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
+        assert found[0].bound == pytest.approx(found[1].bound, rel=1e-12)
+        assert all(np.array_equal(a, b) for a, b in zip(found[0].cuts, found[1].cuts, strict=True))
+
+
+# The public way
+
+
+def parcels(num, names=NAMES[:2], seed=0, **mechanism):
+    generator = np.random.default_rng(seed)
+    attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": Decimal("0.5")}
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {
+            **dict.fromkeys(names, attribute),
+            "place": {"role": "public"},
+            "content": {"role": "sensitive"},
+        },
+        "mechanism": {"name": "partition", "k": 5, **mechanism},
+    }
+    columns = {name: np.round(generator.uniform(0, 100, num), 1) for name in names}
+    columns |= {"place": generator.integers(0, 2, num), "content": generator.integers(0, 3, num)}
+    return dn.load(pa.table(columns), Policy.from_dict(document))
+
+
+@pytest.mark.parametrize("names", [NAMES[:2], NAMES])
+@pytest.mark.parametrize("bounds", ["class", "grid"])
+def test_vectors_go_through_publish_and_verify(names, bounds, tmp_path, monkeypatch):
+    monkeypatch.setattr(branching, "MOST_STEPS", 10**6)
+    data = parcels(80, names, statistic="multiset", bounds=bounds, importance={"weight": Decimal("2.5")})
+    release, key = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / "release")
+    assert verify(tmp_path / "release").problems == []
+    body = release.certificate.body
+    assert body["mechanism"]["importance"] == {name: 2.5 if name == "weight" else 1 for name in names}
+    assert release.members.column_names == ["class_id", *names]
+    loss = body["measures"]["loss"]
+    expected = sum((2.5 if name == "weight" else 1) * loss["attributes"][name] for name in names)
+    assert math.isclose(loss["sum"], 80 * expected, rel_tol=TOLERANCE)
+    rows = release.data.to_pylist()
+    for row, source in zip(rows, key.table.column("source_row").to_pylist(), strict=True):
+        for name in names:
+            assert row[f"{name}_lower"] <= data.numbers(name)[source] <= row[f"{name}_upper"]
+
+
+def test_classes_do_not_depend_on_the_order_of_the_input():
+    data = parcels(60)
+    contents = set()
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(60)
+        table = pa.table({a.name: data.column(a.name).take(pa.array(order)) for a in data.schema})
+        release, _ = Partition(k=4, statistic="multiset").release(
+            Dataset.from_table(table, data.policy), ledger=Ledger(":memory:"), noise=Noise()
+        )
+        contents.add((str(release.classes.to_pylist()), str(release.members.to_pylist())))
+    assert len(contents) == 1
+
+
+def test_an_attribute_that_counts_more_is_told_more_finely():
+    data = parcels(60)
+    even, skewed = (Partition(k=5, importance=importance).classes(data).losses for importance in ({}, {"volume": 1000}))
+    assert skewed[1] < even[1]
+    assert skewed[0] > even[0]
+
+
+def test_an_attribute_with_one_value_changes_nothing():
+    data = parcels(30)
+    table = pa.table({a.name: data.column(a.name) for a in data.schema})
+    constant = table.set_column(1, "volume", pa.array([7.0] * 30))
+    both = Partition(k=3).search(Dataset.from_table(constant, data.policy))
+    alone = Policy.from_dict(
+        {**data.policy.document, "attributes": {**data.policy.document["attributes"], "volume": {"role": "drop"}}}
+    )
+    one = Partition(k=3).search(Dataset.from_table(constant, alone))
+    assert both.proven
+    assert both.loss == pytest.approx(one.loss, rel=TOLERANCE)
+
+
+def test_the_owner_is_told_how_good_the_cuts_are(caplog):
+    caplog.set_level("INFO", logger="dunnage")
+    found = Partition(k=5).search(parcels(60))
+    assert found.proven
+    assert found.gap == pytest.approx(0, abs=1e-8)
+    assert "partition of 2 attributes: the loss is proven least" in caplog.text
+    far = Partition(k=5).search(parcels(400))
+    assert not far.proven
+    assert 0 < far.bound < far.loss == far.classes.loss_sum
+    assert f"the loss could be at most {far.gap:.1%} lower" in caplog.text
