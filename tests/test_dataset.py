@@ -6,6 +6,7 @@ from __future__ import annotations
 import traceback
 from datetime import date, datetime, time
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -547,3 +548,233 @@ def test_any_column_is_taken_or_refused(column: list[Any], role: str, rule: str,
         return
     assert 1 <= len(dataset) == len(dataset.source_rows) <= 2
     assert dataset.keyed_digest(KEY)
+
+
+# --- together -----------------------------------------------------------------------------------------------------
+
+FIVE = {"c": ["a", "b", "a", "b", "c"], "i": ["p", "q", "r", "s", "t"]}
+IDENTIFIER = 'role = "identifier"'
+
+
+def together(**attributes: str) -> Policy:
+    """A policy that merges rows of one ``c`` and adds ``x`` up; ``i`` is another identifier."""
+    made = policy(**{"c": IDENTIFIER, "i": IDENTIFIER, **attributes})
+    return Policy.from_text(f'together = "c"\n{made.to_toml()}')
+
+
+def merge(x: Any, rules: Policy | None = None, **columns: Any) -> Dataset:
+    return Dataset.from_table(pa.table({"x": x, **FIVE, **columns}), rules or together())
+
+
+def not_merged(x: Any, rules: Policy | None = None, **columns: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        merge(x, rules, **columns)
+    return str(caught.value)
+
+
+def test_rows_that_travel_together_are_one_record() -> None:
+    dataset = merge(["0.1", "0.7", "0.2", "0.1", "5"])
+    assert len(dataset) == 3
+    assert dataset.numbers("x").tolist() == [0.3, 0.8, 5.0], "as decimals, not as doubles"
+    assert dataset.source_rows.tolist() == [0, 1, 4]
+    assert dataset.column("c").to_pylist() == ["a", "b", "c"]
+    assert dataset.parts.source_rows.tolist() == [0, 2, 1, 3, 4]
+    assert dataset.parts.starts.tolist() == [0, 2, 4, 5]
+    assert dataset.parts.column("i").to_pylist() == ["p", "r", "q", "s", "t"]
+    assert dataset.num_left_out == 0
+    assert repr(dataset.parts) == "Parts(private)"
+
+
+def test_without_together_each_row_is_its_own_record() -> None:
+    dataset = read([3.0, None, 1.0], policy(x=f'{NUMBERS}\nmissing = "leave-out"'))
+    assert dataset.parts.source_rows.tolist() == dataset.source_rows.tolist() == [0, 2]
+    assert dataset.parts.starts.tolist() == [0, 1, 2]
+
+
+def test_keys_of_earlier_versions_still_fit() -> None:
+    table = pa.table({"x": [0.1, None, 2.5], "t": ["m", "n", "é"]})
+    dataset = Dataset.from_table(table, policy(x=f'{NUMBERS}\nmissing = "leave-out"', t=TEXT))
+    assert dataset.keyed_digest(KEY) == "41556685f25e2a7e903991b0a8185e6efb2d6dac86ae5f8262ae6e7837a8a032"
+
+
+def test_the_parts_of_records() -> None:
+    parts = merge([1.0, 2.0, 3.0, 4.0, 5.0]).parts
+    which, positions = parts.of(np.array([2, 0]))
+    assert which.tolist() == [0, 1, 1]
+    assert parts.source_rows[positions].tolist() == [4, 0, 2]
+    assert parts.records_of(np.array([3, 4, 0, 9, -1])).tolist() == [1, 2, 0, -1, -1]
+    taken = parts.take(np.array([1]))
+    assert (taken.source_rows.tolist(), taken.starts.tolist()) == ([1, 3], [0, 2])
+
+
+RULES = st.sampled_from(["refuse", "leave-out", "clamp"])
+CELLS = st.tuples(
+    st.sampled_from(["a", "b", "c", "d", ""]),
+    st.none() | st.decimals(-2, 12, places=1) | st.decimals(0, 9, places=3) | st.decimals(0, 9, places=14),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(CELLS, min_size=1, max_size=12), RULES, st.sampled_from([(0, 10), (3, 10), (-5, -1), (-1, 8)]))
+def test_merging_is_adding_up_in_a_dictionary(cells: list[Any], rule: str, ends: tuple[int, int]) -> None:
+    x = f'role = "quasi-identifier"\nkind = "numeric"\ndomain = {list(ends)}\nmissing = "leave-out"\noutside = "{rule}"'
+    rules = together(x=x, c=f'{IDENTIFIER}\nmissing = "leave-out"', i="")
+    table = pa.table({"x": [None if w is None else str(w) for _, w in cells], "c": [c for c, _ in cells]})
+    low, high = (Fraction(end) for end in ends)
+    least, most = min(low, Fraction(0)), max(high, Fraction(0))
+    groups: dict[str, list[int]] = {}
+    for row, (consignment, _) in enumerate(cells):
+        groups.setdefault(consignment, []).append(row)
+    expected: list[tuple[list[int], Fraction]] = []
+    outside_parts, outside_sums = [], []
+    for consignment, rows in groups.items():
+        weights = [None if cells[row][1] is None else Fraction(cells[row][1]) for row in rows]
+        wrong = [row for row, w in zip(rows, weights, strict=True) if w is not None and not least <= w <= most]
+        outside_parts += wrong
+        if not consignment or None in weights or (wrong and rule == "leave-out"):
+            continue
+        total = sum((min(max(w, least), most) if rule == "clamp" else w for w in weights), Fraction())
+        if not low <= total <= high and rule != "clamp":
+            outside_sums += rows if rule == "refuse" else []
+            continue
+        expected.append((rows, min(max(total, low), high)))
+    refused_rows = sorted((outside_parts if rule == "refuse" else []) or outside_sums)
+    if refused_rows or not expected:
+        with pytest.raises(InputError) as caught:
+            Dataset.from_table(table, rules)
+        assert [row - 1 for row in caught.value.problems[0].rows] == refused_rows
+        return
+    dataset = Dataset.from_table(table, rules)
+    assert dataset.numbers("x").tolist() == [float(total) for _, total in expected]
+    assert dataset.source_rows.tolist() == [rows[0] for rows, _ in expected]
+    assert dataset.parts.source_rows.tolist() == [row for rows, _ in expected for row in rows]
+    assert np.diff(dataset.parts.starts).tolist() == [len(rows) for rows, _ in expected]
+    assert dataset.num_left_out == len(cells) - sum(len(rows) for rows, _ in expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1e15)), min_size=1, max_size=12))
+def test_sums_of_any_doubles_are_those_of_what_they_print_as(cells: list[tuple[int, float]]) -> None:
+    x = 'role = "quasi-identifier"\nkind = "numeric"\ndomain = [0, 9e18]'
+    rules = together(x=x, i="")
+    dataset = Dataset.from_table(pa.table({"x": [w for _, w in cells], "c": [c for c, _ in cells]}), rules)
+    sums: dict[int, Fraction] = {}
+    for consignment, weight in cells:
+        sums[consignment] = sums.get(consignment, Fraction()) + Fraction(repr(weight))
+    assert dataset.numbers("x").tolist() == [float(total) for total in sums.values()]
+
+
+def test_sums_too_large_to_be_exact() -> None:
+    x = 'role = "quasi-identifier"\nkind = "numeric"\ndomain = [0, 1e18]'
+    message = not_merged([8e15, 1.0, 8e15, 1.0, 1.0], together(x=x))
+    assert "column 'x': adds up to 2^53 or more, where not every whole number can be kept in 2 rows: 1, 3" in message
+
+
+def test_a_sum_outside_the_domain_names_all_its_rows() -> None:
+    message = not_merged([CANARY, 300.0, 1.0, 1.0, 1.0])
+    assert message.startswith("frame: column 'x': lies outside the public domain in row 1.")
+    message = not_merged([499.125, 300.0, 1.0, 200.5, 1.0])
+    what = "adds up to a value outside the public domain in 4 rows: 1, 2, 3, 4. Widen the domain, or set outside"
+    assert message.startswith(f"frame: column 'x': {what}")
+    assert not any(value in message for value in ("499", "300", "500", "'a'"))
+
+
+def test_a_part_may_be_smaller_than_any_record() -> None:
+    x = 'role = "quasi-identifier"\nkind = "numeric"\ndomain = [10, 500]\nresolution = 5'
+    assert merge([4, 10, 7, 1, 10], together(x=x)).numbers("x").tolist() == [11, 11, 10]
+    assert "lies outside the public domain in row 3" in not_merged([20, 10, -4, 1, 10], together(x=x))
+    assert "adds up to a value outside the public domain in row 5" in not_merged([4, 10, 7, 1, 9], together(x=x))
+
+
+def test_one_row_left_out_leaves_its_record_out() -> None:
+    dataset = merge([1.0, None, 2.0, 3.0, 4.0], together(x=f'{NUMBERS}\nmissing = "leave-out"'))
+    assert dataset.numbers("x").tolist() == [3.0, 4.0]
+    assert dataset.num_left_out == 2, "rows, not records"
+    labels = 'role = "public"\nkind = "category"\ndomain = ["m", "n"]\noutside = "leave-out"'
+    dataset = merge([1.0, 2.0, 2.0, 3.0, 4.0], together(t=labels), t=["m", "n", "m", "zzz", "n"])
+    assert dataset.column("t").to_pylist() == ["m", "n"]
+    assert dataset.parts.source_rows.tolist() == [0, 2, 4]
+
+
+def test_nothing_left_to_merge() -> None:
+    rules = together(x=f'{NUMBERS}\nmissing = "leave-out"\noutside = "leave-out"')
+    for values in ([None, None, 1.0, 1.0, None], [400.0, 400.0, 400.0, 400.0, 501.0]):
+        assert "no row is left" in not_merged(values, rules)
+
+
+def test_a_row_that_belongs_nowhere() -> None:
+    assert "column 'c': has no value in row 2" in not_merged([1.0] * 5, c=["a", None, "a", "b", "b"])
+    rules = together(c=f'{IDENTIFIER}\nmissing = "leave-out"')
+    dataset = merge([1.0] * 5, rules, c=["a", None, "a", " ", None])
+    assert dataset.numbers("x").tolist() == [2.0]
+    assert dataset.num_left_out == 3
+
+
+@pytest.mark.parametrize("role", [TEXT, 'role = "sensitive"', LABELS.replace("sensitive", "quasi-identifier")])
+def test_what_is_released_as_it_is_must_be_the_same(role: str) -> None:
+    rules = together(t=role)
+    fine = merge([1.0] * 5, rules, t=["red", "blue", "red", "blue", "1"])
+    assert fine.column("t").to_pylist() == ["red", "blue", "1"]
+    message = not_merged([1.0] * 5, rules, t=["red", "blue", "red", "red", "1"])
+    what = "is not the same in all rows that share a value of 'c' in 2 rows: 2, 4. Make it the same"
+    assert message.startswith(f"frame: column 't': {what}")
+    assert "blue" not in message
+
+
+def test_all_that_cannot_be_merged_is_told_at_once() -> None:
+    rules = together(t=TEXT, u='role = "sensitive"')
+    message = not_merged([400.0] * 5, rules, t=["m", "m", "n", "m", "m"], u=[1, 2, 1, 3, 1])
+    assert "3 problems" in message
+    assert all(f"column {name!r}" in message for name in "xtu")
+
+
+NAN = float("nan")
+TYPED = [
+    pa.array([0.0, 1.5, -0.0, 1.5, NAN], pa.float64()),
+    pa.array(np.array([0.0, 1.5, -0.0, 1.5, 2.0], dtype=np.float16)),
+    pa.array([0.5, 1.5, 0.5, 1.5, 2.0], pa.float32()),
+    pa.array([1, 2, 1, 2, 3], pa.uint64()),
+    pa.array([True, False, True, False, None]),
+    pa.array([Decimal(1), Decimal(2), Decimal(1), Decimal(2), Decimal(3)], pa.decimal32(5, 2)),
+    pa.array([Decimal(1), Decimal(2), Decimal(1), Decimal(2), Decimal(3)], pa.decimal256(50, 2)),
+    pa.array([date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 1), date(2026, 1, 2), None]),
+    pa.array([datetime(2026, 1, 1), datetime(2026, 1, 2), datetime(2026, 1, 1), datetime(2026, 1, 2), None]),
+    pa.array([time(1), time(2), time(1), time(2), time(3)]),
+    pa.array(["m", "n", "m", "n", "o"]).dictionary_encode(),
+    pa.array(["m", "n", "m", "n", "o"], pa.large_string()),
+]
+
+
+@pytest.mark.parametrize("column", TYPED, ids=lambda column: str(column.type))
+def test_equal_is_equal_in_every_type(column: pa.Array) -> None:
+    leave_out = 'missing = "leave-out"'
+    as_public = merge([1.0] * 5, together(t=f"{TEXT}\n{leave_out}"), t=column)
+    as_group = merge([1.0] * 5, together(c=f"{IDENTIFIER}\n{leave_out}"), c=column)
+    expected = [2.0, 2.0] if pc.is_null(column, nan_is_null=True)[4].as_py() else [2.0, 2.0, 1.0]
+    assert as_public.numbers("x").tolist() == as_group.numbers("x").tolist() == expected
+    swapped = column.take(pa.array([0, 1, 3, 2, 4]))
+    with pytest.raises(InputError, match=r"column 't': is not the same .* in 4 rows: 1, 2, 3, 4"):
+        merge([1.0] * 5, together(t=f"{TEXT}\n{leave_out}"), t=swapped)
+
+
+def test_a_period_is_merged_on_its_own() -> None:
+    text = together(d='role = "drop"').to_toml() + '\n[period]\ncolumn = "d"\nlength = "day"\n'
+    table = pa.table({"x": [1.0, 2.0, 4.0, 8.0, 16.0], **FIVE, "d": ["2026-11-15", *["2026-11-16"] * 3, "2026-11-15"]})
+    dataset = Dataset.from_table(table, Policy.from_text(text), period="2026-11-16")
+    assert dataset.numbers("x").tolist() == [10.0, 4.0]
+    assert dataset.parts.source_rows.tolist() == [1, 3, 2]
+
+
+def test_the_digest_covers_every_part() -> None:
+    digests = {
+        merge(x, **columns).keyed_digest(KEY)
+        for x, columns in [
+            ([1.0, 2.0, 3.0, 4.0, 5.0], {}),
+            ([3.0, 2.0, 1.0, 4.0, 5.0], {}),  # the same sums
+            ([1.0, 2.0, 3.0, 4.0, 5.0], {"i": ["r", "q", "p", "s", "t"]}),
+            ([1.0, 2.0, 3.0, 4.0, 5.0], {"c": ["b", "a", "b", "a", "c"]}),
+            ([1.0, 2.0, 3.0, 4.0, 5.0], {"c": ["a", "b", "a", "b", "b"]}),
+        ]
+    }
+    assert len(digests) == 5
+    assert merge([1.0, 2.0, 3.0, 4.0, 5.0]).keyed_digest(KEY) in digests

@@ -54,6 +54,7 @@ def document() -> dict[str, Any]:
         "protects": "ride",
         "small": "suppress",
         "allow_unbounded": True,
+        "together": "card",
         "attributes": {
             "card": {"role": "identifier", "missing": "leave-out"},
             "line": {"role": "public", "kind": "category", "domain": ["red", "blue"]},
@@ -100,6 +101,9 @@ def test_everything_is_read(document: dict[str, Any]) -> None:
     policy = Policy.from_dict(document)
     assert (policy.dataset, policy.schema.protects, policy.small) == ("rides", "ride", "suppress")
     assert policy.allow_unbounded
+    assert policy.schema.together == "card"
+    merged = {"card": None, "line": "same", "fare": "sum", "size": "same", "type": "same", "day": None}
+    assert {attribute.name: attribute.merged for attribute in policy.schema} == merged
     assert policy.read_options == ReadOptions(delimiter=";", decimal=",", encoding="latin-1", null=("NA",))
     assert policy.period == PeriodRule(length="month", column="day")
     fare = policy.schema["fare"]
@@ -120,6 +124,13 @@ def test_numbers_are_exact_decimals() -> None:
     same = Policy.from_dict(changed(dict(policy.document), "budget.epsilon", 0.1))
     assert same.budget == policy.budget
     assert same.digest() == policy.digest()
+
+
+def test_the_first_width_of_a_hierarchy_is_read(document: dict[str, Any]) -> None:
+    policy = Policy.from_dict(changed(document, "attributes.fare.doubling", Decimal("0.3")))
+    assert policy.schema["fare"].numeric.doubling == Fraction(3, 10)
+    assert Policy.from_text(policy.to_toml()).schema == policy.schema
+    assert policy.digest() != Policy.from_dict(document).digest()
 
 
 def test_a_fraction_without_decimal_survives() -> None:
@@ -152,6 +163,13 @@ WRONG = [
     ("small", 1, "small: must be"),
     ("allow_unbounded", "true", "allow_unbounded: must be true or false; got text"),
     ("allow_unbounded", 1, "allow_unbounded: must be true or false; got a number"),
+    ("together", 5, "together: must be"),
+    ("together", "", "together: is blank"),
+    ("together", "crad", "together: 'crad' is not a declared attribute. Did you mean 'card'?"),
+    ("together", "zzz", "Known: card, day, fare, line, size, type"),
+    ("together", "day", "together: rows cannot be put together by 'day', which is dropped"),
+    ("together", "fare", "together: rows cannot be put together by 'fare', a numeric quasi-identifier"),
+    ("togther", "card", "Did you mean 'together'?"),
     ("attributes", {}, "needs one column or more"),
     ("attributes", [], "attributes: is blank"),
     ("attributes", [{"role": "drop"}], "attributes: must be tables"),
@@ -174,6 +192,8 @@ WRONG = [
     ("attributes.fare.resolution", True, "attributes.fare.resolution: must be"),
     ("attributes.fare.resolution", -1, "attributes.fare: "),
     ("attributes.fare.resolution", [1], "attributes.fare.resolution: must be"),
+    ("attributes.fare.doubling", "wide", "without quotes"),
+    ("attributes.fare.doubling", 0, "doubling must be above 0"),
     ("attributes.fare.unit", 5, "attributes.fare.unit: must be"),
     ("attributes.fare.missing", "drop", "attributes.fare.missing: 'drop' is not one of"),
     ("attributes.fare.missing", "clamp", "attributes.fare.missing: 'clamp' is not one of"),
@@ -489,6 +509,7 @@ def test_every_value_counts(document: dict[str, Any]) -> None:
         "protects": "trip",
         "small": "refuse",
         "allow_unbounded": False,
+        "together": "line",
         "attributes.card.role": "public",
         "attributes.card.missing": "refuse",
         "attributes.line.role": "sensitive",

@@ -18,20 +18,23 @@ from dunnage.publication import Key, Publication, check_output, key_path
 NUM_ROWS = 12
 
 
-def dataset() -> dn.Dataset:
+def dataset(**top: str) -> dn.Dataset:
     policy = dn.Policy.from_dict(
         {
+            **top,
             "dataset": "parcels",
             "protects": "package",
             "attributes": {
                 "parcel": {"role": "identifier"},
+                "pair": {"role": "identifier"},
                 "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]},
             },
             "mechanism": {"name": "partition", "k": 3},
         }
     )
     weights = [float(number) for number in range(NUM_ROWS)]
-    return dn.load(pa.table({"parcel": [f"CANARY{number}" for number in range(NUM_ROWS)], "weight": weights}), policy)
+    parcels, pairs = ([f"CANARY{number // size}" for number in range(NUM_ROWS)] for size in (1, 2))
+    return dn.load(pa.table({"parcel": parcels, "pair": pairs, "weight": weights}), policy)
 
 
 @pytest.fixture
@@ -71,6 +74,19 @@ def test_a_key_comes_back_from_its_file(made: Publication, folder: Path) -> None
     assert again.certificate_digest == dn.Release.read(folder).certificate.digest
     assert again.belongs_to(dataset())
     assert sorted(again.table.column("source_row").to_pylist()) == list(range(NUM_ROWS))
+
+
+def test_a_key_of_merged_rows_comes_back_from_its_file(folder: Path) -> None:
+    pairs = dataset(together="pair")
+    release, key = dn.publish(pairs, ledger=":memory:").write(folder)
+    again = Key.read(key_path(folder))
+    assert again.table.equals(key.table)
+    assert sorted(again.table.column("source_row").to_pylist()) == list(range(NUM_ROWS))
+    assert sorted(again.table.column("row").to_pylist()) == sorted(2 * list(range(len(release))))
+    assert sorted(again.table.column("parcel").to_pylist()) == sorted(f"CANARY{number}" for number in range(NUM_ROWS))
+    assert again.belongs_to(pairs)
+    assert not again.belongs_to(dataset()), "the same rows, but not together"
+    assert dn.verify(folder).ok
 
 
 def test_a_key_prints_nothing_of_itself(made: Publication) -> None:

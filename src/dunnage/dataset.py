@@ -2,7 +2,8 @@
 """Dataset: the only type that holds private rows.
 
 A dataset is made from an Arrow table and a policy. Every declared column is normalised and checked; all
-problems are reported in one error that names rows and columns, never values.
+problems are reported in one error that names rows and columns, never values. Where the policy says ``together``, rows
+are then merged into records.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
+from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,8 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
-from dunnage.exact import shown
+from dunnage.exact import nearest_float, shown
 from dunnage.guarantees import Purpose
 from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions, close_word, suggestion
 from dunnage.schema import Attribute, Role, Schema
@@ -34,8 +38,70 @@ IntArray = npt.NDArray[np.int64]
 
 NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 _FIRST_INEXACT = 2.0**53
+_INEXACT = "2^53 or more, where not every whole number can be kept"
+_OUTSIDE_REMEDY = 'Widen the domain, or set outside = "leave-out" (or "clamp" for numbers).'
+_NOTHING_LEFT = Problem("no row is left after leaving rows out", remedy="Check missing and outside.")
 _CLOCK = r"([T ]\d{2}:\d{2}.*)?"
 _DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Parts:
+    """The source rows that records are made of, record by record. Private: its ``repr`` shows none of it.
+
+    Parameters
+    ----------
+    table
+        The checked rows, those of one record next to each other.
+    source_rows
+        Position of each in the source, from 0.
+    starts
+        Where the rows of each record begin, and where the last end.
+    """
+
+    table: pa.Table
+    source_rows: IntArray
+    starts: IntArray
+
+    def __repr__(self) -> str:
+        return "Parts(private)"
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    @cached_property
+    def records(self) -> IntArray:
+        """The record that each row is part of."""
+        return np.repeat(np.arange(len(self)), np.diff(self.starts))
+
+    def column(self, name: str) -> pa.Array:
+        """Return one column as an Arrow array, a value per source row."""
+        return self.table.column(name).combine_chunks()
+
+    def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
+        """Find the rows of some records, in their order.
+
+        Returns
+        -------
+        tuple
+            For each row which of ``records`` it is of, and its position in ``table``.
+        """
+        sizes = np.diff(self.starts)[records]
+        which = np.repeat(np.arange(len(records)), sizes)
+        shifts = self.starts[records] - (np.cumsum(sizes) - sizes)
+        return which, np.arange(len(which)) + np.repeat(shifts, sizes)
+
+    def take(self, records: IntArray) -> Parts:
+        """Return the parts of some records, in their order."""
+        which, positions = self.of(records)
+        starts = np.concatenate(([0], np.cumsum(np.bincount(which, minlength=len(records))))).astype(np.int64)
+        return Parts(table=self.table.take(pa.array(positions)), source_rows=self.source_rows[positions], starts=starts)
+
+    def records_of(self, source_rows: IntArray) -> IntArray:
+        """Return the record that each row of the source is part of, -1 where it is of none."""
+        order = np.argsort(self.source_rows)
+        found = order[np.searchsorted(self.source_rows[order], source_rows).clip(max=len(order) - 1)]
+        return np.where(self.source_rows[found] == source_rows, self.records[found], -1)
 
 
 class Dataset:
@@ -49,10 +115,12 @@ class Dataset:
         What governs the rows.
     source
         The file or frame they came from.
+    parts
+        The source rows that each record is made of: one, unless the policy says ``together``.
     source_rows
-        For each row kept, its position in the source, from 0.
+        For each record, the position in the source of its first row, from 0.
     num_left_out
-        How many rows of the period were left out as the policy says; for the owner only.
+        How many source rows of the period were left out as the policy says; for the owner only.
     """
 
     def __init__(
@@ -62,14 +130,15 @@ class Dataset:
         policy: Policy,
         period: str | None,
         source: str,
-        source_rows: IntArray,
+        parts: Parts,
         num_left_out: int,
     ) -> None:
         self._table = table
         self.policy = policy
         self.period = period
         self.source = source
-        self.source_rows = source_rows
+        self.parts = parts
+        self.source_rows = parts.source_rows[parts.starts[:-1]]
         self.num_left_out = num_left_out
 
     @classmethod
@@ -98,7 +167,8 @@ class Dataset:
         ------
         InputError
             With every problem found: missing and undeclared columns, missing values, values that are not numbers
-            or lie outside the public domain, by column and row.
+            or lie outside the public domain, by column and row. Rows that cannot be merged as ``together`` asks are
+            looked for once every row is in order.
         """
         _check_period(policy.period, period)
         found = [*problems, *_column_problems(table.column_names, policy.schema)]
@@ -111,16 +181,17 @@ class Dataset:
         columns, keep, wrong = _checked_columns(table, chosen, rows, policy)
         found += more + wrong
         if not found and not keep.any():
-            found = [Problem("no row is left after leaving rows out", remedy="Check missing and outside.")]
+            found = [_NOTHING_LEFT]
         if found:
             raise InputError(source, found)
+        records, parts = _records(pa.table(columns), rows, keep, policy.schema, source)
         return cls(
-            table=pa.table(columns).filter(pa.array(keep)),
+            table=records,
             policy=policy,
             period=period,
             source=source,
-            source_rows=rows[keep],
-            num_left_out=int((~keep).sum()),
+            parts=parts,
+            num_left_out=len(rows) - len(parts.source_rows),
         )
 
     def __repr__(self) -> str:
@@ -141,7 +212,7 @@ class Dataset:
         return self.policy.purpose(self.period)
 
     def column(self, name: str) -> pa.Array:
-        """Return one column as an Arrow array."""
+        """Return one column as an Arrow array, a value per record; identifiers of merged rows are in the parts."""
         return self._table.column(name).combine_chunks()
 
     def numbers(self, name: str) -> FloatArray:
@@ -152,12 +223,119 @@ class Dataset:
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the holder of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
-        state.update(np.ascontiguousarray(self.source_rows).tobytes())
-        for name in sorted(self._table.column_names):
+        state.update(np.ascontiguousarray(self.parts.source_rows).tobytes())
+        if self.schema.together is not None:
+            state.update(b"together\0" + self.parts.starts.tobytes())
+        for name in sorted(self.parts.table.column_names):
             state.update(name.encode() + b"\0")
-            for piece in _content(self.column(name)):
+            for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+
+def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
+    """Make records of checked rows. Shapes: n rows, m of them kept -> a table of records, and their parts (m rows)."""
+    if schema.together is None:
+        kept = table.filter(pa.array(keep))
+        return kept, Parts(table=kept, source_rows=rows[keep], starts=np.arange(len(kept) + 1))
+    parts = _grouped(table, rows, keep, schema.together)
+    records, lost, problems = _merged(parts, schema, schema.together)
+    if not problems and lost.all():
+        problems = [_NOTHING_LEFT]
+    if problems:
+        raise InputError(source, problems)
+    return records.filter(pa.array(~lost)), parts.take(np.flatnonzero(~lost))
+
+
+def _grouped(table: pa.Table, rows: IntArray, keep: BoolArray, together: str) -> Parts:
+    """Group rows by a column. Where one row is left out its whole group is: the rest would be planned too light."""
+    codes = _codes(table.column(together).combine_chunks())
+    left_out = np.zeros(int(codes.max()) + 1, dtype=bool)
+    left_out[codes[~keep]] = True
+    kept = np.flatnonzero(~left_out[codes])
+    # Codes are numbered as they first appear, and so are records.
+    _, group = np.unique(codes[kept], return_inverse=True)
+    order = kept[np.argsort(group, kind="stable")]
+    starts = np.concatenate(([0], np.cumsum(np.bincount(group)))).astype(np.int64)
+    return Parts(table=table.take(pa.array(order)), source_rows=rows[order], starts=starts)
+
+
+def _codes(column: pa.Array) -> IntArray:
+    """Give equal values of a column equal numbers, in the order of their first appearance."""
+    if pa.types.is_floating(column.type):
+        column = pc.add(column.cast(pa.float64()), 0.0)  # negative zero is zero
+    if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
+        column = column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes: IntArray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _merged(parts: Parts, schema: Schema, together: str) -> tuple[pa.Table, BoolArray, list[Problem]]:
+    """Merge the parts of each record. Shapes: k records -> their columns, and a mask of those to leave out (k)."""
+    lost = np.zeros(len(parts), dtype=bool)
+    columns: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for attribute in schema:
+        if attribute.merged == "sum":
+            columns[attribute.name], found = _added(parts, attribute, lost)
+            problems += found
+        elif attribute.merged == "same" or attribute.name == together:
+            columns[attribute.name] = parts.column(attribute.name).take(pa.array(parts.starts[:-1]))
+            problems += _differing(parts, attribute.name, together)
+    return pa.table(columns), lost, problems
+
+
+def _differing(parts: Parts, name: str, together: str) -> list[Problem]:
+    """Find the records whose parts do not agree in a column."""
+    codes = _codes(parts.column(name))
+    differs = np.zeros(len(parts), dtype=bool)
+    differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
+    what = f"is not the same in all rows that share a value of {together!r}"
+    remedy = 'Make it the same, give it the role "identifier" or "drop", or put fewer rows together.'
+    return _group_problems(what, name, parts, differs, remedy)
+
+
+def _added(parts: Parts, attribute: Attribute, lost: BoolArray) -> tuple[FloatArray, list[Problem]]:
+    """Add a column up, and judge the sums by the attribute's rule; ``lost`` is widened in place."""
+    sums = _exact_sums(parts.column(attribute.name).to_numpy(zero_copy_only=False), parts)
+    outside = ~attribute.numeric.contains(sums)
+    inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
+    problems = _group_problems(f"adds up to {_INEXACT}", attribute.name, parts, inexact, "Use a larger unit.")
+    if attribute.outside == "leave-out":
+        lost |= outside
+    elif attribute.outside == "clamp":
+        sums = np.where(outside, attribute.numeric.clamp(sums), sums)
+    else:
+        what = "adds up to a value outside the public domain"
+        problems += _group_problems(what, attribute.name, parts, outside, _OUTSIDE_REMEDY)
+    return sums, problems
+
+
+def _exact_sums(values: FloatArray, parts: Parts) -> FloatArray:
+    """Add numbers up record by record as the decimals they print as: 0.1 and 0.2 make 0.3."""
+    firsts = parts.starts[:-1]
+    scale = decimal_scale(values)
+    if scale is not None and len(values):
+        whole = np.rint(values * scale)
+        # Sums of whole numbers below 2^53 are exact in every step, and one division rounds once.
+        small = np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT
+        if small.all() and (whole / scale == values).all():
+            return np.asarray(np.add.reduceat(whole, firsts) / scale)
+    sums = values[firsts]
+    for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
+        terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
+        sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
+    return sums
+
+
+def _group_problems(what: str, column: str, parts: Parts, mask: BoolArray, remedy: str) -> list[Problem]:
+    """Name all rows of the records concerned."""
+    if not mask.any():
+        return []
+    rows = np.sort(parts.source_rows[mask[parts.records]])
+    named = tuple(int(row) + 1 for row in rows[:MOST_ROWS_NAMED])
+    return [Problem(what, where=_named(column), rows=named, num_rows=len(rows), remedy=remedy)]
 
 
 def _content(column: pa.Array) -> Iterator[Any]:
@@ -282,13 +460,21 @@ def _checked_columns(
         try:
             values = _decoded(column.combine_chunks())
             values = values if chosen.all() else values.filter(pa.array(chosen))
-            checked = _normalise(values, attribute, policy.read_options)
+            checked = _normalise(values, _as_part(attribute), policy.read_options)
         except pa.ArrowException:  # its text may quote cells, so it is not repeated
             problems.append(_type_problem(column.type, _named(attribute.name)))
             continue
         problems += _judge(checked, attribute, rows, keep)
         columns[attribute.name] = checked.values
     return columns, keep, problems
+
+
+def _as_part(attribute: Attribute) -> Attribute:
+    """Return what a row must obey that is but a part of a record: it may be as small as nothing, or the whole."""
+    if attribute.merged != "sum":
+        return attribute
+    nothing, whole = Fraction(0), attribute.numeric
+    return replace(attribute, domain=Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing)))
 
 
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
@@ -302,10 +488,9 @@ def _type_problem(kind: pa.DataType, where: str) -> Problem:
 def _judge(checked: _Checked, attribute: Attribute, rows: IntArray, keep: BoolArray) -> list[Problem]:
     """Refuse or leave out rows as the attribute says; ``keep`` is narrowed in place."""
     missing_remedy = 'Fill it in, or set missing = "leave-out".'
-    outside_remedy = 'Widen the domain, or set outside = "leave-out" (or "clamp" for numbers).'
     faults = [(mask, "refuse", what, "Mend the cells.") for what, mask in checked.unreadable.items()]
     faults.append((checked.missing, attribute.missing, "has no value", missing_remedy))
-    faults.append((checked.outside, attribute.outside, "lies outside the public domain", outside_remedy))
+    faults.append((checked.outside, attribute.outside, "lies outside the public domain", _OUTSIDE_REMEDY))
     problems = []
     for mask, rule, what, remedy in faults:
         if rule == "leave-out":
@@ -398,7 +583,7 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
         outside=outside,
         unreadable={
             "is not a finite number": unreadable | infinite,
-            "is 2^53 or more, where not every whole number can be kept": inexact,
+            f"is {_INEXACT}": inexact,
         },
     )
 

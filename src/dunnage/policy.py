@@ -15,7 +15,7 @@ import re
 import string
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -378,6 +378,7 @@ def _read_policy(document: Mapping[str, Any], path: Path | None) -> Policy:
 
 def _read_schema(top: _Table, context: _Context) -> Schema | None:
     protects = top.text("protects", '"package", what one protected record is')
+    together = top.text("together", '"consignment", the column that says which rows travel together', default=None)
     table = top.take("attributes", (Mapping,), "tables [attributes.NAME], one for each column")
     read = [_read_attribute(name, data, context) for name, data in (table or {}).items()]
     attributes = [attribute for attribute in read if attribute is not None]
@@ -386,6 +387,15 @@ def _read_schema(top: _Table, context: _Context) -> Schema | None:
     made: Schema | None = _attempt(
         context.problems, "attributes", lambda: Schema(attributes=tuple(attributes), protects=protects)
     )
+    return made if made is None or together is None else _merging(top, made, together)
+
+
+def _merging(top: _Table, schema: Schema, column: str) -> Schema | None:
+    names = [attribute.name for attribute in schema]
+    if column not in names:
+        top.problem("together", f"{column!r} is not a declared attribute", suggestion(column, names))
+        return None
+    made: Schema | None = _attempt(top.problems, "together", lambda: replace(schema, together=column))
     return made
 
 
@@ -433,13 +443,14 @@ def _read_numeric(table: _Table, context: _Context) -> Domain | None:
         bounds = table.items("domain", "[lowest, highest], public bounds", default=None)
     resolution = table.number("resolution", "the step of the public grid", default=None)
     unit = table.text("unit", '"kg", say', default="")
+    doubling = table.number("doubling", "the width of the narrowest intervals of its hierarchy", default=None)
     if bounds is None:
         return None
     ends = [_number(bound) for bound in bounds]
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         table.problem("domain", "must be two numbers [lowest, highest]", "Mend the value.")
         return None
-    return Numeric(lower=ends[0], upper=ends[1], resolution=resolution, unit=unit or "")
+    return Numeric(lower=ends[0], upper=ends[1], resolution=resolution, unit=unit or "", doubling=doubling)
 
 
 _LABELS = 'a list of texts ["a", "b"]'
@@ -470,7 +481,7 @@ def _read_graph(table: _Table, context: _Context) -> Domain | None:
     return Graph.from_csv(context.file(edges)) if edges is not None else None
 
 
-_DOMAIN_KEYS = {"domain", "resolution", "unit", "hierarchy", "parents", "edges"}
+_DOMAIN_KEYS = {"domain", "resolution", "unit", "doubling", "hierarchy", "parents", "edges"}
 _DOMAIN_READERS: Mapping[str, Callable[[_Table, _Context], Domain | None]] = {
     "numeric": _read_numeric,
     "ordinal": _read_ordinal,

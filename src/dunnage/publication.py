@@ -39,7 +39,8 @@ class Key:
     Parameters
     ----------
     table
-        ``row``, ``source_row``, ``class_id`` and the identifiers.
+        ``row``, ``source_row``, ``class_id`` and the identifiers: a line per source row, so that a row of merged
+        ones has several.
     salt, input_digest
         Random key, and the digest of the input under it: tells whether a file is the one that was released.
     certificate_digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -16,6 +16,7 @@ RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
 MISSING_RULES = ("refuse", "leave-out")
 OUTSIDE_RULES = ("refuse", "leave-out", "clamp")
+MERGE_RULES = ("sum", "same")
 _SPREADSHEET_STARTS = ("=", "+", "-", "@", "'")
 
 
@@ -27,6 +28,9 @@ class Role(StrEnum):
     SENSITIVE = "sensitive"
     PUBLIC = "public"
     DROP = "drop"
+
+
+_HIDDEN = (Role.IDENTIFIER, Role.DROP)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +50,9 @@ class Attribute:
         ``refuse`` or ``leave-out``.
     outside
         ``refuse``, ``leave-out`` or (numeric only) ``clamp``.
+    merged
+        What becomes of it where rows are merged: their ``sum``, or what is the ``same`` in all; None if it is not
+        released or nothing is merged. The schema sets it.
     """
 
     name: str
@@ -54,6 +61,7 @@ class Attribute:
     domain: Domain | None = None
     missing: str = "refuse"
     outside: str = "refuse"
+    merged: str | None = None
 
     def __post_init__(self) -> None:
         if self.role not in tuple(Role):
@@ -97,6 +105,10 @@ class Attribute:
         ):
             if rule not in rules:
                 raise ParameterError(f"{name} must be one of {', '.join(rules)}. Got {rule!r} for {self.name!r}.")
+        if self.merged not in (None, *MERGE_RULES):
+            raise ParameterError(
+                f"merged must be one of {', '.join(MERGE_RULES)}. Got {self.merged!r} for {self.name!r}."
+            )
         if self.outside == "clamp" and not isinstance(self.domain, Numeric):
             raise ParameterError(f"outside = clamp needs a numeric domain. {self.name!r} has none. Use leave-out.")
 
@@ -110,9 +122,12 @@ class Attribute:
     @property
     def exception(self) -> str:
         """What a receiver must know because values were moved or rows left out; empty if nothing."""
-        if self.role in (Role.IDENTIFIER, Role.DROP):
+        if self.role in _HIDDEN:
             return ""
         rules = []
+        if self.merged and self.role is Role.QUASI_IDENTIFIER:
+            how = f"and their {self.name} added up" if self.merged == "sum" else f"all of them of the same {self.name}"
+            rules.append(f"rows that travel together were merged into one record, {how}")
         if self.outside == "clamp":
             rules.append(f"values of {self.name} outside its domain were moved to the nearest end, and stand there")
         if self.outside == "leave-out":
@@ -126,7 +141,8 @@ class Attribute:
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
         departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
         kind = {"kind": self.kind} if self.kind else {}
-        return {"name": self.name, "role": str(self.role), **kind, **domain, **departs}
+        merged = {"merged": self.merged} if self.merged else {}
+        return {"name": self.name, "role": str(self.role), **kind, **domain, **departs, **merged}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +155,14 @@ class Schema:
         All declared columns.
     protects
         What one record stands for: ``package``, ``trip`` ...
+    together
+        Column whose equal values mark the rows of one record, if rows are to be merged. Numeric quasi-identifiers
+        are added up; all else that is released must be the same in all rows of a record.
     """
 
     attributes: tuple[Attribute, ...]
     protects: str
+    together: str | None = None
 
     def __post_init__(self) -> None:
         if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
@@ -159,6 +179,26 @@ class Schema:
                 f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
                 "from a quasi-identifier. Rename them."
             )
+        if self.together is not None:
+            self._check_together(self[self.together])
+        object.__setattr__(self, "attributes", tuple(replace(a, merged=self._merged(a)) for a in self.attributes))
+
+    def _check_together(self, attribute: Attribute) -> None:
+        if attribute.role is Role.DROP:
+            raise ParameterError(
+                f"rows cannot be put together by {attribute.name!r}, which is dropped. Give it the role "
+                '"identifier": it then stays in the key.'
+            )
+        if _adds_up(attribute):
+            raise ParameterError(
+                f"rows cannot be put together by {attribute.name!r}, a numeric quasi-identifier, which is added up. "
+                "Name the column that says which rows travel together."
+            )
+
+    def _merged(self, attribute: Attribute) -> str | None:
+        if self.together is None or attribute.role in _HIDDEN:
+            return None
+        return "sum" if _adds_up(attribute) else "same"
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -195,5 +235,8 @@ class Schema:
 
     def describe(self) -> list[dict[str, Any]]:
         """Give the released attributes as plain data; identifiers and dropped columns are not named."""
-        hidden = (Role.IDENTIFIER, Role.DROP)
-        return [a.describe() for a in self.attributes if a.role not in hidden]
+        return [a.describe() for a in self.attributes if a.role not in _HIDDEN]
+
+
+def _adds_up(attribute: Attribute) -> bool:
+    return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
