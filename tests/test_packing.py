@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """pack: every row once, nothing above capacity, a true bound, and errors that say what to do."""
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.packing import Standard, pack
-from dunnage.planning.plan import Plan, Truck, exchangeable, truck_linkage
+from dunnage.planning.plan import Plan
+from dunnage.planning.trucks import Truck
 from dunnage.settle import apply
 
 
@@ -70,7 +73,7 @@ def test_means_never_need_more_bins_than_upper_bounds() -> None:
     _, release, _ = published(random_weights(4, 80), k=8)
     upper, mean = (pack(release, capacity=500, model=Standard(statistic=s)) for s in ("upper", "mean"))
     assert mean.bound <= upper.objective
-    assert upper.model == {"name": "standard", "statistic": "upper", "quantity": "weight"}
+    assert upper.model == {"name": "standard", "statistic": "upper"}
 
 
 def test_values_of_a_column_are_packed_apart() -> None:
@@ -105,6 +108,7 @@ def test_a_capacity_or_a_truck_is_needed() -> None:
     van = Truck(name="van", capacity={"weight": 50})
     for arguments in (
         {},
+        {"capacity": []},
         {"capacity": 5, "trucks": [van]},
         {"trucks": []},
         {"trucks": [van, van]},

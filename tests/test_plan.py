@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dunnage.errors import InputError, ParameterError
-from dunnage.planning.plan import Plan, Truck, parse_capacity, read_assignment, read_trucks, truck_linkage
+from dunnage.planning.linkage import truck_linkage
+from dunnage.planning.plan import Plan, Slots, read_assignment
+from dunnage.planning.trucks import Truck, parse_capacities, read_trucks
 
 
 def small_plan(**changes: Any) -> Plan:
@@ -25,10 +27,10 @@ def small_plan(**changes: Any) -> Plan:
         "bin_of_row": np.array([0, 0, 1, 2, 2]),
         "truck_of_bin": ("van", "van", "lorry"),
         "trucks": (Truck(name="van", capacity={"weight": 50.5}), Truck(name="lorry", capacity={"weight": 90}, count=4)),
-        "model": {"name": "standard", "statistic": "upper", "quantity": "weight"},
+        "model": {"name": "standard", "statistic": "upper"},
         "bound": 2,
         "seconds": 0.25,
-        "unit": "kg",
+        "quantities": {"weight": "kg"},
         "by": None,
         "truck_linkage": {"mean": 0.5, "worst": 1.0, "kind": "exact"},
         "unplanned": {"count": 3, "suppressed": 3},
@@ -56,6 +58,75 @@ def test_an_external_plan_and_an_empty_bin_come_back(tmp_path: Path) -> None:
     assert again.bin_of_row.tolist() == [0, 0, 2, 2, 2]
 
 
+def sealed_plan(**changes: Any) -> Plan:
+    """Three bins of classes 0 and 1."""
+    slots = Slots(np.array([0, 1, 1, 2]), np.array([0, 0, 1, 1]), np.array([2, 1, 1, 3]))
+    return small_plan(
+        **{
+            "bin_of_row": None,
+            "slots": slots,
+            "spread": 2,
+            "apart": "day",
+            "certified": {"at_least": 1.0, "at_most": 1.0, "rests_on": "the owner"},
+            **changes,
+        }
+    )
+
+
+def test_a_sealed_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
+    plan = sealed_plan()
+    plan.write(tmp_path / "plan")
+    text = (tmp_path / "plan" / "slots.csv").read_text()
+    assert text == "bin,class_id,count\n0,0,2\n1,0,1\n1,1,1\n2,1,3\n"
+    assert not (tmp_path / "plan" / "assignment.csv").exists()
+    again = Plan.read(tmp_path / "plan")
+    assert again.to_dict() == plan.to_dict()
+    assert again.to_dict()["sealed"] is True
+    assert again.slots is not None
+    assert again.slots.table(3, 2).tolist() == [[2, 0], [1, 1], [0, 3]]
+    assert (again.spread, again.apart) == (2, "day")
+    for words in ("no truck takes more than 1/2", "probability 1.0000 at least"):
+        assert words in again.summary()
+
+
+def test_a_plan_is_sealed_or_not() -> None:
+    slots = sealed_plan().slots
+    for changes in ({"slots": slots}, {"bin_of_row": None}):
+        with pytest.raises(ParameterError, match="either assigns rows"):
+            small_plan(**changes)
+    with pytest.raises(ParameterError, match="sealed plan assigns no row"):
+        _ = sealed_plan().assignment
+
+
+def test_plans_made_on_the_truth_are_not_written(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="stays with the owner"):
+        small_plan(private=True).write(tmp_path / "plan")
+    assert not (tmp_path / "plan").exists()
+
+
+FIXED = ("format", "release", "objective", "bound", "gap", "status", "seconds", "model", "unplanned", "truck_linkage")
+
+
+@pytest.mark.parametrize("make", [small_plan, sealed_plan])
+def test_fixed_names(make: Any, tmp_path: Path) -> None:
+    make().write(tmp_path / "plan")
+    content = json.loads((tmp_path / "plan" / "plan.json").read_text())
+    assert set(FIXED) <= set(content)
+    assert {"mean", "worst", "kind"} <= set(content["truck_linkage"])
+    assert content["format"] == 1
+    assert content["minimises"] == "cost"
+
+
+def test_costs_add_up_as_decimals() -> None:
+    van, lorry = (
+        Truck(name="van", capacity={"weight": 5}, cost=0.1),
+        Truck(name="lorry", capacity={"weight": 9}, cost=0.3),
+    )
+    plan = small_plan(trucks=(van, lorry), truck_of_bin=("van", "van", "van"), bound=0.3)
+    assert (plan.objective, plan.gap, plan.status) == (0.3, 0, "optimal")
+    assert "cost 0.3, at least 0.3 needed" in plan.summary()
+
+
 def test_status_and_gap() -> None:
     assert (small_plan().status, small_plan().gap) == ("feasible", 1)
     assert small_plan(bound=3).status == "optimal"
@@ -72,8 +143,9 @@ def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 STRANGE = [None, True, -1, 0.5, float("inf"), float("nan"), 2**70, "x", "", [], {}, [1], {"a": 1}, [["a", 1]]]
 
 
-def test_any_value_replaced_is_read_or_refused_as_input(tmp_path: Path) -> None:
-    small_plan().write(tmp_path / "plan")
+@pytest.mark.parametrize("make", [small_plan, sealed_plan])
+def test_any_value_replaced_is_read_or_refused_as_input(make: Any, tmp_path: Path) -> None:
+    make().write(tmp_path / "plan")
     file = tmp_path / "plan" / "plan.json"
     content = json.loads(file.read_text())
     refused = 0
@@ -136,6 +208,62 @@ def test_malformed_tables_are_refused(tmp_path: Path, name: str, text: str, mess
         Plan.read(tmp_path / "plan")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bin,class_id,count\n", "no line"),
+        ("", "header"),
+        ("class_id,bin,count\n0,0,1\n", "header"),
+        ("bin,class_id\n0,0\n", "header"),
+        ("bin,class_id,count\n0,0\n", "too few cells"),
+        ("bin,class_id,count\n0,0,0\n", "count below 1"),
+        ("bin,class_id,count\n0,0,-1\n", "no whole number"),
+        ("bin,class_id,count\n0,x,1\n", "no whole number"),
+        ("bin,class_id,count\n0,0,1.5\n", "no whole number"),
+        (f"bin,class_id,count\n0,0,{'9' * 40}\n", "no whole number"),
+        ("bin,class_id,count\n0,0,1\n1,0,1\n0,0,2\n", "two lines for one bin and class"),
+        ("bin,class_id,count\n0,0,1\n3,1,1\n", "bin without a truck"),
+        ("bin,class_id,count\n0,0,\u0661\u0662,\n1,0,\xb2\n", "no whole number"),
+    ],
+)
+def test_malformed_slots_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    sealed_plan().write(tmp_path / "plan")
+    (tmp_path / "plan" / "slots.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        Plan.read(tmp_path / "plan")
+
+
+def test_slots_are_read_only_from_slots(tmp_path: Path) -> None:
+    sealed_plan().write(tmp_path / "plan")
+    (tmp_path / "plan" / "slots.csv").rename(tmp_path / "plan" / "assignment.csv")
+    with pytest.raises(InputError, match=r"slots\.csv"):
+        Plan.read(tmp_path / "plan")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spread": 0},
+        {"spread": -2},
+        {"spread": 2.0},
+        {"bound": 4},
+        {"truck_linkage": {"mean": 1.5, "worst": 2, "kind": "exact"}},
+        {"certified": {"at_least": 0.9}},
+        {"certified": {"at_least": -0.5, "at_most": 1}},
+        {"quantities": {}},
+        {"quantities": {"volume": "m3"}},
+        {"objective": 2},
+        {"sealed": "yes"},
+    ],
+)
+def test_values_that_no_plan_has_are_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    sealed_plan().write(tmp_path / "plan")
+    file = tmp_path / "plan" / "plan.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(InputError):
+        Plan.read(tmp_path / "plan")
+
+
 def test_bins_of_another_solver_may_have_gaps(tmp_path: Path) -> None:
     file = tmp_path / "theirs.csv"
     file.write_text("row,bin,why\n2,70,x\n0,7,y\n\n1,70,z\n")
@@ -185,13 +313,13 @@ def test_truck_linkage_is_the_best_guess_by_counting(rows: list[tuple[int, int]]
     [("500", 500), (500, 500), (2.5, 2.5), ("500kg", 500), (" 0.5 kg ", 0.5), ("weight=1e3 kg", 1000)],
 )
 def test_capacities(text: str | float, value: float) -> None:
-    assert parse_capacity(text, "weight", "kg") == value
+    assert parse_capacities([text], {"weight": "kg"}) == {"weight": value}
 
 
 @pytest.mark.parametrize("text", ["", "kg", "0", "-5", "nan", "inf", "500t", "volume=9", "5,5", "1e999", "True"])
 def test_capacities_that_make_no_sense(text: str) -> None:
     with pytest.raises(ParameterError):
-        parse_capacity(text, "weight", "kg")
+        parse_capacities([text], {"weight": "kg"})
 
 
 def test_trucks_are_read(tmp_path: Path) -> None:
@@ -221,3 +349,13 @@ def test_trucks_that_make_no_sense(tmp_path: Path, text: str) -> None:
     file.write_text(text)
     with pytest.raises(InputError):
         read_trucks(file, ["weight"])
+
+
+def test_a_sealed_plan_replaces_another_and_the_reverse(tmp_path: Path) -> None:
+    rows = small_plan()
+    slots = Slots.of_assignment(rows.assignment, np.array([0, 0, 1, 1, 1]))
+    sealed = small_plan(bin_of_row=None, slots=slots)
+    for plan in (rows, sealed, rows):
+        plan.write(tmp_path / "plan", force=True)
+        assert Plan.read(tmp_path / "plan").to_dict() == plan.to_dict()
+    assert not (tmp_path / "plan" / "slots.csv").exists()

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from dunnage.errors import OutputError
@@ -55,7 +55,12 @@ def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) 
 
 @contextlib.contextmanager
 def new_folder(
-    folder: str | os.PathLike[str], *, marker: str, force: bool = False, private: bool = False
+    folder: str | os.PathLike[str],
+    *,
+    marker: str,
+    force: bool = False,
+    private: bool = False,
+    may_hold: Collection[str] = (),
 ) -> Iterator[Path]:
     """Give a temporary folder to write into; it gets its final name when the block ends well.
 
@@ -65,6 +70,8 @@ def new_folder(
         As for :func:`check_new_folder`.
     private
         Make folder and files readable by their owner alone.
+    may_hold
+        Files that a folder of this kind may hold besides those written now, so that ``force`` replaces it too.
     """
     target = check_new_folder(folder, marker=marker, force=force)
     work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
@@ -74,7 +81,7 @@ def new_folder(
         with _umask(0o077 if private else None):
             yield work
         if force and os.path.lexists(target):
-            _check_ours(target, marker, frozenset({marker, *os.listdir(work)}))
+            _check_ours(target, marker, frozenset({marker, *may_hold, *os.listdir(work)}))
             os.rename(target, old)
         os.rename(work, target)  # fails if something was put there meanwhile
     except OSError as error:

@@ -1,55 +1,73 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plan: a decision made from a release, as a value and as a folder.
 
-A packing plan says which released row goes into which bin, and which truck each bin is. It states how good it is
-(objective, bound, gap), what it assumed, how likely it betrays a package's truck, and what it leaves unplanned.
+A packing plan says which released row goes into which bin, and which truck each bin is. A sealed one says only how many
+rows of each class a bin takes. Either states how good it is (objective, bound, gap), what it assumed, how likely it
+betrays a package's truck, and what it leaves unplanned.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
 from dunnage._version import __version__
 from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.exact import exact
 from dunnage.folders import new_folder
-from dunnage.release import Release
+from dunnage.planning.trucks import Truck, read_lines, write_lines
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
+ASSIGNMENT_FILE = "assignment.csv"
+SLOTS_FILE = "slots.csv"
+SLOTS_HEADER = ("bin", "class_id", "count")
 MOST_PLAN_BYTES = 1 << 30
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Truck:
-    """A kind of truck: its name, what it holds of each quantity, how many there are, what one costs."""
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """What a sealed plan says: how many rows of which class a bin takes, one line each."""
 
-    name: str
-    capacity: Mapping[str, float]
-    count: int | None = None
-    cost: float = 1.0
+    bin: IntArray
+    class_id: IntArray
+    count: IntArray
+
+    @classmethod
+    def of_assignment(cls, bin_of_row: IntArray, class_id: IntArray) -> Slots:
+        """Forget which row goes where, and keep how many of each class."""
+        num_classes = int(class_id.max()) + 1
+        pairs, counts = np.unique(bin_of_row * num_classes + class_id, return_counts=True)
+        return cls(pairs // num_classes, pairs % num_classes, counts.astype(np.int64))
+
+    def table(self, num_bins: int, num_classes: int) -> IntArray:
+        """Return the counts as a table of bins by classes."""
+        found = np.zeros((num_bins, num_classes), dtype=np.int64)
+        np.add.at(found, (self.bin, self.class_id), self.count)
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """Which released row goes into which bin.
+    """Which released row goes into which bin, or how many of which class.
 
     Parameters
     ----------
     release
         Digest of the certificate of the release that was planned on; empty for somebody else's plan.
     bin_of_row
-        Bin of each released row, from 0.
+        Bin of each released row, from 0; None if the plan is sealed.
+    slots
+        For a sealed plan, how many rows of each class a bin takes.
     truck_of_bin
         Name of the truck each bin is.
     trucks
@@ -57,13 +75,18 @@ class Plan:
     model
         Name and parameters of the model, as plain data.
     bound
-        No plan of this model has fewer bins: proved.
+        No plan of this model has a smaller objective: proved.
     seconds
         Time taken.
-    unit
-        Unit of the packed quantity.
-    by
-        Public column whose values are packed apart, if any.
+    quantities
+        What is packed: name and unit of each quantity.
+    by, apart
+        Public columns whose values never share a truck, if any.
+    spread
+        No truck takes more than this part (1/spread) of a class; None if that was not asked for.
+    certified
+        What is proved of the truth: between which bounds lies the probability that every bin fits, and what that rests
+        on; empty for a model that proves nothing of the kind.
     truck_linkage
         How likely an attacker who knows a package's weight, the release and the plan names its truck.
     unplanned
@@ -75,28 +98,57 @@ class Plan:
     """
 
     release: str
-    bin_of_row: IntArray
+    bin_of_row: IntArray | None
     truck_of_bin: tuple[str, ...]
     trucks: tuple[Truck, ...]
     model: Mapping[str, Any]
-    bound: int
+    bound: float
     seconds: float
-    unit: str = ""
+    quantities: Mapping[str, str]
+    slots: Slots | None = None
     by: str | None = None
+    apart: str | None = None
+    spread: int | None = None
+    certified: Mapping[str, Any] = field(default_factory=dict)
     truck_linkage: Mapping[str, Any] = field(default_factory=dict)
     unplanned: Mapping[str, Any] = field(default_factory=dict)
     external: bool = False
     private: bool = False
 
+    def __post_init__(self) -> None:
+        if (self.bin_of_row is None) == (self.slots is None):
+            raise ParameterError("a plan either assigns rows to bins or is sealed and has slots. Give one of the two.")
+
     @property
-    def objective(self) -> int:
-        """Number of bins."""
+    def num_bins(self) -> int:
+        """Number of bins in use."""
         return len(self.truck_of_bin)
 
     @property
-    def gap(self) -> int:
-        """How many bins fewer might still be possible under the model."""
-        return self.objective - self.bound
+    def minimises(self) -> str:
+        """What the objective is: ``trucks``, or ``cost`` if there are several kinds of truck."""
+        return "trucks" if len(self.trucks) == 1 else "cost"
+
+    @property
+    def objective(self) -> float:
+        """Number of bins, or what they cost together if there are several kinds of truck."""
+        if self.minimises == "trucks":
+            return self.num_bins
+        return whole_if_possible(
+            sum((exact(self.truck(name).cost, what="cost") for name in self.truck_of_bin), Fraction(0))
+        )
+
+    @property
+    def gap(self) -> float:
+        """How much smaller an objective might still be possible under the model."""
+        return whole_if_possible(exact(self.objective, what="objective") - exact(self.bound, what="bound"))
+
+    @property
+    def assignment(self) -> IntArray:
+        """The bin of each released row; an error for a sealed plan."""
+        if self.bin_of_row is None:
+            raise ParameterError("a sealed plan assigns no row to a bin. Use its slots.")
+        return self.bin_of_row
 
     @property
     def status(self) -> str:
@@ -121,13 +173,19 @@ class Plan:
             "kind": "packing",
             "release": self.release,
             "objective": self.objective,
+            "minimises": self.minimises,
+            "bins": self.num_bins,
             "bound": self.bound,
             "gap": self.gap,
             "status": self.status,
             "seconds": round(self.seconds, 3),
             "model": dict(self.model),
-            "unit": self.unit,
+            "quantities": dict(self.quantities),
+            "sealed": self.slots is not None,
             "by": self.by,
+            "apart": self.apart,
+            "spread": self.spread,
+            "certified": dict(self.certified),
             "trucks": [
                 {"truck": t.name, "capacity": dict(t.capacity), "count": t.count, "cost": t.cost} for t in self.trucks
             ],
@@ -140,13 +198,15 @@ class Plan:
         """Describe the plan for a person."""
         linkage = self.truck_linkage
         lines = [
-            f"Bins        {self.objective}, at least {self.bound} needed: {self.status}",
+            f"Bins        {self.num_bins}{self._least_text()}: {self.status}",
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.items())}",
-            *(
-                f"Truck       {t.name}: {', '.join(f'{q} {c:g} {self.unit}'.strip() for q, c in t.capacity.items())}"
-                for t in self.trucks
-            ),
+            *(f"Truck       {self._truck_text(truck)}" for truck in self.trucks),
         ]
+        if self.certified:
+            low, high = self.certified["at_least"], self.certified["at_most"]
+            lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
+        if self.spread is not None:
+            lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if linkage:
             lines.append(
                 f"Linkage     who knows a weight names its truck with {linkage['mean']:.1%} on average, "
@@ -156,15 +216,30 @@ class Plan:
             lines.append(f"Unplanned   {self.unplanned['count']} packages travel outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
+    def _least_text(self) -> str:
+        if self.minimises == "cost":
+            return f", cost {self.objective:g}, at least {self.bound:g} needed"
+        return f", at least {self.bound:g} needed"
+
+    def _truck_text(self, truck: Truck) -> str:
+        held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+        used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
+        return f"{truck.name}: {held}{used}"
+
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the plan: ``plan.json``, ``bins.csv`` and ``assignment.csv``."""
+        """Write the plan: ``plan.json``, ``bins.csv``, and ``assignment.csv`` or, sealed, ``slots.csv``."""
         if self.private:
             raise ParameterError("this plan was made on true weights and stays with the owner. Write a settlement.")
-        with new_folder(folder, marker=PLAN_FILE, force=force) as work:
+        either = (ASSIGNMENT_FILE, SLOTS_FILE)  # a sealed plan may replace another, and the reverse
+        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
             text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             (work / PLAN_FILE).write_text(text, encoding="utf-8")
-            _write_csv(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
-            _write_csv(work / "assignment.csv", ("row", "bin"), enumerate(self.bin_of_row.tolist()))
+            write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
+            if self.bin_of_row is not None:
+                write_lines(work / ASSIGNMENT_FILE, ("row", "bin"), enumerate(self.bin_of_row.tolist()))
+            if self.slots is not None:
+                lines = np.column_stack([self.slots.bin, self.slots.class_id, self.slots.count])
+                write_lines(work / SLOTS_FILE, SLOTS_HEADER, lines.tolist())
         return Path(folder)
 
     @classmethod
@@ -179,28 +254,39 @@ class Plan:
         folder = Path(path)
         content = _plan_json(folder / PLAN_FILE)
         truck_of_bin = _read_bins(folder / "bins.csv")
-        bin_of_row = _read_rows(folder / "assignment.csv", None)
-        if len(bin_of_row) and int(bin_of_row.max()) >= len(truck_of_bin):
-            what = f"row {named_rows(np.flatnonzero(bin_of_row >= len(truck_of_bin)))} is in a bin without a truck"
-            raise InputError(str(folder / "assignment.csv"), [f"{what}. Name the truck of every bin in bins.csv."])
+        sealed = content.get("sealed", False)
+        if type(sealed) is not bool:
+            raise InputError(str(folder / PLAN_FILE), ["does not say whether the plan is sealed. Make it anew."])
+        filled = _read_slots(folder / SLOTS_FILE) if sealed else _read_rows(folder / ASSIGNMENT_FILE, None)
+        bins = filled.bin if isinstance(filled, Slots) else filled
+        if len(bins) and int(bins.max()) >= len(truck_of_bin):
+            what = f"{'line' if sealed else 'row'} {named_rows(np.flatnonzero(bins >= len(truck_of_bin)))}"
+            file = folder / (SLOTS_FILE if sealed else ASSIGNMENT_FILE)
+            raise InputError(
+                str(file), [f"{what} is in a bin without a truck. Name the truck of every bin in bins.csv."]
+            )
         try:
-            return cls._of(content, truck_of_bin, bin_of_row)
+            return cls._of(content, truck_of_bin, filled)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             raise InputError(str(folder / PLAN_FILE), ["is not a plan of this version. Make it anew."]) from None
 
     @classmethod
-    def _of(cls, content: Mapping[str, Any], truck_of_bin: Sequence[str], bin_of_row: IntArray) -> Plan:
+    def _of(cls, content: Mapping[str, Any], truck_of_bin: Sequence[str], filled: IntArray | Slots) -> Plan:
         """Make a plan of what its files hold; whatever does not fit raises."""
         plan = cls(
             release=_typed(content["release"], str),
-            bin_of_row=bin_of_row,
+            bin_of_row=None if isinstance(filled, Slots) else filled,
+            slots=filled if isinstance(filled, Slots) else None,
             truck_of_bin=tuple(truck_of_bin),
             trucks=tuple(_truck_from(truck) for truck in content["trucks"]),
             model=_typed(content["model"], dict),
-            bound=_typed(content["bound"], int),
+            bound=_bound_from(content["bound"]),
             seconds=_number(content["seconds"]),
-            unit=_typed(content["unit"], str),
+            quantities={name: _typed(unit, str) for name, unit in content["quantities"].items()},
             by=_typed(content["by"], str, type(None)),
+            apart=_typed(content["apart"], str, type(None)),
+            spread=_spread_from(content["spread"]),
+            certified=_certified_from(content["certified"]),
             truck_linkage=_linkage_from(content["truck_linkage"]),
             unplanned=_typed(content["unplanned"], dict),
             external=_typed(content["status"], str) == "external",
@@ -209,7 +295,10 @@ class Plan:
         if (
             len(set(names)) < len(names)
             or not set(truck_of_bin) <= set(names)
+            or not plan.quantities
+            or any(not plan.quantities.keys() <= truck.capacity.keys() for truck in plan.trucks)
             or content["objective"] != plan.objective
+            or plan.bound > plan.objective
         ):
             raise ValueError
         return plan
@@ -228,18 +317,49 @@ def _number(value: Any) -> float:
     return number
 
 
+def _share(value: Any) -> float:
+    number = _number(value)
+    if not 0 <= number <= 1:
+        raise ValueError
+    return number
+
+
+def _spread_from(value: Any) -> int | None:
+    spread: int | None = _typed(value, int, type(None))
+    if spread is not None and spread < 1:
+        raise ValueError
+    return spread
+
+
 def _truck_from(content: Mapping[str, Any]) -> Truck:
     capacity = {quantity: _number(held) for quantity, held in content["capacity"].items()}
     count, cost = _typed(content["count"], int, type(None)), _number(content["cost"])
-    if min(capacity.values()) <= 0 or (count is not None and count < 0):
+    if min(capacity.values()) <= 0 or cost <= 0 or (count is not None and count < 0):
         raise ValueError
     return Truck(name=_typed(content["truck"], str), capacity=capacity, count=count, cost=cost)
+
+
+def whole_if_possible(value: Fraction) -> float:
+    """Return a whole number as one, and anything else as the nearest double."""
+    return value.numerator if value.denominator == 1 else float(value)
+
+
+def _bound_from(content: Any) -> float:
+    _number(content)
+    return content  # type: ignore[no-any-return]
+
+
+def _certified_from(content: Any) -> dict[str, Any]:
+    certified: dict[str, Any] = _typed(content, dict)
+    if certified:
+        _share(certified["at_least"]), _share(certified["at_most"])
+    return certified
 
 
 def _linkage_from(content: Any) -> dict[str, Any]:
     linkage: dict[str, Any] = _typed(content, dict)
     if linkage:
-        _number(linkage["mean"]), _number(linkage["worst"]), _typed(linkage["kind"], str)
+        _share(linkage["mean"]), _share(linkage["worst"]), _typed(linkage["kind"], str)
     return linkage
 
 
@@ -257,38 +377,28 @@ def _plan_json(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-
-
-def _read_csv(path: Path, header: Sequence[str]) -> list[list[str]]:
-    """Read a small table whose first columns must be the header's."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            lines = [line for line in csv.reader(stream) if line]
-    except OSError as error:
-        raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-    except (ValueError, csv.Error):  # not UTF-8, or a path that no file can have
-        raise InputError(str(path), ["is not a CSV file in UTF-8. Save it as one."]) from None
-    if not lines or [name.strip() for name in lines[0][: len(header)]] != list(header):
-        raise InputError(str(path), [f"must begin with the header {','.join(header)}. Mend the first line."])
-    short = [number for number, line in enumerate(lines[1:], 1) if len(line) < len(header)]
-    if short:
-        raise InputError(str(path), [Problem("has too few cells", rows=tuple(short), remedy="Mend the lines.")])
-    return lines[1:]
-
-
 def _read_bins(path: Path) -> list[str]:
     """Read ``bin,truck`` and return the truck of each bin, numbered from 0 in order."""
-    lines = _read_csv(path, ("bin", "truck"))
+    lines = read_lines(path, ("bin", "truck"))
     wrong = [number for number, line in enumerate(lines, 1) if line[0].strip() != str(number - 1)]
     if wrong:
         what = Problem("is not the next bin", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy="Number them from 0.")
         raise InputError(str(path), [what])
     return [line[1] for line in lines]
+
+
+def _read_slots(path: Path) -> Slots:
+    """Read ``bin,class_id,count``; no line may stand twice, and every count is 1 or more."""
+    cells = _whole_columns(path, SLOTS_HEADER)
+    pairs, times = np.unique(cells[:, :2], axis=0, return_counts=True)
+    problems = []
+    if (times > 1).any():
+        problems.append("has two lines for one bin and class. Give one line each.")
+    if not len(pairs) or (cells[:, 2] < 1).any():
+        problems.append("has no line, or a count below 1. Give one line for each class a bin takes.")
+    if problems:
+        raise InputError(str(path), problems)
+    return Slots(cells[:, 0], cells[:, 1], cells[:, 2])
 
 
 def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
@@ -313,7 +423,7 @@ def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
 
 
 def _read_rows(path: Path, num_rows: int | None) -> IntArray:
-    rows, bins = _whole_columns(path)
+    rows, bins = _whole_columns(path, ("row", "bin")).T
     distinct, times = np.unique(rows, return_counts=True)
     # Without doubles and gaps the rows are 0 to n - 1, so nothing as long as the largest number is ever made.
     wanted = np.arange(len(distinct) if num_rows is None else num_rows)
@@ -330,16 +440,16 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
     return found
 
 
-def _whole_columns(path: Path) -> tuple[IntArray, IntArray]:
-    lines = _read_csv(path, ("row", "bin"))
-    wrong = [n for n, line in enumerate(lines, 1) if not (_is_whole(line[0]) and _is_whole(line[1]))]
+def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:
+    """Read lines of whole numbers. Shape: lines by columns."""
+    lines = [line[: len(header)] for line in read_lines(path, header)]
+    wrong = [number for number, line in enumerate(lines, 1) if not all(map(_is_whole, line))]
     if wrong:
         remedy = "Write whole numbers from 0, below a thousand million."
         raise InputError(
             str(path), [Problem("holds no whole number", rows=tuple(wrong[:20]), num_rows=len(wrong), remedy=remedy)]
         )
-    cells = np.array([[int(line[0]), int(line[1])] for line in lines], dtype=np.int64).reshape(-1, 2)
-    return cells[:, 0], cells[:, 1]
+    return np.array([[int(cell) for cell in line] for line in lines], dtype=np.int64).reshape(-1, len(header))
 
 
 def _is_whole(cell: str) -> bool:
@@ -350,144 +460,3 @@ def named_rows(numbers: IntArray) -> str:
     """Name rows in an error: the first ten, and how many more."""
     named = ", ".join(str(number) for number in numbers[:10].tolist())
     return named + (f" (and {len(numbers) - 10} more)" if len(numbers) > 10 else "")
-
-
-def combinations(release: Release, names: Sequence[str]) -> IntArray:
-    """Give each released row the number of its combination of values in some columns."""
-    codes = np.zeros(len(release), dtype=np.int64)
-    for name in names:
-        own = release.data.column(name).combine_chunks().dictionary_encode().indices
-        numbers = pc.fill_null(own, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-        codes = np.unique(codes * (int(numbers.max()) + 1) + numbers, return_inverse=True)[1].reshape(-1)
-    return codes
-
-
-def rows_by_group(codes: IntArray) -> list[IntArray]:
-    """Return the rows of each number, in the order of the numbers."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
-
-
-def exchangeable(release: Release) -> IntArray:
-    """Give a number to the released rows that nobody can tell apart: same class, equal public and sensitive values."""
-    told = [name for name, item in release.attributes.items() if item["role"] in ("public", "sensitive")]
-    return combinations(release, ["class_id", *told])
-
-
-LINKAGE_NOTE = (
-    "the best guess of someone who knows the weight, public and sensitive values of one released package, the release "
-    "and the plan, but no outcome and no second package"
-)
-
-
-def truck_linkage(group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
-    """Return how likely someone who knows a package's values, the release and the plan names its truck.
-
-    Rows of a group are exchangeable, so the truck of a package of the group is each truck with the share of the
-    group's rows that go there; the best guess is the largest share. ``mean`` is over released packages.
-
-    Parameters
-    ----------
-    group
-        Group of exchangeable rows each row is in, as :func:`exchangeable` numbers them.
-    bin_of_row
-        Bin of each row.
-
-    Examples
-    --------
-    >>> truck_linkage(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]))["mean"]
-    0.75
-    """
-    _, largest, sizes = _largest_shares(group, bin_of_row)
-    mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
-    return {"mean": mean, "worst": worst, "kind": "exact", "note": LINKAGE_NOTE}
-
-
-def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> npt.NDArray[np.float64]:
-    """Return for each row the best guess that :func:`truck_linkage` summarises."""
-    group, largest, sizes = _largest_shares(group, bin_of_row)
-    return np.asarray((largest / sizes)[group])
-
-
-def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the group of each row from 0 on, and for each group its most rows in one bin and its size."""
-    num_bins = int(bin_of_row.max()) + 1
-    _, group, sizes = np.unique(group, return_inverse=True, return_counts=True)
-    pairs, counts = np.unique(group * num_bins + bin_of_row, return_counts=True)
-    largest = np.zeros(len(sizes), dtype=np.int64)
-    np.maximum.at(largest, pairs // num_bins, counts)
-    return group, largest, sizes
-
-
-def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tuple[Truck, ...]:
-    """Read ``trucks.csv``: ``truck,count,cost`` and one column per capacity.
-
-    Raises
-    ------
-    InputError
-        If a column is missing, a number makes no sense, or a name stands twice.
-    """
-    file = Path(path)
-    lines = _read_csv(file, ("truck", "count", "cost"))
-    with file.open(newline="", encoding="utf-8-sig") as stream:
-        header = [name.strip() for name in next(csv.reader(stream))]
-    absent = [name for name in quantities if name not in header]
-    if absent or not lines:
-        what = f"has no column {', '.join(absent)}" if absent else "has no truck"
-        raise InputError(str(file), [f"{what}. Give one column of capacities for each packed quantity."])
-    trucks = tuple(
-        _truck(file, number, dict(zip(header, line, strict=False)), quantities) for number, line in enumerate(lines, 1)
-    )
-    if len({truck.name for truck in trucks}) < len(trucks):
-        raise InputError(str(file), ["names a truck twice. Give each kind its own name."])
-    return trucks
-
-
-def _truck(path: Path, number: int, cells: Mapping[str, str], quantities: Sequence[str]) -> Truck:
-    try:
-        count = int(cells["count"]) if cells["count"].strip() else None
-        cost = float(cells["cost"]) if cells["cost"].strip() else 1.0
-        capacity = {name: float(cells[name]) for name in quantities}
-        if (count is not None and count < 0) or not all(np.isfinite(v) and v > 0 for v in (*capacity.values(), cost)):
-            raise ValueError
-    except (ValueError, KeyError):
-        what = "must have a whole count, a cost and capacities above 0"
-        raise InputError(str(path), [Problem(what, rows=(number,), remedy="Mend the line.")]) from None
-    if not cells["truck"].strip():
-        raise InputError(str(path), [Problem("has no name", rows=(number,), remedy="Name the truck.")])
-    return Truck(name=cells["truck"].strip(), capacity=capacity, count=count, cost=cost)
-
-
-def parse_capacity(text: str | float, quantity: str, unit: str) -> float:
-    """Read a capacity such as ``500``, ``500kg`` or ``weight=500 kg`` and check its unit.
-
-    Raises
-    ------
-    ParameterError
-        If it is no positive number, or its unit or quantity is another.
-    """
-    given = str(text).strip()
-    name, _, amount = given.rpartition("=")
-    number = amount.strip()
-    digits = len(number)
-    while digits and not _is_number(number[:digits]):
-        digits -= 1
-    got_unit = number[digits:].strip()
-    if name and name.strip() != quantity:
-        raise ParameterError(
-            f"the release has no quantity {name.strip()!r} to pack. Got capacity {given!r}. Use {quantity}."
-        )
-    if not digits or not float(number[:digits]) > 0:
-        raise ParameterError(f"capacity must be a positive number. Got {given!r}. Write 500{unit}, say.")
-    if got_unit and got_unit != unit:
-        raise ParameterError(
-            f"{quantity} is released in {unit or 'no unit'}. Got capacity {given!r}. Give it in {unit or 'numbers'}."
-        )
-    return float(number[:digits])
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return bool(np.isfinite(float(text))) and text == text.strip()
-    except ValueError:
-        return False

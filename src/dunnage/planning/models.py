@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packing models: what each reads of what is known about a weight, and what it promises in return.
+
+All are frozen parameters; :func:`dunnage.pack` does the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, exact, plain, shown_number
+from dunnage.release import Uncertain
+
+FloatArray = npt.NDArray[np.float64]
+
+STATISTICS = ("upper", "mean")
+BUDGETS = ("largest", "items", "published")
+DEFAULT_RISK = Fraction(1, 20)
+DEFAULT_SCENARIOS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standard:
+    """Pack each row as if its weight were one number.
+
+    Parameters
+    ----------
+    statistic
+        ``upper``: the upper bound, so that every truth fits; ``mean``: the class mean, so that some bins may overflow.
+
+    References
+    ----------
+    Hoogervorst et al. 2019, section 3.1 (eqs. 3-6) and section 6.3.
+    """
+
+    name: ClassVar[str] = "standard"
+    statistic: str = "upper"
+
+    def __post_init__(self) -> None:
+        if self.statistic not in STATISTICS:
+            raise ParameterError(f"statistic must be one of {', '.join(STATISTICS)}. Got {self.statistic!r}.")
+
+    def weights(self, known: Uncertain) -> FloatArray:
+        """Return the one number for each row."""
+        if self.statistic == "upper":
+            return known.upper
+        if known.nominal is None:
+            raise ParameterError(
+                f"the release tells no mean of {known.name}. Pack on the upper bound, or ask the owner for "
+                'statistic = "mean" or "multiset".'
+            )
+        return known.nominal
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and parameters as plain data."""
+        return {"name": self.name, "statistic": self.statistic}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robust:
+    """Pack so that a bin fits while not all of its rows are as heavy as they can be.
+
+    Parameters
+    ----------
+    budget
+        ``largest``: a bin that takes a rows of a class allows for the a largest members of it; always fits, and never
+        needs more bins than upper bounds do. Needs multisets.
+        ``items``: a bin of a rows allows for the sqrt(-2 a log(risk / n)) largest deviations from the mean.
+        ``published``: as in the paper, sqrt(-2 n log(risk / n)) whatever the bin holds; more than any bin has rows, so
+        that it equals the upper bounds.
+    risk
+        What the budgets are computed from. They assume independent deviations, which rows of a class are not.
+
+    References
+    ----------
+    Hoogervorst et al. 2019, section 5.2 (eqs. 17-21); Ben-Tal, El Ghaoui, Nemirovski 2009 (budgeted uncertainty).
+    """
+
+    name: ClassVar[str] = "robust"
+    budget: str = "largest"
+    risk: Fraction = DEFAULT_RISK
+
+    def __post_init__(self) -> None:
+        if self.budget not in BUDGETS:
+            raise ParameterError(f"budget must be one of {', '.join(BUDGETS)}. Got {self.budget!r}.")
+        object.__setattr__(self, "risk", _risk(self.risk, least_allowed=False))
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and parameters as plain data."""
+        risk = {} if self.budget == "largest" else {"risk": plain(self.risk)}
+        return {"name": self.name, "budget": self.budget, **risk}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stochastic:
+    """Pack so that everything fits with probability at least 1 - risk, over all permutations inside classes.
+
+    No sampling: a plan's probability is computed from exact ones of its bins. Needs multisets, or else assumes that one
+    member sits at each end of a class's interval and the rest uniformly between.
+
+    Parameters
+    ----------
+    risk
+        Largest probability that some bin does not fit: at least 0, below 1.
+    as_published
+        Instead fit a sample of permutations, as the paper does; such a plan overfits its sample.
+    scenarios, seed
+        How many permutations that sample has, and its seed.
+
+    References
+    ----------
+    Hoogervorst et al. 2019, section 5.1 (eqs. 11-16).
+    """
+
+    name: ClassVar[str] = "stochastic"
+    risk: Fraction = DEFAULT_RISK
+    as_published: bool = False
+    scenarios: int = DEFAULT_SCENARIOS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "risk", _risk(self.risk, least_allowed=True))
+        if type(self.scenarios) is not int or self.scenarios < 1 or type(self.seed) is not int or self.seed < 0:
+            raise ParameterError(
+                f"scenarios must be 1 or more and seed 0 or more. Got {self.scenarios!r} and {self.seed!r}."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and parameters as plain data."""
+        sample = {"as_published": True, "scenarios": self.scenarios, "seed": self.seed} if self.as_published else {}
+        return {"name": self.name, "risk": plain(self.risk), **sample}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sealed:
+    """Say only how many rows of each class a bin takes; the owner, who knows the weights, fills the slots.
+
+    From multisets it packs the true multiset, so that privacy costs no truck. From bounds it packs upper bounds. What
+    it costs instead is truck linkage: a tight plan leaves few ways to fill it, and the plan states what they tell.
+    """
+
+    name: ClassVar[str] = "sealed"
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and parameters as plain data."""
+        return {"name": self.name}
+
+
+Model = Standard | Robust | Stochastic | Sealed
+
+
+def _risk(value: Exact, *, least_allowed: bool) -> Fraction:
+    risk = exact(value, what="risk")
+    if not (0 <= risk < 1) or (risk == 0 and not least_allowed):
+        least = "at least 0" if least_allowed else "more than 0"
+        raise ParameterError(f"risk must be {least} and below 1. Got {shown_number(risk)}. Give 0.05, say.")
+    return risk

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is to be packed, in whole numbers: rows and classes, quantities, kinds of truck, and what may share one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.bins import Between, BinKind, Members, whole_numbers
+from dunnage.bins.chances import Sizes
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.exact import exact
+from dunnage.planning.linkage import combinations
+from dunnage.planning.trucks import Truck, parse_capacities
+from dunnage.release import Release, Uncertain
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+MOST_COST = 10**6
+_MOST_ROWS_NAMED = 20
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PackingProblem:
+    """One question to a planner.
+
+    Parameters
+    ----------
+    release
+        What was published.
+    known
+        What is known of each packed quantity.
+    trucks
+        The kinds of truck.
+    by, apart
+        Public columns whose values never share a truck.
+    spread
+        No truck takes more than this part (1/spread) of a class; None if that was not asked for.
+    """
+
+    release: Release
+    known: tuple[Uncertain, ...]
+    trucks: tuple[Truck, ...]
+    by: str | None = None
+    apart: str | None = None
+    spread: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        release: Release,
+        *,
+        capacity: float | str | Sequence[float | str] | None,
+        trucks: Sequence[Truck] | None,
+        by: str | None,
+        apart: str | None,
+        quantity: str | None,
+        spread: int | None,
+    ) -> PackingProblem:
+        """Check what was asked for and put it together.
+
+        Raises
+        ------
+        ParameterError
+            If something is missing, doubled or not in the release.
+        """
+        if not len(release):
+            raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
+        kinds = _trucks(release, capacity, trucks, quantity)
+        for column in (by, apart):
+            _check_public(release, column)
+        if spread is not None and (type(spread) is not int or spread < 1):
+            raise ParameterError(f"spread must be a whole number of at least 1. Got {spread!r}. Give 3, say.")
+        known = tuple(release.uncertain(name) for name in kinds[0].capacity)
+        return cls(release=release, known=known, trucks=kinds, by=by, apart=apart, spread=spread)
+
+    @property
+    def quantities(self) -> dict[str, str]:
+        """Name and unit of each packed quantity."""
+        return {known.name: known.unit for known in self.known}
+
+    @cached_property
+    def class_id(self) -> IntArray:
+        """Class of each row."""
+        return np.asarray(self.known[0].class_id, dtype=np.int64)
+
+    @cached_property
+    def group(self) -> IntArray:
+        """Number of each row's group: rows of different ones never share a truck."""
+        columns = dict.fromkeys(column for column in (self.by, self.apart) if column is not None)
+        return combinations(self.release, list(columns))
+
+    @cached_property
+    def group_of_class(self) -> IntArray:
+        """Group of each class; public columns are equal within a class."""
+        found = np.zeros(int(self.class_id.max()) + 1, dtype=np.int64)
+        found[self.class_id] = self.group
+        return found
+
+    @cached_property
+    def class_sizes(self) -> IntArray:
+        """Number of rows of each class."""
+        return np.bincount(self.class_id).astype(np.int64)
+
+    @cached_property
+    def caps(self) -> IntArray:
+        """Most rows of each class that a truck may take."""
+        return self.class_sizes if self.spread is None else self.class_sizes // self.spread
+
+    @property
+    def unit_cost(self) -> Fraction:
+        """What one step of the whole-numbered costs is worth.
+
+        The exact common measure of all costs, unless that makes numbers too long for a solver's tolerances: then costs
+        are rounded down, so that a bound on them holds in truth.
+        """
+        costs = [exact(truck.cost, what="cost") for truck in self.trucks]
+        whole = math.lcm(*(cost.denominator for cost in costs))
+        measure = Fraction(math.gcd(*(int(cost * whole) for cost in costs)), whole)
+        return max(measure, max(costs) / MOST_COST)
+
+    def kinds(self, capacities: IntArray) -> list[BinKind]:
+        """Return the kinds of bin for capacities in whole numbers. Shape: (kinds, quantities)."""
+        one = len(self.trucks) == 1  # then trucks are counted, whatever one costs
+        return [
+            BinKind(
+                capacity=tuple(line),
+                cost=1 if one else int(exact(truck.cost, what="cost") / self.unit_cost),
+                count=truck.count,
+            )
+            for truck, line in zip(self.trucks, capacities.tolist(), strict=True)
+        ]
+
+    def whole(self, values: Sequence[FloatArray]) -> Whole:
+        """Put the values of each quantity, and the trucks' capacities, into whole numbers."""
+        tables, rooms, below, below_rooms = [], [], [], []
+        for known, column in zip(self.known, values, strict=True):
+            held = np.array([truck.capacity[known.name] for truck in self.trucks])
+            numbers = whole_numbers(np.concatenate([column, held]), float(held.max()))
+            safe = numbers.items
+            low = safe if numbers.below is None else numbers.below[0]
+            up = low if numbers.below is None else low + 1
+            tables.append(safe[: len(column)])
+            rooms.append(low[len(column) :])
+            below.append(low[: len(column)])
+            below_rooms.append(up[len(column) :])
+        return Whole(
+            *(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)),
+        )
+
+    def class_members(self) -> tuple[list[Sizes], Whole] | None:
+        """Return the members of each class, and the numbers they are in; None without multisets."""
+        members = self.release.members
+        if members is None:
+            return None
+        class_id = members.column("class_id").to_numpy()
+        columns = [members.column(known.name).combine_chunks().to_numpy(zero_copy_only=False) for known in self.known]
+        whole = self.whole(columns)
+        starts = np.flatnonzero(np.diff(class_id)) + 1
+        return [Members(part) for part in np.split(whole.values, starts)], whole
+
+    def class_bounds(self) -> tuple[list[Sizes], Whole]:
+        """Return what bounds alone tell of each class, under the assumption that members sit at the ends."""
+        first = np.unique(self.class_id, return_index=True)[1]
+        both = [np.concatenate([known.lower[first], known.upper[first]]) for known in self.known]
+        whole = self.whole(both)
+        num = len(first)
+        ends = zip(whole.values[:num], whole.values[num:], self.class_sizes.tolist(), strict=True)
+        return [Between(lower, upper, count) for lower, upper, count in ends], whole
+
+    def check_spread(self) -> None:
+        """Refuse a spread that the smallest class cannot have.
+
+        Raises
+        ------
+        NoPlanError
+            With the largest spread there is.
+        """
+        if self.spread is not None and self.spread > int(self.class_sizes.min()):
+            largest = int(self.class_sizes.min())
+            raise NoPlanError(
+                f"no such plan: a class of {largest} rows cannot be spread so that no truck takes more than "
+                f"1/{self.spread} of it. The largest spread is {largest}."
+            )
+
+    def check_rows_fit(self, values: Sequence[FloatArray]) -> None:
+        """Refuse rows that no truck can take.
+
+        Raises
+        ------
+        NoPlanError
+            With the numbers of the released rows.
+        """
+        fits = np.zeros(len(self.release), dtype=bool)
+        for truck in self.trucks:
+            parts = [column <= truck.capacity[known.name] for known, column in zip(self.known, values, strict=True)]
+            fits |= np.logical_and.reduce(parts)
+        heavy = np.flatnonzero(~fits)
+        if len(heavy):
+            rows = ", ".join(str(row) for row in heavy[:_MOST_ROWS_NAMED].tolist())
+            raise NoPlanError(
+                f"no truck can take {len(heavy)} released rows, heavier than {self._largest_truck()}: "
+                f"row {rows}{' and more' if len(heavy) > _MOST_ROWS_NAMED else ''}. Use a larger truck."
+            )
+
+    def _largest_truck(self) -> str:
+        return " and ".join(
+            f"{max(truck.capacity[name] for truck in self.trucks):g} {unit}".strip()
+            for name, unit in self.quantities.items()
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Values and capacities in whole numbers, one column a quantity.
+
+    ``values`` and ``rooms`` are safe: what fits them fits in truth. ``below`` and ``below_rooms`` are rounded the other
+    way, so that a bound on them holds in truth; all four say the same where the numbers are exact.
+    """
+
+    values: IntArray
+    rooms: IntArray
+    below: IntArray
+    below_rooms: IntArray
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was rounded."""
+        return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
+
+
+def _check_public(release: Release, column: str | None) -> None:
+    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    if column is not None and column not in public:
+        known = ", ".join(public) or "none, so leave it out"
+        raise ParameterError(f"rows can be packed apart by a public column only. Got {column!r}. There is: {known}.")
+
+
+def _trucks(
+    release: Release,
+    capacity: float | str | Sequence[float | str] | None,
+    trucks: Sequence[Truck] | None,
+    quantity: str | None,
+) -> tuple[Truck, ...]:
+    """Return the kinds of truck, each with a capacity for the same quantities of the release."""
+    if (capacity is None) == (trucks is None):
+        raise ParameterError("pack needs either a capacity or trucks. Give --capacity 500kg, or --trucks trucks.csv.")
+    units = {name: release.uncertain(name).unit for name in release.quantities}
+    if not units:
+        raise ParameterError("the release has no quantity to pack. Ask the owner for a numeric one.")
+    if quantity is not None and quantity not in units:
+        raise ParameterError(f"the release has no quantity {quantity!r}. It has: {', '.join(units)}.")
+    wanted = units if quantity is None else {quantity: units[quantity]}
+    if trucks is None:
+        texts = [capacity] if isinstance(capacity, str | float | int) else list(capacity or [])
+        if not texts:
+            raise ParameterError(f"there is no capacity. Give one of {', '.join(wanted)}, such as 500.")
+        return (Truck(name="truck", capacity=parse_capacities([str(text) for text in texts], wanted)),)
+    return _checked(tuple(trucks), wanted)
+
+
+def _checked(trucks: tuple[Truck, ...], units: Mapping[str, str]) -> tuple[Truck, ...]:
+    if not trucks:
+        raise ParameterError("there is no kind of truck. Give one line or more.")
+    if len({truck.name for truck in trucks}) < len(trucks):
+        raise ParameterError("two kinds of truck have one name. Give each its own.")
+    held = [name for name in units if all(name in truck.capacity for truck in trucks)]
+    for truck in trucks:
+        _check_truck(truck, held, units)
+    costs = [truck.cost for truck in trucks]
+    if max(costs) > MOST_COST * min(costs):
+        raise ParameterError(
+            f"one truck costs over {MOST_COST:,} times another. Got {max(costs):g} and {min(costs):g}. Leave one out."
+        )
+    return tuple(
+        Truck(name=t.name, capacity={q: t.capacity[q] for q in held}, count=t.count, cost=t.cost) for t in trucks
+    )
+
+
+def _check_truck(truck: Truck, held: Sequence[str], units: Mapping[str, str]) -> None:
+    bad = [name for name in held if not _is_amount(truck.capacity[name])]
+    if bad or not held:
+        raise ParameterError(
+            f"truck {truck.name!r} has no capacity for {', '.join(bad) or ' or '.join(units)}. Give it one above 0."
+        )
+    if not _is_amount(truck.cost):
+        raise ParameterError(f"truck {truck.name!r} must cost more than 0. Got {truck.cost!r}.")
+    if truck.count is not None and (type(truck.count) is not int or truck.count < 0):
+        raise ParameterError(f"truck {truck.name!r} must have a whole count of at least 0. Got {truck.count!r}.")
+
+
+def _is_amount(value: object) -> bool:
+    return isinstance(value, int | float) and 0 < value < math.inf

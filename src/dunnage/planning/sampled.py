@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stochastic model as it was published: fit a sample of permutations inside classes.
+
+The model asks that every bin fits in all but a share of some sampled permutations. Its items carry labels, although
+rows of a class are exchangeable, so a solver is free to choose the labels that this one sample likes: the plan fits the
+sample and, on permutations it was not made with, less often than it should (it overfits). It is here to show that;
+plans to be relied on come from the exact probabilities of :class:`dunnage.Stochastic`.
+
+References
+----------
+Hoogervorst et al. 2019, section 5.1, eqs. 12-16.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.bins import pack_bins, whole_numbers
+from dunnage.bins.sampling import within_class_permutations
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.exact import Exact, exact, shown_number
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Progress = Callable[[str], None]
+
+_BOUND_MARGIN = 0.01  # as everywhere: far above the tolerances of solvers
+_START_SHARE = 0.1  # of the time, for the plan to start with, and again for a bound
+_TERMS_A_SECOND = 300_000  # how fast eq. 13 can be written down
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Eqs. 12-16 in whole numbers.
+
+    Parameters
+    ----------
+    weights
+        Weight of each row (second axis) in each scenario (first).
+    capacity
+        What a bin holds.
+    misses
+        In how many scenarios a bin may overflow.
+    least
+        A bound from the weights alone.
+    start
+        Bin of each row in a plan that fits in every scenario.
+    """
+
+    weights: IntArray
+    capacity: int
+    misses: int
+    least: int
+    start: IntArray
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.weights.shape[1])
+
+    @property
+    def num_terms(self) -> int:
+        return len(self.weights) * self.num_rows * (self.num_rows + 1) // 2
+
+    def fits(self, bin_of_row: IntArray) -> bool:
+        """Return whether a plan fits in enough scenarios."""
+        loads = np.zeros((len(self.weights), int(bin_of_row.max()) + 1), dtype=np.int64)
+        for row, number in enumerate(bin_of_row.tolist()):
+            loads[:, number] += self.weights[:, row]
+        return int((loads > self.capacity).any(axis=1).sum()) <= self.misses
+
+    def apart(self) -> list[tuple[int, int]]:
+        """Return the pairs of rows that overfill a bin by themselves in more scenarios than may be missed."""
+        pairs = [(i, j) for j in range(self.num_rows) for i in range(j)]
+        first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        over = (self.weights[:, first] + self.weights[:, second] > self.capacity).sum(axis=0) > self.misses
+        return [pairs[number] for number in np.flatnonzero(over).tolist()]
+
+
+def sampled_assignment(
+    members_by_class: Sequence[FloatArray],
+    class_of_row: IntArray,
+    capacity: float,
+    *,
+    risk: Exact,
+    num_scenarios: int = 100,
+    seconds: float,
+    seed: int,
+    progress: Progress | None = None,
+) -> tuple[IntArray, int]:
+    """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
+
+    Solved with OR-Tools CP-SAT (one worker) if it is installed, else with HiGHS. The search starts with the packing of
+    the largest values of the classes, so there is always a plan; the best one found in time is returned. The model has
+    a term for each scenario and pair of rows: where these cannot even be written down in time, nothing is searched.
+
+    Parameters
+    ----------
+    members_by_class
+        The released values of each class.
+    class_of_row
+        Position in ``members_by_class`` of each row's class; a class has as many rows as values.
+    capacity
+        What a bin holds.
+    risk
+        Share of the sampled permutations for which some bin may overflow.
+    num_scenarios
+        How many permutations are sampled.
+    seconds
+        Time limit.
+    seed
+        For the sample and the solver.
+    progress
+        Called with a line whenever the plan improves.
+
+    Returns
+    -------
+    tuple
+        The bin of each row, and how few bins the sampled model needs at least, as far as it was proved. It is no bound
+        for the chance constraint that the sample stands for.
+
+    Raises
+    ------
+    NoPlanError
+        If a value is larger than a bin.
+    """
+    _check(members_by_class, class_of_row, risk, num_scenarios, seconds)
+    deadline = time.monotonic() + seconds
+    sample = _draw(members_by_class, class_of_row, capacity, risk, num_scenarios, seconds, seed)
+    left = deadline - time.monotonic()
+    if sample.start.max() < sample.least or sample.num_terms > left * _TERMS_A_SECOND:
+        return sample.start, sample.least
+    solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
+    found, bound = solve(sample, deadline, seed, progress)
+    better = found is not None and found.max() < sample.start.max() and sample.fits(found)
+    chosen = found if found is not None and better else sample.start
+    return chosen, max(bound, sample.least)
+
+
+def _check(
+    members_by_class: Sequence[FloatArray], class_of_row: IntArray, risk: Exact, num_scenarios: int, seconds: float
+) -> None:
+    if not 0 <= (share := exact(risk, what="risk")) < 1:
+        raise ParameterError(f"risk must be at least 0 and less than 1. Got {shown_number(share)}. Take 0.05, say.")
+    if num_scenarios < 1:
+        raise ParameterError(f"num_scenarios must be at least 1. Got {num_scenarios!r}. The paper takes 100.")
+    if not seconds > 0:
+        raise ParameterError(f"seconds must be more than 0. Got {seconds!r}. Give a time limit.")
+    sizes = [len(members) for members in members_by_class]
+    rows = np.bincount(class_of_row, minlength=len(sizes)).tolist()
+    if rows != sizes or not sizes:
+        raise ParameterError(f"each class needs one value for each of its rows. Got {sizes} values for {rows} rows.")
+
+
+def _draw(
+    members_by_class: Sequence[FloatArray],
+    class_of_row: IntArray,
+    capacity: float,
+    risk: Exact,
+    num_scenarios: int,
+    seconds: float,
+    seed: int,
+) -> _Sample:
+    # Rows of a class are exchangeable: which value a row starts with does not matter.
+    values = np.empty(len(class_of_row))
+    values[np.argsort(class_of_row, kind="stable")] = np.concatenate(members_by_class)
+    if values.max() > capacity:
+        raise NoPlanError(f"a released value is larger than a bin of {capacity:g}. Use larger bins.")
+    numbers = whole_numbers(values, capacity)
+    largest = np.zeros(len(members_by_class), dtype=np.int64)
+    np.maximum.at(largest, class_of_row, numbers.items)
+    packed = pack_bins(largest[class_of_row], numbers.capacity, seconds=seconds * _START_SHARE, seed=seed)
+    start = np.empty(len(values), dtype=np.int64)
+    for number, rows in enumerate(packed.bins):
+        start[rows] = number
+    weights = numbers.items[within_class_permutations(class_of_row, num_scenarios, seed)]
+    # Read as a decimal: 0.29 of 100 scenarios are 29 of them.
+    misses = math.floor(exact(risk, what="risk") * num_scenarios)
+    # Some scenario must fit, and every scenario has the same weights. What is rounded outward bounds nothing.
+    below = numbers.below or (numbers.items, numbers.capacity)
+    least = pack_bins(*below, seconds=seconds * _START_SHARE, seed=seed).bound
+    return _Sample(weights, numbers.capacity, misses, max(least, 1), start)
+
+
+def _seconds_left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.01)  # no solver takes 0 for a limit
+
+
+def _pairs(sample: _Sample) -> list[tuple[int, int]]:
+    """Return the pairs (bin, row) that a plan may use: a bin is named after its first row, so no bin has two names."""
+    return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
+
+
+def _named_after_first(bin_of_row: IntArray) -> IntArray:
+    """Return for each row the first row of its bin."""
+    _, first, number = np.unique(bin_of_row, return_index=True, return_inverse=True)
+    return np.asarray(first[number])
+
+
+def _solve_cp_sat(
+    sample: _Sample, deadline: float, seed: int, progress: Progress | None
+) -> tuple[IntArray | None, int]:
+    cp_model = importlib.import_module("ortools.sat.python.cp_model")
+    model = cp_model.CpModel()
+    inside = {pair: model.new_bool_var("") for pair in _pairs(sample)}
+    missed = [model.new_bool_var("") for _ in sample.weights]
+    used = [inside[row, row] for row in range(sample.num_rows)]
+    model.minimize(sum(used))  # eq. 12
+    _add_rules(model, sample, inside, missed)
+    start = _named_after_first(sample.start)
+    for (first, row), variable in inside.items():
+        model.add_hint(variable, bool(start[row] == first))
+    for variable in missed:
+        model.add_hint(variable, False)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = _seconds_left(deadline)
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = seed % 2**31
+    status = solver.solve(model, _teller(cp_model, progress))
+    bound = math.ceil(solver.best_objective_bound - _BOUND_MARGIN)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, max(bound, 0)
+    first_of_row = [next(i for i in range(row + 1) if solver.value(inside[i, row])) for row in range(sample.num_rows)]
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+
+
+def _add_rules(model: Any, sample: _Sample, inside: dict[tuple[int, int], Any], missed: list[Any]) -> None:
+    rows = range(sample.num_rows)
+    for first in rows:
+        members = [inside[first, row] for row in range(first, sample.num_rows)]
+        for scenario, miss in zip(sample.weights[:, first:].tolist(), missed, strict=True):  # eq. 13
+            excess = max(sum(scenario) - sample.capacity, 0)
+            load = sum(weight * member for weight, member in zip(scenario, members, strict=True))
+            model.add(load - excess * miss <= sample.capacity * members[0])
+        for member in members[1:]:
+            model.add_implication(member, members[0])
+    for row in rows:
+        model.add_exactly_one(inside[first, row] for first in range(row + 1))  # eq. 14
+    model.add(sum(missed) <= sample.misses)  # eq. 15
+    model.add(sum(inside[row, row] for row in rows) >= sample.least)
+    for one, other in sample.apart():
+        for first in range(one + 1):
+            model.add_at_most_one(inside[first, one], inside[first, other])
+
+
+def _teller(cp_model: Any, progress: Progress | None) -> Any:
+    if progress is None:
+        return None
+    tell = progress
+
+    class Teller(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # known at run time only
+        def on_solution_callback(self) -> None:
+            tell(f"{self.objective_value:.0f} bins, at least {self.best_objective_bound:.0f} needed")
+
+    return Teller()
+
+
+def _solve_highs(sample: _Sample, deadline: float, seed: int, progress: Progress | None) -> tuple[IntArray | None, int]:
+    from scipy.optimize import Bounds, milp
+
+    pairs = _pairs(sample)
+    num = len(pairs) + len(sample.weights)
+    cost = np.zeros(num)
+    cost[[number for number, (first, row) in enumerate(pairs) if first == row]] = 1.0
+    # A relative gap would stop short of the optimum when there are many bins.
+    rules = _linear_rules(sample, pairs, cost)
+    options = {"time_limit": _seconds_left(deadline), "mip_rel_gap": 0.0}
+    result = milp(cost, constraints=rules, integrality=np.ones(num), bounds=Bounds(0, 1), options=options)
+    dual = result.get("mip_dual_bound")
+    bound = math.ceil(dual - _BOUND_MARGIN) if dual is not None and math.isfinite(dual) else 0
+    if progress is not None:
+        progress(f"at least {max(bound, sample.least)} bins needed")
+    if result.x is None:
+        return None, max(bound, 0)
+    first_of_row = np.zeros(sample.num_rows, dtype=np.int64)
+    for number in np.flatnonzero(result.x[: len(pairs)] > 0.5).tolist():
+        first, row = pairs[number]
+        first_of_row[row] = first
+    return np.unique(first_of_row, return_inverse=True)[1].reshape(-1), max(bound, 0)
+
+
+def _linear_rules(sample: _Sample, pairs: list[tuple[int, int]], cost: FloatArray) -> list[Any]:
+    from scipy.optimize import LinearConstraint
+
+    number_of = {pair: number for number, pair in enumerate(pairs)}
+    rows, num = range(sample.num_rows), len(cost)
+    loads: list[dict[int, float]] = []
+    for first in rows:
+        for miss, scenario in enumerate(sample.weights[:, first:].tolist()):  # eq. 13
+            line = {number_of[first, first + place]: float(weight) for place, weight in enumerate(scenario)}
+            line[number_of[first, first]] -= sample.capacity
+            line[len(pairs) + miss] = -float(max(sum(scenario) - sample.capacity, 0))
+            loads.append(line)
+    loads += [{number_of[i, j]: 1.0, number_of[i, i]: -1.0} for i, j in pairs if i < j]
+    apart = [
+        {number_of[first, one]: 1.0, number_of[first, other]: 1.0}
+        for one, other in sample.apart()
+        for first in range(one + 1)
+    ]
+    once = [{number_of[first, row]: 1.0 for first in range(row + 1)} for row in rows]
+    missed = {len(pairs) + miss: 1.0 for miss in range(len(sample.weights))}
+    rules = [
+        LinearConstraint(_sparse(loads, num), ub=0.0),
+        LinearConstraint(_sparse(once, num), lb=1.0, ub=1.0),  # eq. 14
+        LinearConstraint(_sparse([missed], num), ub=float(sample.misses)),  # eq. 15
+        LinearConstraint(cost[None, :], lb=float(sample.least)),
+    ]
+    return [*rules, LinearConstraint(_sparse(apart, num), ub=1.0)] if apart else rules
+
+
+def _sparse(lines: list[dict[int, float]], num_columns: int) -> Any:
+    from scipy.sparse import csr_matrix
+
+    values = [value for line in lines for value in line.values()]
+    columns = [column for line in lines for column in line]
+    starts = np.cumsum([0, *map(len, lines)])
+    return csr_matrix((values, columns, starts), shape=(len(lines), num_columns))

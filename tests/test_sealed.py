@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sealed plans: as many trucks as the truth needs, slots only, linkage by listing fills, no trace of the witness."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import chi2
+
+import dunnage as dn
+from dunnage.bins import pack_bins
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.planning.plan import Plan
+from dunnage.samples import draw_weights, package_setting
+from dunnage.settle import matched_records
+
+IMPROBABLE = 1e-9
+
+
+class Case:
+    """Published weights, and who they are."""
+
+    def __init__(self, weights: Sequence[float], k: int, statistic: str = "multiset", **columns: Sequence[str]) -> None:
+        weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}
+        document = {
+            "dataset": "parcels",
+            "protects": "package",
+            "attributes": {"weight": weight, **{name: {"role": "public"} for name in columns}},
+            "mechanism": {"name": "partition", "k": k, "statistic": statistic},
+        }
+        table = pa.table({"weight": [float(weight) for weight in weights], **columns})
+        self.data = dn.load(table, dn.Policy.from_dict(document))
+        self.release, self.key = dn.publish(self.data, ledger=":memory:")
+        self.weights = np.array(weights, dtype=float)[matched_records(self.data, self.release, self.key)]
+        self.class_id = self.release.uncertain("weight").class_id
+
+    def pack(self, capacity: float, **more: Any) -> Plan:
+        return dn.pack(self.release, capacity=capacity, model=dn.Sealed(), **more)
+
+    def check(self, plan: Plan) -> None:
+        """Slots cover the classes exactly, and no bin is empty."""
+        assert plan.slots is not None
+        assert plan.bin_of_row is None
+        table = plan.slots.table(plan.num_bins, int(self.class_id.max()) + 1)
+        assert table.sum(axis=0).tolist() == np.bincount(self.class_id).tolist()
+        assert (table.sum(axis=1) > 0).all()
+        assert (plan.slots.count > 0).all()
+        assert len({*zip(plan.slots.bin.tolist(), plan.slots.class_id.tolist(), strict=True)}) == len(plan.slots.bin)
+
+    def fill(self, plan: Plan) -> list[int]:
+        """Apply a plan, check that the fill is one of its own and fits, and return the bin of each row."""
+        done = dn.apply(plan, self.data, self.release, self.key)
+        assert done.plan_feasible
+        bins = done.loading.sort_by("row").column("bin").to_numpy()
+        again = Counter(zip(bins.tolist(), self.class_id.tolist(), strict=True))
+        assert plan.slots is not None
+        asked = zip(plan.slots.bin.tolist(), plan.slots.class_id.tolist(), plan.slots.count.tolist(), strict=True)
+        assert again == {(bin_, class_): count for bin_, class_, count in asked}
+        loads = np.bincount(bins, weights=np.rint(10 * self.weights))
+        assert (loads <= np.rint(10 * plan.capacity_of_bins("weight"))).all()
+        return bins.tolist()
+
+
+def orders(places: list[int]) -> set[tuple[int, ...]]:
+    return set(itertools.permutations(places))
+
+
+def all_fills(case: Case, plan: Plan) -> Iterator[tuple[int, ...]]:
+    """List every way to fill the slots that fits, rows told apart."""
+    assert plan.slots is not None
+    table = plan.slots.table(plan.num_bins, int(case.class_id.max()) + 1)
+    rows = [np.flatnonzero(case.class_id == class_) for class_ in range(table.shape[1])]
+    places = [np.repeat(np.arange(plan.num_bins), table[:, class_]).tolist() for class_ in range(table.shape[1])]
+    capacity = plan.capacity_of_bins("weight")
+    bins = np.zeros(len(case.class_id), dtype=int)
+    for parts in itertools.product(*map(orders, places)):
+        for own, part in zip(rows, parts, strict=True):
+            bins[own] = part
+        if (np.bincount(bins, weights=case.weights, minlength=plan.num_bins) <= capacity).all():
+            yield tuple(bins.tolist())
+
+
+def best_guesses(case: Case, fills: list[tuple[int, ...]], num_bins: int) -> list[float]:
+    """For each row, the largest share of fills that agree on a truck for a package of its class and weight."""
+    found = []
+    for row, (class_, weight) in enumerate(zip(case.class_id, case.weights, strict=True)):
+        alike = np.flatnonzero((case.class_id == class_) & (case.weights == weight))
+        trucks = np.zeros(num_bins)
+        for fill in fills:
+            np.add.at(trucks, np.array(fill)[alike], 1)
+        found.append(trucks.max() / (len(fills) * len(alike)))
+        assert row in alike
+    return found
+
+
+@pytest.mark.parametrize("name", ["25-L-U", "50-L-U", "25-S-U", "25-L-Un"])
+@pytest.mark.parametrize("k", [2, 5, 10])
+def test_privacy_costs_no_truck(name: str, k: int) -> None:
+    setting = package_setting(name)
+    weights = draw_weights(setting, np.random.default_rng(k)).tolist()
+    case = Case(weights, k)
+    if len(case.release) < len(weights):
+        pytest.skip("packages were suppressed")
+    plan = case.pack(setting.capacity, seconds=15)
+    true = pack_bins(np.rint(10 * np.array(weights)).astype(np.int64), int(10 * setting.capacity), seconds=10)
+    assert plan.objective == true.objective
+    assert plan.status == "optimal"
+    assert plan.model == {"name": "sealed", "from": "multisets"}
+    case.check(plan)
+    case.fill(plan)
+    assert 1 / 25 <= plan.truck_linkage["mean"] <= plan.truck_linkage["worst"] <= 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_linkage_is_that_of_all_fills_listed(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    weights = generator.integers(10, 60, 7).tolist()
+    case = Case(weights, 2 + seed % 2)
+    plan = case.pack(float(generator.integers(60, 110)))
+    case.check(plan)
+    fills = list(all_fills(case, plan))
+    guesses = best_guesses(case, fills, plan.num_bins)
+    assert plan.truck_linkage["kind"] == "exact"
+    assert plan.truck_linkage["fills"] == len(fills)
+    assert plan.truck_linkage["mean"] == pytest.approx(np.mean(guesses))
+    assert plan.truck_linkage["worst"] == pytest.approx(max(guesses))
+
+
+def test_fills_that_no_exchange_joins() -> None:
+    """A = {1, 2}, B = {3, 4}, capacity 5: 1 with 4 and 2 with 3, whichever truck is which."""
+    case = Case([1, 2, 3, 4], 2)
+    plan = case.pack(5)
+    case.check(plan)
+    assert plan.objective == 2
+    assert plan.slots is not None
+    assert plan.slots.table(2, 2).tolist() == [[1, 1], [1, 1]]
+    assert len(list(all_fills(case, plan))) == plan.truck_linkage["fills"] == 2
+    assert plan.truck_linkage["worst"] == 0.5
+    assert Counter(tuple(case.fill(plan)) for _ in range(60)).keys() == set(all_fills(case, plan))
+
+
+@pytest.mark.parametrize("weights", [[1, 2, 3, 4, 5, 6], [10, 14, 15, 30, 31, 36, 50]])
+def test_fills_do_not_follow_the_witness(weights: list[float]) -> None:
+    case = Case(weights, 3)
+    plan = case.pack(sum(weights) * 0.6)
+    fills = list(all_fills(case, plan))
+    assert 2 <= len(fills) <= 60
+    draws = 25 * len(fills)
+    drawn = Counter(tuple(case.fill(plan)) for _ in range(draws))
+    assert set(drawn) <= set(fills)
+    distance = sum((drawn[fill] - 25) ** 2 / 25 for fill in fills)
+    assert chi2.sf(distance, len(fills) - 1) > IMPROBABLE
+
+
+def test_only_slots_are_written(tmp_path: Path) -> None:
+    case = Case(draw_weights(package_setting("25-L-U"), np.random.default_rng(4)).tolist(), 5)
+    plan = case.pack(500)
+    plan.write(tmp_path / "plan")
+    assert sorted(path.name for path in (tmp_path / "plan").iterdir()) == ["bins.csv", "plan.json", "slots.csv"]
+    assert (tmp_path / "plan" / "slots.csv").read_text().splitlines()[0] == "bin,class_id,count"
+    again = Plan.read(tmp_path / "plan")
+    assert again.to_dict() == plan.to_dict()
+    case.check(again)
+    case.fill(again)
+    with pytest.raises(ParameterError, match="sealed"):
+        _ = again.assignment
+
+
+@pytest.mark.parametrize("statistic", ["bounds", "mean"])
+def test_without_multisets_slots_come_from_upper_bounds(statistic: str) -> None:
+    case = Case(draw_weights(package_setting("25-L-U"), np.random.default_rng(4)).tolist(), 5, statistic)
+    plan = case.pack(500)
+    case.check(plan)
+    upper = dn.pack(case.release, capacity=500)
+    assert plan.objective == upper.objective
+    assert plan.model["from"] == "upper bounds"
+    assert plan.slots is not None
+    first = np.unique(case.class_id, return_index=True)[1]
+    heaviest = np.rint(10 * case.release.uncertain("weight").upper[first])
+    loads = plan.slots.table(plan.num_bins, len(first)) @ heaviest
+    assert (loads <= 5000).all()
+    assert plan.truck_linkage["kind"] == "exact"
+    case.fill(plan)
+
+
+def test_groups_have_their_own_trucks() -> None:
+    weights = draw_weights(package_setting("50-L-U"), np.random.default_rng(4)).tolist()
+    case = Case(weights, 4, town=["A", "B"] * 25)
+    plan = case.pack(500, by="town")
+    case.check(plan)
+    assert plan.slots is not None
+    town = dict(zip(case.class_id.tolist(), case.release.data.column("town").to_pylist(), strict=True))
+    for bin_ in range(plan.num_bins):
+        assert len({town[class_] for class_ in plan.slots.class_id[plan.slots.bin == bin_].tolist()}) == 1
+    parts = [np.array(weights)[start::2] for start in (0, 1)]
+    least = sum(pack_bins(np.rint(10 * part).astype(np.int64), 5000, seconds=10).objective for part in parts)
+    assert plan.objective == least
+    case.fill(plan)
+
+
+def test_where_row_level_plans_need_no_more_trucks_slots_tell_no_more() -> None:
+    """Small packages: a packing of the members alone would leave few fills and so name trucks."""
+    for name, k in (("50-S-U", 10), ("200-S-U", 5)):
+        case = Case(draw_weights(package_setting(name), np.random.default_rng(3)).tolist(), k)
+        plan = case.pack(2500)
+        rows = dn.pack(case.release, capacity=2500, model=dn.Robust())
+        assert plan.objective == rows.objective
+        assert plan.truck_linkage["kind"] == "exact"
+        assert plan.truck_linkage["mean"] <= rows.truck_linkage["mean"] + 1e-9
+
+
+def test_too_few_trucks_and_packages_too_heavy() -> None:
+    case = Case([60, 61, 62, 63], 2)
+    with pytest.raises(NoPlanError, match="3 of van"):
+        dn.pack(case.release, trucks=[dn.Truck(name="van", capacity={"weight": 100}, count=3)], model=dn.Sealed())
+    heavy = Case([60, 61, 900, 901], 2)
+    with pytest.raises(NoPlanError, match="heavier than 100 kg: row "):
+        heavy.pack(100)
+    with pytest.raises(NoPlanError):
+        Case([60, 61, 99, 101], 2).pack(100)  # the class of the heaviest could fit, it itself cannot
+
+
+def test_short_of_time_a_fleet_costs_no_more_than_rows_would() -> None:
+    case = Case(np.random.default_rng(5).uniform(125, 375, 60).round(1).tolist(), 5)
+    kinds = [
+        dn.Truck(name="van", capacity={"weight": 400}, count=4, cost=2.5),
+        dn.Truck(name="lorry", capacity={"weight": 800.5}, cost=4),
+    ]
+    start = time.monotonic()
+    plan = dn.pack(case.release, trucks=kinds, model=dn.Sealed(), seconds=3)
+    assert time.monotonic() - start < 20
+    assert plan.objective <= dn.pack(case.release, trucks=kinds, seconds=3).objective
+    case.check(plan)
+    case.fill(plan)
+
+
+def test_short_of_time_there_is_still_a_plan() -> None:
+    case = Case(draw_weights(package_setting("50-L-U"), np.random.default_rng(4)).tolist(), 10)
+    plan = case.pack(500, seconds=0.05)
+    case.check(plan)
+    assert plan.bound <= plan.objective

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stochastic model: held-out permutations fit as certified, brute force never does better, edges."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.stats import binom
+
+import dunnage as dn
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.planning.plan import Plan
+from dunnage.release import Release
+from dunnage.samples import draw_weights, package_setting
+
+SETTINGS = ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-Un")
+TRIES = 20_000
+IMPROBABLE = 1e-9
+
+
+def published(weights: Sequence[float], k: int, statistic: str = "multiset", **roles: tuple[str, Any]) -> Release:
+    """Publish weights; every further column has a role and values."""
+    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {"weight": weight, **{name: {"role": role} for name, (role, _) in roles.items()}},
+        "mechanism": {"name": "partition", "k": k, "statistic": statistic},
+    }
+    columns = {name: list(values) for name, (_, values) in roles.items()}
+    table = pa.table({"weight": [float(weight) for weight in weights], **columns})
+    release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")
+    return release
+
+
+def setting_weights(name: str, seed: int) -> list[float]:
+    return draw_weights(package_setting(name), np.random.default_rng(seed)).tolist()
+
+
+def times_fitting(release: Release, plan: Plan, tries: int, seed: int) -> int:
+    """Try a plan on random orders inside classes and count those that fit, with nothing but numpy."""
+    generator = np.random.default_rng(seed)
+    members = release.members
+    assert members is not None
+    class_id = release.data.column("class_id").to_numpy()
+    known = members.column("class_id").to_numpy(), np.rint(members.column("weight").to_numpy() * 10)
+    drawn = np.empty((tries, len(class_id)))
+    for class_ in np.unique(class_id).tolist():
+        values = known[1][known[0] == class_]
+        drawn[:, class_id == class_] = generator.permuted(np.tile(values, (tries, 1)), axis=1)
+    loads = np.zeros((tries, plan.num_bins))
+    for row, bin_ in enumerate(plan.assignment.tolist()):
+        loads[:, bin_] += drawn[:, row]
+    return int((loads <= np.rint(plan.capacity_of_bins("weight") * 10)).all(axis=1).sum())
+
+
+def check_certificate(release: Release, plan: Plan, risk: float, seed: int) -> None:
+    low, high = plan.certified["at_least"], plan.certified["at_most"]
+    assert 1 - risk - 1e-12 <= low <= high <= 1
+    hits = times_fitting(release, plan, TRIES, seed)
+    assert binom.cdf(hits, TRIES, low) > IMPROBABLE
+    assert binom.sf(hits - 1, TRIES, high) > IMPROBABLE
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_held_out_orders_fit_as_certified_in_every_setting(name: str) -> None:
+    setting = package_setting(name)
+    optimal = []
+    for k in (2, 4, 7, 10):
+        release = published(setting_weights(name, 100 + k), k)
+        plan = dn.pack(release, capacity=setting.capacity, model=dn.Stochastic(risk=0.05), seconds=20)
+        upper = dn.pack(release, capacity=setting.capacity)
+        assert plan.objective <= upper.objective
+        assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
+        assert "multisets" in plan.certified["rests_on"]
+        check_certificate(release, plan, 0.05, seed=k)
+        optimal.append(plan.status == "optimal")
+    assert sum(optimal) >= 3
+
+
+def test_a_larger_risk_needs_no_more_bins_and_is_used() -> None:
+    release = published(setting_weights("25-L-U", 1), 10)
+    plans = [dn.pack(release, capacity=600, model=dn.Stochastic(risk=risk)) for risk in ("0", "0.05", "0.3", "0.7")]
+    bins = [plan.objective for plan in plans]
+    assert [plan.status for plan in plans] == ["optimal"] * 4
+    assert bins == sorted(bins, reverse=True)
+    assert bins[0] > bins[1] > bins[2]
+    for plan, risk in zip(plans[1:], (0.05, 0.3, 0.7), strict=True):
+        check_certificate(release, plan, risk, seed=9)
+
+
+def divisions(rows: int) -> Iterator[list[int]]:
+    """Yield every way to put rows into bins, bins not told apart."""
+
+    def longer(bins: list[int]) -> Iterator[list[int]]:
+        if len(bins) == rows:
+            yield bins
+            return
+        for bin_ in range(max(bins, default=-1) + 2):
+            yield from longer([*bins, bin_])
+
+    return longer([])
+
+
+def orders(classes: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    for parts in itertools.product(*(itertools.permutations(members) for members in classes)):
+        yield list(itertools.chain.from_iterable(parts))
+
+
+def probability(bins: Sequence[int], classes: Sequence[Sequence[int]], capacity: int) -> Fraction:
+    """Count the orders inside classes for which every bin fits; rows come class by class."""
+    fits = total = 0
+    for weights in orders(classes):
+        loads = [0] * (max(bins) + 1)
+        for weight, bin_ in zip(weights, bins, strict=True):
+            loads[bin_] += weight
+        fits += max(loads) <= capacity
+        total += 1
+    return Fraction(fits, total)
+
+
+def classes_of(release: Release) -> list[list[int]]:
+    assert release.members is not None
+    found: dict[int, list[int]] = {}
+    for line in release.members.to_pylist():
+        found.setdefault(line["class_id"], []).append(int(line["weight"]))
+    return [found[class_] for class_ in sorted(found)]
+
+
+def fewest_bins(classes: Sequence[Sequence[int]], capacity: int, risk: Fraction) -> int:
+    """List all plans. Patterns are equal for exchangeable rows, so each multiset of patterns is looked at once."""
+    class_of = [class_ for class_, members in enumerate(classes) for _ in members]
+    best, seen = len(class_of), set()
+    for bins in divisions(len(class_of)):
+        number = max(bins) + 1
+        if number >= best:
+            continue
+        counts = [[0] * len(classes) for _ in range(number)]
+        for class_, bin_ in zip(class_of, bins, strict=True):
+            counts[bin_][class_] += 1
+        pattern = tuple(sorted(map(tuple, counts)))
+        if pattern not in seen:
+            seen.add(pattern)
+            if probability(bins, classes, capacity) >= 1 - risk:
+                best = number
+    return best
+
+
+@pytest.mark.parametrize("risk", ["0", "0.05", "1/3", "0.5", "0.9"])
+def test_nothing_listed_needs_fewer_bins(risk: str) -> None:
+    """The certificate uses bounds between which the probability lies, so a gap is allowed; a false proof is not."""
+    generator = np.random.default_rng(6)
+    met = 0
+    for _ in range(8):
+        weights = generator.integers(1, 12, 6).tolist()
+        capacity = int(generator.integers(max(weights), 2 * max(weights) + 2))
+        release = published(weights, int(generator.integers(2, 4)))
+        plan = dn.pack(release, capacity=capacity, model=dn.Stochastic(risk=risk))
+        least = fewest_bins(classes_of(release), capacity, Fraction(risk))
+        assert plan.bound <= least <= plan.objective
+        met += int(plan.objective == least)
+        bins = plan.assignment[np.argsort(release.uncertain("weight").class_id, kind="stable")].tolist()
+        truth = probability(bins, classes_of(release), capacity)
+        assert plan.certified["at_least"] - 1e-9 <= truth <= plan.certified["at_most"] + 1e-9
+        assert truth >= 1 - Fraction(risk)
+    assert met >= 7
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_risk_is_packing_by_the_largest_members(seed: int) -> None:
+    weights = setting_weights("25-L-U", seed)
+    release = published(weights, 3 + 2 * seed)
+    sure = dn.pack(release, capacity=600, model=dn.Stochastic(risk=0))
+    largest = dn.pack(release, capacity=600, model=dn.Robust(budget="largest"))
+    assert sure.status == largest.status == "optimal"
+    assert sure.objective == largest.objective <= dn.pack(release, capacity=600).objective
+    assert (sure.certified["at_least"], largest.certified["at_least"]) == (1, 1)
+    assert times_fitting(release, sure, 2000, seed) == 2000
+
+
+@pytest.mark.parametrize(
+    ("weights", "k", "capacity", "bins"),
+    [
+        ([7.0] * 6, 6, 7, 6),  # as heavy as a bin
+        ([7.0] * 6, 2, 14, 3),
+        ([1, 2, 3, 4, 5, 6], 6, 21, 1),  # one class, one bin
+        ([1, 2, 3, 4], 4, 9.5, 2),  # n = k
+        ([5.5, 5.5, 5.5, 4.5, 4.5, 4.5], 3, 10, 3),  # ties; one of each class
+        ([0.1] * 3 + [0.2] * 3, 2, 0.3, 3),  # not 0.1 + 0.2 > 0.3
+        ([0, 0, 0, 9], 2, 9, 1),
+    ],
+)
+def test_edges(weights: list[float], k: int, capacity: float, bins: int) -> None:
+    plan = dn.pack(published(weights, k), capacity=capacity, model=dn.Stochastic())
+    assert (plan.objective, plan.status) == (bins, "optimal")
+
+
+def test_a_risk_that_is_met_exactly_is_met() -> None:
+    """Class {1 x 19, 2}: a bin with one of them and room for 1 fails in 1 of 20."""
+    weights = [1] * 19 + [2] + [9] * 20
+    release = published(weights, 20)
+    classes = release.uncertain("weight").class_id
+    if len(np.unique(classes)) == 1:
+        pytest.skip("published as one class")
+    exactly = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.05"))
+    below = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.0499"))
+    assert exactly.objective <= below.objective
+    assert exactly.certified["at_least"] >= 0.95
+
+
+def test_a_package_heavier_than_any_truck() -> None:
+    release = published([10, 11, 890, 900], 2)
+    with pytest.raises(NoPlanError, match="heavier than 500 kg"):
+        dn.pack(release, capacity=500, model=dn.Stochastic())
+
+
+def test_bounds_alone_say_what_they_rest_on() -> None:
+    weights = setting_weights("25-L-U", 3)
+    for statistic, mean_told in (("bounds", False), ("mean", True)):
+        release = published(weights, 5, statistic)
+        plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"))
+        upper = dn.pack(release, capacity=500)
+        assert plan.objective <= upper.objective
+        assert "bounds alone, assuming" in plan.certified["rests_on"]
+        assert ("the mean is not used" in plan.certified["rests_on"]) is mean_told
+        assert 0.8 <= plan.certified["at_least"] <= plan.certified["at_most"] <= 1
+
+
+def test_groups_never_share_a_truck_and_the_risk_is_joint() -> None:
+    weights = setting_weights("50-L-U", 8)
+    release = published(
+        weights, 4, town=("public", ["A", "B"] * 25), day=("public", ["mon", "mon", "tue", "tue", "tue"] * 10)
+    )
+    together = dn.pack(release, capacity=500, model=dn.Stochastic())
+    apart = dn.pack(release, capacity=500, model=dn.Stochastic(), by="town", apart="day")
+    town, day = (release.data.column(name).to_pylist() for name in ("town", "day"))
+    for bin_ in range(apart.num_bins):
+        rows = np.flatnonzero(apart.assignment == bin_).tolist()
+        assert len({(town[row], day[row]) for row in rows}) == 1
+    assert apart.objective >= together.bound
+    check_certificate(release, apart, 0.05, seed=1)
+
+
+def test_sensitive_values_do_not_decide_who_goes_where() -> None:
+    """They may tell of weights inside a class; only row numbers are random for sure."""
+    weights = [10, 10, 10, 10, 20, 20] + [80] * 5
+    release = published(weights, 5, fragile=("sensitive", list("aabbccddddd")))
+    at = release.data.column_names.index("fragile")
+    plans = []
+    for seed in range(4):
+        values = pa.array(np.random.default_rng(seed).permutation(release.data.column("fragile").to_pylist()).tolist())
+        changed = replace(release, data=release.data.set_column(at, "fragile", values))
+        plans.append(dn.pack(changed, capacity=100, model=dn.Stochastic(risk="0.6")))
+    assert plans[0].objective == 5
+    assert plans[0].certified["at_least"] == pytest.approx(0.4)
+    assert all(plan.assignment.tolist() == plans[0].assignment.tolist() for plan in plans)
+
+
+@pytest.mark.parametrize(("k", "name"), [(5, "200-L-U"), (10, "200-L-U"), (10, "200-S-U")])
+def test_two_hundred_packages_are_quick(k: int, name: str) -> None:
+    setting = package_setting(name)
+    release = published(setting_weights(name, 2), k)
+    start = time.process_time()
+    plan = dn.pack(release, capacity=setting.capacity, model=dn.Stochastic(), seconds=20)
+    assert time.process_time() - start < 10
+    assert plan.objective <= dn.pack(release, capacity=setting.capacity, seconds=10).objective
+    assert plan.status == "optimal"
+    check_certificate(release, plan, 0.05, seed=3)
+
+
+# As published
+
+
+def test_the_published_model_overfits_and_says_so() -> None:
+    release = published(setting_weights("25-L-U", 0), 6)
+    plan = dn.pack(release, capacity=500, model=dn.Stochastic(as_published=True, scenarios=40, seed=3), seconds=8)
+    sound = dn.pack(release, capacity=500, model=dn.Stochastic())
+    assert plan.model["as_published"] is True
+    assert plan.objective < sound.objective
+    assert plan.certified["at_most"] < 0.95 <= sound.certified["at_least"]
+    hits = times_fitting(release, plan, TRIES, 4)
+    assert binom.sf(hits - 1, TRIES, plan.certified["at_most"]) > IMPROBABLE
+    assert binom.cdf(hits, TRIES, plan.certified["at_least"]) > IMPROBABLE
+    worst = plan.truck_linkage["worst"] / plan.certified["at_least"]
+    assert plan.truck_linkage["if_seen_to_fit"] == pytest.approx(min(1, worst))
+
+
+def test_the_published_model_keeps_to_the_trucks_there_are() -> None:
+    release = published([60, 61, 62, 63], 2)
+    few = [dn.Truck(name="van", capacity={"weight": 100}, count=3)]
+    with pytest.raises(NoPlanError, match="3"):
+        dn.pack(release, trucks=few, model=dn.Stochastic(as_published=True, scenarios=5))
+
+
+def test_the_published_model_packs_one_quantity_only() -> None:
+    release = published(
+        [10, 11, 12, 13], 2, town=("public", ["A", "A", "A", "A"]), part=("public", ["x", "x", "y", "y"])
+    )
+    model = dn.Stochastic(as_published=True, scenarios=5)
+    for more in ({"by": "part"}, {"apart": "part"}, {"spread": 2}):
+        with pytest.raises(ParameterError, match="without as_published"):
+            dn.pack(release, capacity=30, model=model, **more)
+    bounds = published([10, 11, 12, 13], 2, "bounds")
+    with pytest.raises(ParameterError, match="multisets"):
+        dn.pack(bounds, capacity=30, model=model)
+    assert dn.pack(release, capacity=30, model=model).objective >= 2
