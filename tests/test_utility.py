@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,10 @@ import pytest
 import dunnage as dn
 from dunnage.auditing.utility import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
+from dunnage.noise import Noise
 from dunnage.planning.packing import pack
-from dunnage.planning.plan import Truck
+from dunnage.planning.plan import Plan
+from dunnage.planning.trucks import Truck
 from dunnage.settle import apply
 
 
@@ -82,11 +86,18 @@ def test_the_true_plan_fits_and_is_no_worse() -> None:
     truth = true_plan(data, release, key, capacity=500)
     assert apply(truth, data, release, key).plan_feasible
     assert truth.objective <= pack(release, capacity=500).objective
-    assert truth.model == {"name": "true weights", "quantity": "weight"}
+    assert truth.model == {"name": "true weights"}
+    assert truth.quantities == {"weight": "kg"}
     with pytest.raises(NoPlanError):
         true_plan(data, release, key, capacity=50)
-    with pytest.raises(ParameterError):
-        true_plan(data, release, key, capacity=500, quantity="volume")
+    for wrong in ({"capacity": "volume=500"}, {}, {"capacity": 500, "by": "weight"}, {"capacity": 500, "apart": "x"}):
+        with pytest.raises(ParameterError):
+            true_plan(data, release, key, **wrong)
+    few = [Truck(name="truck", capacity={"weight": 500}, count=3)]
+    with pytest.raises(NoPlanError, match="3 trucks are not enough"):
+        true_plan(data, release, key, trucks=few)
+    with pytest.raises(ParameterError, match="hold something"):
+        true_plan(data, release, key, trucks=[Truck(name="truck", capacity={"volume": 500})])
 
 
 def test_other_data_are_refused() -> None:
@@ -114,3 +125,121 @@ def test_a_plan_on_true_weights_cannot_be_handed_out(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match="stays with the owner"):
         plan.write(tmp_path / "plan")
     assert not (tmp_path / "plan").exists()
+
+
+# Several quantities, several kinds of truck, columns kept apart: against listing all packings
+
+
+def two_quantities(weights: Sequence[float], volumes: Sequence[float], towns: Sequence[str]) -> tuple[Any, Any, Any]:
+    number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "doubling": 50}
+    policy = dn.Policy.from_dict(
+        {
+            "dataset": "parcels",
+            "protects": "package",
+            "attributes": {"weight": {**number, "unit": "kg"}, "volume": number, "town": {"role": "public"}},
+            "mechanism": {"name": "full-domain", "k": 2, "statistic": "multiset", "max_suppressed": 0},
+        }
+    )
+    data = dn.load(pa.table({"weight": weights, "volume": volumes, "town": towns}), policy)
+    return data, *dn.publish(data, ledger=":memory:")
+
+
+def packings(rows: list[int]) -> Iterator[list[list[int]]]:
+    """List every way to split rows into bins."""
+    if not rows:
+        yield []
+        return
+    for rest in packings(rows[1:]):
+        yield [[rows[0]], *rest]
+        for at in range(len(rest)):
+            yield [*rest[:at], [rows[0], *rest[at]], *rest[at + 1 :]]
+
+
+def least_cost(amounts: np.ndarray, towns: list[str], trucks: list[Truck], names: list[str]) -> Fraction:
+    """Return the least cost of trucks, each of one town, that take all rows: by listing all packings."""
+    best = Fraction(10**9)
+    for split in packings(list(range(len(amounts)))):
+        if any(len({towns[row] for row in rows}) > 1 for rows in split):
+            continue
+        cost = Fraction(0)
+        for rows in split:
+            load = amounts[rows].sum(axis=0)
+            able = [t for t in trucks if all(load[q] <= t.capacity[name] for q, name in enumerate(names))]
+            cost += min((Fraction(str(t.cost)) for t in able), default=Fraction(10**9))
+        best = min(best, cost)
+    return best
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("apart", [None, "town"])
+def test_optima_of_vectors_and_kinds_equal_listing_all_packings(seed: int, apart: str | None) -> None:
+    generator = np.random.default_rng(seed)
+    weights, volumes = (generator.integers(10, 60, 7).astype(float) for _ in range(2))
+    towns = ["A", "B", "A", "B", "A", "A", "B"]
+    data, release, key = two_quantities(weights, volumes, towns)
+    kinds = [Truck(name="van", capacity={"weight": 70, "volume": 80}, cost=1.0)]
+    if seed % 2:
+        kinds.append(Truck(name="lorry", capacity={"weight": 130, "volume": 110}, cost=1.7))
+    names = ["weight", "volume"]
+    optimum = least_cost(np.column_stack([weights, volumes]), towns if apart else ["A"] * 7, kinds, names)
+    truth = true_plan(data, release, key, trucks=kinds, apart=apart)
+    assert truth.objective == pytest.approx(float(optimum))
+    assert truth.gap == 0
+    done = apply(truth, data, release, key)
+    assert done.plan_feasible
+    assert plan_utility(done, data).ratio == 1
+    alone = Plan(
+        release=release.certificate.digest,
+        bin_of_row=np.arange(7),
+        truck_of_bin=(kinds[-1].name,) * 7,
+        trucks=tuple(kinds),
+        model={"name": "by hand"},
+        bound=0,
+        seconds=0.0,
+        quantities={"weight": "kg", "volume": ""},
+        apart=apart,
+    )
+    worth = plan_utility(apply(alone, data, release, key), data)
+    assert worth.proven
+    assert worth.optimum == pytest.approx(float(optimum))
+    assert worth.ratio == pytest.approx(7 * kinds[-1].cost / float(optimum) if seed % 2 else 7 / float(optimum))
+    json.dumps(worth.to_dict())
+
+
+def test_counts_of_kinds_bind_the_optimum_too() -> None:
+    """One cheap lorry for two towns: only one of them gets it."""
+    data, release, key = two_quantities([50.0, 50, 50, 50], [1.0, 1, 1, 1], ["A", "A", "B", "B"])
+    kinds = [
+        Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0),
+        Truck(name="lorry", capacity={"weight": 100, "volume": 9}, cost=1.2, count=1),
+    ]
+    truth = true_plan(data, release, key, trucks=kinds, by="town")
+    assert sorted(truth.truck_of_bin) == ["lorry", "van", "van"]
+    assert truth.objective == pytest.approx(3.2)
+    assert truth.status == "optimal"
+    kinds[0] = Truck(name="van", capacity={"weight": 60, "volume": 9}, cost=1.0, count=1)
+    with pytest.raises(NoPlanError):
+        true_plan(data, release, key, trucks=kinds, by="town")
+
+
+def test_how_likely_the_plan_fits_is_told() -> None:
+    """Of the ways to pair 10, 20 with 60, 80 half put 20 beside 80."""
+    data, release, key = published([10, 20, 60, 80], k=2)
+    plan = pack(release, capacity=200)
+    sure = plan_utility(apply(plan, data, release, key), data)
+    assert (sure.feasibility.value, sure.feasibility.bins, sure.feasibility.kind) == (1, 1, "exact")
+    classes = release.data.column("class_id").to_numpy()
+    pairs = np.array([int((classes[:row] == classes[row]).sum()) for row in range(4)])
+    paired = Plan(
+        release=plan.release,
+        bin_of_row=pairs,
+        truck_of_bin=("truck", "truck"),
+        trucks=(Truck(name="truck", capacity={"weight": 90}),),
+        model={"name": "by hand"},
+        bound=0,
+        seconds=0.0,
+        quantities={"weight": "kg"},
+    )
+    worth = plan_utility(apply(paired, data, release, key, repair=True, noise=Noise(seed=1)), data)
+    assert (worth.feasibility.value, worth.feasibility.bins) == (0.5, 0.75)
+    assert "every bin fits with 50.0%" in worth.summary()

@@ -1,29 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What privacy cost a plan: its bins against the fewest that the true weights need. Private."""
+"""What privacy cost a plan: its bins against the fewest that the true weights need, and how likely it fits. Private."""
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.auditing.truth import cost_of, pack_truth
+from dunnage.bins.fills import Items, Slots, count_fills
+from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
-from dunnage.errors import ParameterError, ReleaseError
-from dunnage.planning.packing import Standard, pack, pack_apart
-from dunnage.planning.plan import Plan, Truck, rows_by_group
+from dunnage.errors import NoPlanError, ParameterError, ReleaseError
+from dunnage.noise import Noise
+from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.plan import Plan, whole_if_possible
+from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
-from dunnage.release import Release, Uncertain
+from dunnage.release import Release
 from dunnage.settle import Settlement, matched_records
-from dunnage.settle.repair import LEFT_BEHIND
+from dunnage.settle.drawing import counted_fills, draw, planned_counts
+from dunnage.settle.received import Capacity, check_kinds, listed, received_plan
+from dunnage.settle.task import LEFT_BEHIND, Task, columns_apart, task_of
 
 DEFAULT_SECONDS = 10.0
+DEFAULT_PERMUTATIONS = 10_000
+MOST_PERMUTED = 100_000_000
+BINS_SECONDS = 5.0
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feasibility:
+    """How likely a plan fits, over all ways in which the rows of a class may be the packages of the class. Private.
+
+    Parameters
+    ----------
+    value
+        Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all.
+    interval
+        Where it lies with 95 % confidence; for an exact one the value twice.
+    bins
+        Share of bins that fit, on average.
+    kind
+        ``exact`` if all arrangements were counted, else ``estimate``.
+    permutations
+        How many were drawn for an estimate, 0 for an exact one.
+
+    References
+    ----------
+    Hoogervorst et al. 2019, section 6.1.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    bins: float
+    kind: str
+    permutations: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the result as plain data."""
+        return {
+            "value": self.value,
+            "interval": list(self.interval),
+            "bins": self.bins,
+            "kind": self.kind,
+            "permutations": self.permutations,
+        }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -33,30 +85,33 @@ class PlanUtility:
     Parameters
     ----------
     objective
-        Bins in use in the end, opened ones included.
+        Bins in use in the end, opened ones included; with several kinds of truck what they cost.
     optimum
-        Bins of the best plan found on the true weights of the same packages.
+        That of the best plan found on the true weights of the same packages.
     proven
-        Whether no plan on the true weights has fewer.
+        Whether no plan on the true weights does better.
     plan_feasible, bins_feasible
         Whether every bin of the plan fitted the truth, and the share of bins that did; before any repair.
+    feasibility
+        How likely the plan was to fit.
     truck_linkage
         As the settlement restated it.
     seconds
         Time taken to find the optimum.
     """
 
-    objective: int
-    optimum: int
+    objective: float
+    optimum: float
     proven: bool
     plan_feasible: bool
     bins_feasible: float
+    feasibility: Feasibility
     truck_linkage: Mapping[str, Any]
     seconds: float
 
     @property
     def ratio(self) -> float:
-        """Bins in use for each bin that the true weights need (o / o_n)."""
+        """Bins in use for each bin that the true weights need, or the same of costs (o / o_n)."""
         return self.objective / self.optimum
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +123,7 @@ class PlanUtility:
             "ratio": self.ratio,
             "plan_feasible": self.plan_feasible,
             "bins_feasible": self.bins_feasible,
+            "feasibility": self.feasibility.to_dict(),
             "truck_linkage": dict(self.truck_linkage),
             "seconds": round(self.seconds, 3),
         }
@@ -75,32 +131,42 @@ class PlanUtility:
     def summary(self) -> str:
         """Describe what privacy cost, for the owner."""
         sure = "proven" if self.proven else "best found"
+        low, high = self.feasibility.interval
+        likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
         return "\n".join(
             [
-                f"Bins        {self.objective}, on the true weights {self.optimum} ({sure})",
+                f"Objective   {self.objective:g}, on the true weights {self.optimum:g} ({sure})",
                 f"Ratio       {self.ratio:.3f}",
                 f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
+                f"Likely      every bin fits with {likely}",
                 f"Linkage     {self.truck_linkage['mean']:.1%} on average ({self.truck_linkage['kind']})",
             ]
         )
 
 
 def plan_utility(
-    settlement: Settlement, data: Dataset, *, seconds: float = DEFAULT_SECONDS, progress: Progress | None = None
+    settlement: Settlement,
+    data: Dataset,
+    *,
+    seconds: float = DEFAULT_SECONDS,
+    permutations: int = DEFAULT_PERMUTATIONS,
+    noise: Noise | None = None,
+    progress: Progress | None = None,
 ) -> PlanUtility:
     """Compare a settled plan with the best plan on the true weights of the same packages.
 
-    Packages left behind, or heavier than every truck, are in neither. With several kinds of truck the optimum is that
-    of the largest kind alone: fewer bins may not be possible, and it does not count as proven.
+    Packages left behind, or heavier than every truck, are in neither.
 
     Parameters
     ----------
     settlement, data
         The settlement, and the rows it was made with.
     seconds
-        Time limit.
+        Time limit for the best plan.
+    permutations, noise
+        How many arrangements to try where they are too many to count, and the randomness of it.
     progress
-        Called with a line whenever the plan on the true weights improves.
+        Called with a line as parts of the best plan are done.
 
     Raises
     ------
@@ -108,58 +174,73 @@ def plan_utility(
         If the settlement names records that the data have not.
     """
     start = time.monotonic()
-    kinds = settlement.plan.trucks
-    capacity = max(truck.capacity[settlement.quantity] for truck in kinds)
-    records, bins = _loaded(settlement, data)
-    weights = data.numbers(settlement.quantity)[records]
-    fits = weights <= capacity
-    if not fits.any():
-        raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
-    groups = _groups(data, settlement.plan.by, records[fits])
-    packed, bound = pack_apart(weights[fits], capacity, groups, start + seconds, progress)
-    optimum = int(packed.max()) + 1
+    objective, optimum, proven = _costs(settlement, data, start + seconds, progress)
+    taken = time.monotonic() - start
     return PlanUtility(
-        objective=len(np.unique(bins[fits])),
-        optimum=optimum,
-        proven=optimum == bound and len(kinds) == 1,
+        objective=whole_if_possible(objective),
+        optimum=whole_if_possible(optimum),
+        proven=proven,
         plan_feasible=settlement.plan_feasible,
         bins_feasible=settlement.bins_feasible,
+        feasibility=_feasibility_of(settlement, permutations, noise or Noise()),
         truck_linkage=settlement.truck_linkage,
-        seconds=time.monotonic() - start,
+        seconds=taken,
     )
 
 
-def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
-    """Return the dataset rows that are loaded, and the bin of each."""
-    source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
-    position = {row: number for number, row in enumerate(data.source_rows.tolist())}
-    loaded = bins != LEFT_BEHIND
+def _costs(
+    settlement: Settlement, data: Dataset, deadline: float, progress: Progress | None
+) -> tuple[Fraction, Fraction, bool]:
+    """Return what the settlement costs, what the best plan found does, and whether none costs less."""
+    plan = settlement.plan
+    records, bins = _loaded(settlement, data)
+    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in plan.quantities])
+    fits = _fits_some_truck(amounts, list(plan.quantities), plan.trucks)
+    if not fits.any():
+        raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
+    used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits]).tolist())
+    objective = cost_of(plan.trucks, used)
+    group = _group(data, (plan.by, plan.apart), records[fits])
     try:
-        return np.array([position[row] for row in source[loaded].tolist()], dtype=np.int64), bins[loaded]
-    except KeyError:
-        raise ReleaseError("the settlement is of other data. Give the data it was made with.") from None
+        truth = pack_truth(
+            amounts[fits], list(plan.quantities), plan.trucks, group, deadline=deadline, progress=progress
+        )
+    except NoPlanError:
+        if settlement.feasible:  # no packing was found, but the settlement is one
+            return objective, objective, False
+        raise
+    optimum = min(truth.cost, objective) if settlement.feasible else truth.cost
+    return objective, optimum, optimum == truth.bound
 
 
-def _groups(data: Dataset, by: str | None, records: IntArray) -> list[IntArray]:
-    """Return positions among the records that are packed together."""
-    if by is None:
-        return [np.arange(len(records))]
-    codes = data.column(by).dictionary_encode().indices.to_numpy(zero_copy_only=False)[records]
-    return rows_by_group(codes.astype(np.int64))
+def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> npt.NDArray[np.bool_]:
+    held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+    return np.asarray(np.any(np.all(amounts[:, None] <= held, axis=2), axis=1))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _TrueWeights(Standard):
-    """The standard model on true weights instead of a released statistic."""
+def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
+    """Return the records that are loaded, and the bin of each."""
+    # loading : a line per source row
+    source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
+    loaded = bins != LEFT_BEHIND
+    records, bins = data.parts.records_of(source[loaded]), bins[loaded]
+    if (records < 0).any():
+        raise ReleaseError("the settlement is of other data. Give the data it was made with.")
+    first = np.sort(np.unique(records, return_index=True)[1])
+    return records[first], bins[first]
 
-    name: ClassVar[str] = "true weights"
-    true: FloatArray
 
-    def weights(self, known: Uncertain) -> FloatArray:
-        return self.true
+def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
+    """Give records that may share a truck the same number."""
+    codes = np.zeros(len(records), dtype=np.int64)
+    for name in {name for name in apart if name is not None}:
+        column = data.column(name).dictionary_encode(null_encoding="encode").indices
+        own = column.to_numpy(zero_copy_only=False)[records].astype(np.int64)
+        codes = np.unique(codes * (int(own.max()) + 1) + own, return_inverse=True)[1].reshape(-1)
+    return codes
 
-    def describe(self) -> dict[str, Any]:
-        return {"name": self.name}
+
+# --- The plan that privacy did not allow -------------------------------------------------------------------------
 
 
 def true_plan(
@@ -167,10 +248,10 @@ def true_plan(
     release: Release,
     key: Key,
     *,
-    capacity: float | str | None = None,
+    capacity: Capacity | None = None,
     trucks: Sequence[Truck] | None = None,
     by: str | None = None,
-    quantity: str | None = None,
+    apart: str | None = None,
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Plan:
@@ -180,24 +261,157 @@ def true_plan(
     ----------
     data, release, key
         The rows that were published, what was published, and which row is which record.
-    capacity, trucks, by, quantity, seconds, progress
+    capacity, trucks, by, apart, seconds, progress
         As for :func:`dunnage.pack`.
+
+    Raises
+    ------
+    NoPlanError
+        If a package is heavier than any truck, or there are not enough trucks.
     """
+    start = time.monotonic()
     records = matched_records(data, release, key)
-    known = release.quantities
-    if quantity is None and len(known) == 1:
-        quantity = known[0]
-    if quantity not in known:
-        raise ParameterError(f"a plan needs one quantity. The release has: {', '.join(known) or 'none'}. Name one.")
-    model = _TrueWeights(true=data.numbers(quantity)[records])
-    plan = pack(
-        release,
-        capacity=capacity,
-        trucks=trucks,
-        model=model,
+    kinds, packed = _kinds(capacity, trucks, release)
+    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in packed])
+    heavy = int((~_fits_some_truck(amounts, list(packed), kinds)).sum())
+    if heavy:
+        raise NoPlanError(f"no truck can take {heavy} of the released packages. Use a larger truck.")
+    columns_apart(release, by, apart)
+    group = _group(data, (by, apart), records)
+    truth = pack_truth(amounts, list(packed), kinds, group, deadline=start + seconds, progress=progress)
+    if len(kinds) == 1 and kinds[0].count is not None and truth.cost > kinds[0].count:
+        raise NoPlanError(
+            f"{kinds[0].count} trucks are not enough: {truth.cost} are needed by this plan, {truth.bound} at least."
+        )
+    return Plan(
+        release=release.certificate.digest,
+        bin_of_row=truth.bin_of_row,
+        truck_of_bin=truth.truck_of_bin,
+        trucks=kinds,
+        model={"name": "true weights"},
+        bound=whole_if_possible(truth.bound),
+        seconds=time.monotonic() - start,
+        quantities=packed,
         by=by,
-        quantity=quantity,
-        seconds=seconds,
-        progress=progress,
+        apart=apart,
+        truck_linkage=truck_linkage(exchangeable(release), truth.bin_of_row),
+        private=True,
     )
-    return replace(plan, private=True)
+
+
+def _kinds(
+    capacity: Capacity | None, trucks: Sequence[Truck] | None, release: Release
+) -> tuple[tuple[Truck, ...], dict[str, str]]:
+    """Return the kinds of truck, and name and unit of the quantities that all of them hold."""
+    if (capacity is None) == (not trucks):
+        raise ParameterError("a plan needs either a capacity or trucks. Give one of them.")
+    units = {name: release.uncertain(name).unit for name in release.quantities}
+    held = {} if capacity is None else parse_capacities(listed(capacity), units)
+    kinds = tuple(trucks or (Truck(name="truck", capacity=held),))
+    packed = {name: unit for name, unit in units.items() if all(truck.capacity.get(name, 0) > 0 for truck in kinds)}
+    if not packed:
+        raise ParameterError("no quantity has a capacity in every kind of truck. Give trucks that hold something.")
+    check_kinds(kinds, packed)
+    return kinds, packed
+
+
+# --- How likely a plan fits --------------------------------------------------------------------------------------
+
+
+def feasibility(
+    plan: Plan,
+    data: Dataset,
+    release: Release,
+    key: Key,
+    *,
+    permutations: int = DEFAULT_PERMUTATIONS,
+    noise: Noise | None = None,
+) -> Feasibility:
+    """Say how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
+
+    Rows are published in random order, so all orders of rows that nobody can tell apart are equally likely; the plan
+    was made for all of them.
+
+    Parameters
+    ----------
+    plan, data, release, key
+        The plan, the rows that were published, what was published, and which row is which record.
+    permutations
+        How many orders to try if they are too many to count.
+    noise
+        Randomness of the trial, by default the operating system's.
+    """
+    noise = noise or Noise()
+    records = matched_records(data, release, key)
+    chosen = received_plan(plan, release, None, None)
+    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
+    task = task_of(chosen, amounts, release, noise)
+    if chosen.slots is None:
+        return _likely(task, permutations, noise)
+    drawn = draw(task, noise)
+    return _fillable(drawn.bin_of_row is not None, drawn.exact, float(drawn.bin_of_row is not None))
+
+
+def _feasibility_of(settlement: Settlement, permutations: int, noise: Noise) -> Feasibility:
+    if settlement.sealed is None:
+        return _likely(settlement.task, permutations, noise)
+    return _fillable(settlement.plan_feasible, settlement.sealed["exact"], settlement.bins_feasible)
+
+
+def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:
+    """Say that a sealed plan fits surely if it can be filled at all: its owner knows the weights."""
+    sure, value = found or counted, float(found)
+    interval = (value, value) if sure else (0.0, 1.0)
+    return Feasibility(value=value, interval=interval, bins=bins, kind="exact" if sure else "estimate")
+
+
+def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
+    fills = counted_fills(task)
+    bins = _mean_of_bins(task) if fills is not None else None
+    if fills is None or bins is None:
+        return _tried(task, permutations, noise)
+    value = float(Fraction(fills.number, _num_fills(planned_counts(task))))
+    return Feasibility(value=value, interval=(value, value), bins=bins, kind="exact")
+
+
+def _num_fills(counts: IntArray) -> int:
+    """Return in how many ways rows can be put where the plan wants their like. Shape: bins by groups."""
+    sizes = [math.factorial(size) for size in counts.sum(axis=0).tolist()]
+    repeats = [math.prod(map(math.factorial, column)) for column in counts.T.tolist()]
+    return math.prod(size // repeat for size, repeat in zip(sizes, repeats, strict=True))
+
+
+def _mean_of_bins(task: Task) -> float | None:
+    """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
+    counts = planned_counts(task)
+    rooms = task.rooms
+    deadline = time.monotonic() + BINS_SECONDS
+    known: dict[bytes, Fraction] = {}
+    chances = []
+    for bin_, room in enumerate(rooms):
+        sort = counts[bin_].tobytes() + room.tobytes()
+        if sort not in known:
+            alone = np.broadcast_to(task.whole.sum(axis=0), rooms.shape).copy()  # the others hold everything
+            alone[bin_] = np.minimum(room, alone[bin_])
+            fills = count_fills(Items(task.group, task.whole), Slots(counts, alone), deadline=deadline)
+            if fills is None:
+                return None
+            known[sort] = Fraction(fills.number, _num_fills(counts))
+        chances.append(known[sort])
+    return float(sum(chances, Fraction(0)) / len(chances))
+
+
+def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
+    """Estimate from random orders: fewer where rows are very many, and the interval says so."""
+    num = min(permutations, max(MOST_PERMUTED // len(task.whole), 100))
+    # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.
+    whole = int(max(task.whole.sum(axis=0))) < 2**53
+    values = task.whole.astype(np.float64) if whole else task.amounts
+    rooms = task.rooms.astype(np.float64) if whole else task.in_units(task.rooms)
+    hits, share = 0, 0.0
+    for fits in fits_by_permutation(values, task.group, task.start, rooms, permutations=num, seed=noise.bits(32)):
+        hits += int(fits.all(axis=1).sum())
+        share += float(fits.mean(axis=1).sum())
+    return Feasibility(
+        value=hits / num, interval=clopper_pearson(hits, num), bins=share / num, kind="estimate", permutations=num
+    )

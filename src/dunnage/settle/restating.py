@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Restating: truck linkage once the trucks are filled.
+
+Filling by the weights tells something of them. A uniformly random feasible fill tells least, and what it tells can be
+computed where fills can be counted; else it is estimated from the repairs found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dunnage.planning.linkage import linkage_of_rows, truck_linkage
+from dunnage.settle.drawing import Drawn, most_frequent_share
+from dunnage.settle.filling import ESTIMATE_NOTE, LINKAGE_NOTE
+from dunnage.settle.repair import Repair
+from dunnage.settle.task import LEFT_BEHIND, Fill, FloatArray, IntArray, Task
+
+OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
+
+
+def restated_linkage(task: Task, final: Fill, mended: Repair | None, drawn: Drawn | None) -> dict[str, Any]:
+    """State truck linkage for the final bins; packages left behind count as if they were in one truck.
+
+    Parameters
+    ----------
+    task, final
+        The plan beside the truth, and how the trucks are filled in the end.
+    mended
+        The repair, if there was one.
+    drawn
+        The fill of a sealed plan, if there is one that fits.
+    """
+    counted = mended.counted if mended is not None else drawn
+    if counted is not None and counted.best_guess is not None:
+        kind = "exact" if counted.exact else "estimate"
+        note = LINKAGE_NOTE if counted.exact else f"{LINKAGE_NOTE}; {ESTIMATE_NOTE}"
+        return {**_summary(counted.best_guess, kind), "note": f"{note}; {OUTSIDE_NOTE}"}
+    bins = np.where(final.bin_of_row == LEFT_BEHIND, len(final.loads), final.bin_of_row)
+    linkage = truck_linkage(task.group, bins)
+    note = f"{linkage['note']}; {OUTSIDE_NOTE}"
+    if mended is None:
+        return {**linkage, "note": note, **_if_seen_to_fit(task, final, linkage["worst"])}
+    found = most_frequent_share(np.array([_comparable(fill) for fill in mended.found]))
+    return {
+        **_summary(np.maximum(linkage_of_rows(task.group, bins), found), "estimate"),
+        "repairs": len(mended.found),
+        "note": f"{note}; the repair was drawn from {len(mended.found)} found; others may exist, "
+        "and few make the estimate high",
+    }
+
+
+def _summary(share: FloatArray, kind: str) -> dict[str, Any]:
+    return {"mean": float(share.mean()), "worst": float(share.max()), "kind": kind}
+
+
+def _if_seen_to_fit(task: Task, final: Fill, worst: float) -> dict[str, float]:
+    """Bound the best guess of someone who also sees that everything fitted as planned.
+
+    Seeing what happens with probability f multiplies no chance by more than 1/f.
+    """
+    least = float(task.plan.certified.get("at_least", 0.0))
+    fits = task.plan.slots is None and not len(final.overloaded)
+    return {"if_seen_to_fit": min(1.0, worst / least)} if fits and least > 0 else {}
+
+
+def _comparable(fill: Fill) -> IntArray:
+    """Give bins the same numbers in all repairs: opened ones have none of their own, so they count as one."""
+    return np.minimum(fill.bin_of_row, fill.task.plan.num_bins)
