@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dunnage.auditing.attacks import look_up
+from dunnage.auditing.audit import audit
 from dunnage.dataset import Dataset
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.partition import Partition
@@ -168,9 +170,13 @@ def test_single_dimensional_partitioning_is_global():
 # Table 3
 
 
-def table_3(statistic):
+def people():
     columns = {"disease": [disease for disease, _ in TABLE_3], "weight": [age for _, age in TABLE_3]}
-    return publish(dataset(columns, (0, 120), disease="sensitive"), k=6, statistic=statistic)
+    return dataset(columns, (0, 120), disease="sensitive")
+
+
+def table_3(statistic):
+    return publish(people(), k=6, statistic=statistic)
 
 
 @pytest.mark.parametrize("statistic", ["bounds", "multiset"])
@@ -190,6 +196,30 @@ def test_table_3_table_linkage():
     bounds = table_3("bounds")
     assert bounds.members is None
     assert any(lower <= 33 <= upper for lower, upper, _ in intervals(bounds))
+
+
+@pytest.mark.parametrize("statistic", ["bounds", "multiset"])
+def test_table_3_attacks(statistic):
+    """Section 7: Alice, 21, is one of six under both statistics; that Bob, 33, is absent only multisets tell."""
+    release = table_3(statistic)
+    alice, bob = look_up(release, {"weight": 21}), look_up(release, {"weight": 33})
+    assert (alice.candidates, alice.probability, alice.certainly_absent) == (6, 1 / 6, False)
+    assert bob.certainly_absent is (statistic == "multiset")
+    assert bob.candidates == (0 if statistic == "multiset" else 6)
+
+
+def test_table_3_audit():
+    """Record and attribute linkage are the same for both statistics, 1/6 and 5/12; table linkage is not."""
+    found = {statistic: audit(table_3(statistic), people()) for statistic in ("bounds", "multiset")}
+    for statistic in found:
+        value = {item.name: item.value for item in found[statistic].findings}
+        assert value["record linkage"] == value["record linkage, worst"] == value["prosecutor risk"] == 1 / 6
+        # at most 2 of 6 share a disease in the first class, 3 of 6 have cancer in the second
+        assert value["attribute linkage (disease)"] == pytest.approx((6 * 2 / 6 + 6 * 3 / 6) / 12)
+        assert value["homogeneity (disease)"] == 0
+    ages = 121
+    absent = {statistic: found[statistic].finding("certain absence (weight)").value for statistic in found}
+    assert absent == {"bounds": pytest.approx((ages - 10) / ages), "multiset": pytest.approx((ages - 9) / ages)}
 
 
 # Losses at the law of settings I and II

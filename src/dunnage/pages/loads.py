@@ -1,25 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages: one self-contained HTML file that shows an owner what privacy cost.
+"""The owner's page of a packing story: what was published, and how the plans made from it fared.
 
-A page takes bare figures, so it depends on nothing that plans, applies or audits. It needs no network and no script:
-its Content-Security-Policy forbids everything but its own style. Figures are SVG.
+It takes bare figures, so it depends on nothing that plans, applies or audits.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import resources
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.errors import ParameterError
+from dunnage.pages.common import render
 from dunnage.release import FloatArray, IntArray, Release
 from dunnage.svg import SLACK, Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
 
@@ -173,18 +170,7 @@ def loads_page(story: LoadsStory) -> str:
     str
         One HTML document that needs no other file.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("dunnage", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = Svg(resources.files("dunnage").joinpath("templates", "page.css").read_text("utf-8"))
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    return environment.get_template("loads.html").render(css=css, style_hash=Svg(digest), **_content(story))
+    return render("loads.html", _content(story))
 
 
 def _content(story: LoadsStory) -> dict[str, Any]:

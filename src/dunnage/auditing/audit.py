@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""audit: what an attacker could still learn from a release, and what privacy cost, as findings.
+
+Each finding has a value, an interval, a baseline (what the attacker, or the planner, has without the release) and a
+sentence. Figures are counted over all records, so that most intervals are points; what is estimated has a 95 %
+interval. An audit compares with the truth and is private; an external one is made from release and plan alone, by
+code that is never given the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dunnage._version import __version__
+from dunnage.auditing.finding import TOPICS, Finding
+from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
+from dunnage.auditing.outside import outside_findings
+from dunnage.auditing.sight import Sight
+from dunnage.auditing.utility import DEFAULT_SECONDS
+from dunnage.dataset import Dataset
+from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.folders import new_folder
+from dunnage.planning.plan import Plan
+from dunnage.publication import Key, key_path
+from dunnage.release import Release
+
+FORMAT = 1
+AUDIT_FILE = "audit.json"
+PAGE_FILE = "audit.html"
+MOST_AUDIT_BYTES = 1 << 26
+
+Progress = Callable[[str], None]
+Place = Release | str | os.PathLike[str]
+Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Audit:
+    """Findings about one release. Private unless ``external``; its ``repr`` shows no figure.
+
+    Parameters
+    ----------
+    dataset, period
+        What was released.
+    release
+        Digest of its certificate.
+    protects
+        What one record is.
+    statistic
+        What was told about a class.
+    findings
+        The findings, by topic.
+    at_risk
+        The records that are easiest to name, most first: ``source_row`` (from 0, as in the key), ``rows`` that may be
+        it, ``record_linkage``, and ``attribute_linkage`` by sensitive column.
+    notes
+        What could not be computed, and why.
+    external
+        Whether it was made without the data, so that it may be handed out.
+    seconds
+        Time taken.
+    """
+
+    dataset: str
+    period: str | None
+    release: str
+    protects: str
+    statistic: str
+    findings: tuple[Finding, ...]
+    at_risk: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+    external: bool
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"
+
+    def finding(self, name: str) -> Finding:
+        """Return a finding by its name.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such finding.
+        """
+        for item in self.findings:
+            if item.name == name:
+                return item
+        known = ", ".join(item.name for item in self.findings)
+        raise ParameterError(f"the audit has no finding {name!r}. It has: {known}.")
+
+    @property
+    def says(self) -> str:
+        """Say who may see the audit."""
+        if self.external:
+            return "Made from release and plan alone: whoever has those can compute it. It may be handed out."
+        return "Private: compares the release with the true data. For the owner's eyes only; do not hand out."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the audit as plain data."""
+        return {
+            "format": FORMAT,
+            "kind": "audit",
+            "dataset": self.dataset,
+            "period": self.period,
+            "release": self.release,
+            "protects": self.protects,
+            "statistic": self.statistic,
+            "external": self.external,
+            "says": self.says,
+            "findings": [item.to_dict() for item in self.findings],
+            "at_risk": [dict(item) for item in self.at_risk],
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 3),
+            "software": {"dunnage": __version__},
+        }
+
+    def summary(self) -> str:
+        """Describe the audit for a person: each finding with its baseline, then its sentence."""
+        lines = [f"Audit of {self.dataset}" + (f", {self.period}" if self.period else ""), self.says, ""]
+        width = max(len(item.name) for item in self.findings)
+        for item in self.findings:
+            low, high = item.interval
+            between = f" ({item.text(low)} to {item.text(high)})" if low < high else ""
+            lines.append(f"{item.name:<{width}}  {item.text(item.value)}{between}, baseline {item.text(item.baseline)}")
+            lines.append(f"{'':<{width}}  {item.sentence}")
+        return "\n".join([*lines, *(["", *self.notes] if self.notes else [])])
+
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write ``audit.json`` and, if given, its page; readable by their owner alone unless external."""
+        with new_folder(folder, marker=AUDIT_FILE, force=force, private=not self.external) as work:
+            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            (work / AUDIT_FILE).write_text(text, encoding="utf-8")
+            if page:
+                (work / PAGE_FILE).write_text(page, encoding="utf-8")
+        return Path(folder)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Audit:
+        """Read an audit folder.
+
+        Raises
+        ------
+        InputError
+            If it is not one.
+        """
+        path = Path(folder) / AUDIT_FILE
+        try:
+            if path.stat().st_size > MOST_AUDIT_BYTES:
+                raise ValueError
+            content = json.loads(path.read_bytes())
+            if content["format"] != FORMAT or content["kind"] != "audit":
+                raise ValueError
+            findings = tuple(_finding_from(item) for item in content["findings"])
+            names = ("dataset", "period", "release", "protects", "statistic", "external", "seconds")
+            return cls(
+                findings=findings,
+                at_risk=tuple(content["at_risk"]),
+                notes=tuple(content["notes"]),
+                **{name: content[name] for name in names},
+            )
+        except OSError as error:
+            raise InputError(str(path), [f"cannot be read: {error.strerror}. Give an audit folder."]) from None
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise InputError(str(path), [f"is not an audit of format {FORMAT}. Make it anew."]) from None
+
+
+def _finding_from(content: Mapping[str, Any]) -> Finding:
+    low, high = content["interval"]
+    return Finding(**{**content, "interval": (float(low), float(high))})
+
+
+def audit(
+    release: Place,
+    data: Dataset | None = None,
+    plan: Plan | str | os.PathLike[str] | None = None,
+    *,
+    key: Key | None = None,
+    population: Dataset | None = None,
+    also: Sequence[Other] = (),
+    tolerance: float | None = None,
+    external: bool = False,
+    seconds: float = DEFAULT_SECONDS,
+    progress: Progress | None = None,
+) -> Audit:
+    """Attack a k-anonymous release and score it against the truth. The result is private unless external.
+
+    Parameters
+    ----------
+    release
+        The release, or its folder; the key beside a folder is found by itself.
+    data
+        The rows that were published; not needed, and not looked at, for an external audit.
+    plan
+        A packing plan made on the release, or its folder.
+    key
+        Which row is which record. Needed to apply a plan; without it records are matched to classes by value.
+    population
+        Everyone the records may have been drawn from, under the same policy: for the journalist's risk.
+    also
+        Other releases of the same records: ``(release, data)`` or ``(release, data, key)`` each.
+    tolerance
+        Also attack with values that are known only within this share of themselves on either side.
+    external
+        Compute only what anyone can who has release and plan.
+    seconds
+        Most time for the plan on the true weights.
+    progress
+        Called with a line as each attack begins.
+
+    Raises
+    ------
+    UserError
+        If the release is not k-anonymous rows, or release, data, key and plan do not belong together.
+    """
+    start, tell = time.monotonic(), progress or (lambda line: None)
+    if not external and data is None:
+        raise ParameterError("an audit compares with the true data. Got none. Give them, or ask for an external audit.")
+    if tolerance is not None and not 0 < tolerance < 1:
+        raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
+    found, key = _opened(release, key, with_key=not external)
+    sight, planned = Sight.of(found), _plan_of(plan, found, external=external)
+    findings = outside_findings(sight, planned, tell)
+    at_risk: list[dict[str, Any]] = []
+    notes: list[str] = []
+    if not external and data is not None:
+        case = Case.of(sight, data, key)
+        more, at_risk = linkage_findings(case, tolerance, tell)
+        findings, notes = findings + more, case.notes
+        if population is not None:
+            told = population_findings(case, population)
+            findings = [item for item in findings if item.name != told[0].name] + told
+        for made, noted in _further(case, planned, also, seconds, tell):
+            findings, notes = findings + made, notes + noted
+    body = found.certificate.body
+    return Audit(
+        dataset=str(body["dataset"]),
+        period=body.get("period"),
+        release=found.certificate.digest,
+        protects=str(body["guarantee"]["protects"]),
+        statistic=sight.statistic,
+        findings=tuple(sorted(findings, key=lambda item: TOPICS.index(item.topic))),
+        at_risk=tuple(at_risk),
+        notes=tuple(notes),
+        external=external,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _further(
+    case: Case, plan: Plan | None, also: Sequence[Other], seconds: float, tell: Progress
+) -> Iterator[tuple[list[Finding], list[str]]]:
+    """Compare with other releases and with the truth of a plan."""
+    for number, (release, data, *keys) in enumerate(also, 1):
+        tell("comparing with another release")
+        other, key = _opened(release, keys[0] if keys else None)
+        yield correspondence_findings(case, Case.of(Sight.of(other), data, key), number)
+    if plan is not None:
+        yield plan_findings(case, plan, seconds, tell)
+
+
+def _opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:
+    """Read a release folder, and the key beside it if there is one."""
+    if isinstance(release, Release):
+        return release, key
+    beside = key_path(release)
+    found = Release.read(release)
+    return found, Key.read(beside) if with_key and key is None and beside.is_file() else key
+
+
+def _plan_of(plan: Plan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> Plan | None:
+    """Read a plan, and check that it may be looked at here."""
+    if plan is None or isinstance(plan, Plan):
+        found = plan
+    elif not Path(plan).is_dir():
+        raise ParameterError(f"{os.fspath(plan)} is not a plan folder. Give the folder that pack wrote.")
+    else:
+        found = Plan.read(plan)
+    if found is None:
+        return None
+    if found.release != release.certificate.digest and (found.release or not found.external):
+        raise ReleaseError("the plan was made on another release. Give that release, or plan on this one.")
+    if external and found.private:
+        raise ParameterError("the plan was made on true weights, so nothing of it may be handed out. Leave it away.")
+    return found

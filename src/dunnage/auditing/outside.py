@@ -1,0 +1,296 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What release and plan tell anyone who has them. Nothing here is ever given the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dunnage.auditing import attacks
+from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.sight import FloatArray, IntArray, Known, Sight, Told
+from dunnage.domains import Numeric, decimal_scale
+from dunnage.errors import ParameterError
+from dunnage.exact import exact
+from dunnage.planning.plan import Plan
+from dunnage.svg import number_text
+
+MOST_PROBES = 1_000_000
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+Progress = Callable[[str], None]
+
+
+def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Finding]:
+    """Find everything that release and plan tell by themselves."""
+    findings = [*_class_risks(sight), *_homogeneity(sight), *_value_homogeneity(sight)]
+    if sight.multisets:
+        findings += [_exact_guess(sight, axis) for axis in range(len(sight.told))]
+    tell("looking for values that are certainly absent")
+    findings += [_certain_absence(sight, axis) for axis in range(len(sight.told))]
+    return [*findings, *_distortion(sight), *_truck_linkage(sight, plan)]
+
+
+def _protects(sight: Sight) -> str:
+    return str(sight.release.certificate.body["guarantee"]["protects"])
+
+
+def _class_risks(sight: Sight) -> list[Finding]:
+    """Give the risks that follow from class sizes, under the names they are known by."""
+    rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), _protects(sight)
+    mean = len(sight.sizes) / rows
+    kinds: dict[str, Any] = {"topic": "records", "private": False}
+    return [
+        counted(
+            "prosecutor risk",
+            1 / smallest,
+            1 / rows,
+            f"Somebody who knows that a {record} is in the release, and its class, names its row with at most "
+            f"{percent(1 / smallest)}: the smallest class has {smallest:,} rows.",
+            unit="probability",
+            details={"mean": mean, "smallest_class": smallest},
+            **kinds,
+        ),
+        Finding(
+            name="journalist risk",
+            value=1 / smallest,
+            interval=(0.0, 1 / smallest),
+            baseline=1 / rows,
+            sentence=f"Somebody who does not know whether a {record} is in the release names its row with at most "
+            f"{percent(1 / smallest)}, the prosecutor's; a population table would tell how much less.",
+            unit="probability",
+            **kinds,
+        ),
+        counted(
+            "marketer risk",
+            mean,
+            1 / rows,
+            f"Somebody who names a row for every {record} is right for {percent(mean)} of them: "
+            f"{len(sight.sizes):,} classes, {rows:,} rows.",
+            unit="share",
+            **kinds,
+        ),
+    ]
+
+
+def _homogeneity(sight: Sight) -> list[Finding]:
+    findings = []
+    class_id, record = sight.release.data.column("class_id").to_numpy(), _protects(sight)
+    for name in sight.sensitive:
+        share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
+        findings.append(
+            counted(
+                f"homogeneity ({name})",
+                share,
+                chance,
+                f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
+                f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
+                unit="share",
+                topic="attributes",
+                private=False,
+            )
+        )
+    return findings
+
+
+def _value_homogeneity(sight: Sight) -> list[Finding]:
+    findings = []
+    for told in sight.told:
+        share = float(sight.sizes[told.lower == told.upper].sum() / sight.sizes.sum())
+        findings.append(
+            counted(
+                f"homogeneity ({told.name})",
+                share,
+                0.0,
+                f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
+                f"such a class knows the exact {told.name}.",
+                unit="share",
+                topic="attributes",
+                private=False,
+            )
+        )
+    return findings
+
+
+def _exact_guess(sight: Sight, axis: int) -> Finding:
+    """Guess the exact value of somebody known by class alone, from the multiset."""
+    name, values = sight.names[axis], sight.members[axis]
+    share = attacks.best_window(values, sight.class_of_member, 0.0)
+    chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
+    return counted(
+        f"value linkage, exact ({name})",
+        share,
+        chance,
+        f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {_protects(sight)}s: "
+        f"the most frequent value of each multiset.",
+        unit="probability",
+        topic="attributes",
+        private=False,
+    )
+
+
+def _grid(told: Told) -> Numeric | None:
+    """Return the grid to probe: all labels, the public grid, or that of the decimals the release shows."""
+    domain = told.numeric
+    if domain is None:
+        return Numeric(lower=0, upper=int(told.span), resolution=1)
+    if domain.resolution is not None:
+        return domain
+    scale = decimal_scale(np.concatenate([told.lower, told.upper, told.members if told.members is not None else []]))
+    if scale is None:
+        return None
+    try:
+        return Numeric(lower=domain.lower, upper=domain.upper, resolution=Fraction(1, scale), unit=domain.unit)
+    except ParameterError:  # the domain's own bounds have more decimals
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Probes:
+    """Values to look for, in combinations of public values, and what each counts."""
+
+    stratum: IntArray
+    values: FloatArray
+    weight: FloatArray
+    num_values: int
+    complete: bool
+
+    @classmethod
+    def of(cls, sight: Sight, axis: int) -> _Probes:
+        """Take all values of the grid in every stratum, or so many of them, evenly spread."""
+        told = sight.told[axis]
+        grid = _grid(told)
+        points = grid.num_steps + 1 if grid is not None else MOST_PROBES + 1
+        strata = sight.public.of_class
+        num_strata = int(strata.max()) + 1
+        rows = np.bincount(strata, weights=sight.sizes)
+        if points * num_strata <= MOST_PROBES and grid is not None:
+            values = np.tile(grid.grid_values(np.arange(points)), num_strata)
+            stratum = np.repeat(np.arange(num_strata), points)
+            return cls(stratum, values, (rows / rows.sum() / points)[stratum], points, True)
+        index = np.arange(MOST_PROBES)
+        # Strata as often as they have rows, and values by the golden ratio: even in both, whatever their numbers.
+        stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MOST_PROBES)
+        place = np.mod(index * _GOLDEN, 1.0)
+        steps = np.minimum((place * points).astype(np.int64), points - 1)
+        values = grid.grid_values(steps) if grid is not None else _between(told, place)
+        return cls(stratum, values, np.full(MOST_PROBES, 1 / MOST_PROBES), points, False)
+
+
+def _between(told: Told, place: FloatArray) -> FloatArray:
+    low = told.numeric.lower_float if told.numeric is not None else 0.0
+    return np.asarray(low + place * told.span)
+
+
+def _certain_absence(sight: Sight, axis: int) -> Finding:
+    """Count the values that the release rules out, for somebody whose public values are known too."""
+    probes = _Probes.of(sight, axis)
+    low = np.full((len(sight.told), len(probes.values)), -np.inf)
+    high = -low
+    low[axis] = high[axis] = probes.values
+    absent = attacks.record_linkage(sight, Known(stratum=probes.stratum, low=low, high=high)).rows == 0
+    share = float(min(probes.weight[absent].sum(), 1.0))
+    name, body = sight.names[axis], sight.release.certificate.body
+    among = f"Of the {probes.num_values:,} values that {name} can have" if probes.complete else f"Of all {name} values"
+    hidden = body["measures"]["suppressed"]["count"] > 0 or any("left out" in item for item in body["in_clear"])
+    return Finding(
+        name=f"certain absence ({name})",
+        value=share,
+        interval=(share, share) if probes.complete else wilson(share * len(absent), len(absent)),
+        baseline=0.0,
+        unit="share",
+        sentence=f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
+        f"looks for a {_protects(sight)} with such a value knows that it was not released"
+        + ("; it may still be among the suppressed or left-out ones." if hidden else "."),
+        topic="table",
+        private=False,
+        details={"values": probes.num_values, "every_value_tried": probes.complete},
+    )
+
+
+def _distortion(sight: Sight) -> list[Finding]:
+    """Recompute the loss of eq. 7 a record, suppressed ones at the price alpha."""
+    body = sight.release.certificate.body
+    alpha = float(exact(body["mechanism"].get("alpha", 1), what="alpha"))
+    suppressed = int(body["measures"]["suppressed"]["count"])
+    records = int(sight.sizes.sum()) + suppressed
+    losses = {told.name: (_width_sum(sight, told) / told.span + alpha * suppressed) / records for told in sight.told}
+    weights = _importance(body["mechanism"].get("importance"), sight.names)
+    total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
+    kinds: dict[str, Any] = {"unit": "share", "topic": "utility", "private": False}
+    findings = [
+        counted(
+            "total distortion",
+            total,
+            1.0,
+            f"Intervals are {percent(total)} of the domain wide on average, suppressed {_protects(sight)}s counted at "
+            f"{number_text(alpha)}; 100 % would tell nothing.",
+            details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
+            **kinds,
+        )
+    ]
+    if len(losses) > 1:
+        findings += [
+            counted(
+                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open.", **kinds
+            )
+            for name, loss in losses.items()
+        ]
+    return findings
+
+
+def _width_sum(sight: Sight, told: Told) -> float:
+    return math.fsum((sight.sizes * (told.upper - told.lower)).tolist())
+
+
+def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
+    table = given if isinstance(given, Mapping) else {}
+    return {name: float(exact(table.get(name, 1), what="importance")) for name in names}
+
+
+def _truck_linkage(sight: Sight, plan: Plan | None) -> list[Finding]:
+    """Repeat what the plan states: how likely somebody who knows a package names its truck."""
+    if plan is None or not plan.truck_linkage:
+        return []
+    stated = plan.truck_linkage
+    return [
+        _linkage_finding(sight, plan, name, float(stated[part]), words)
+        for name, part, words in (
+            ("truck linkage", "mean", "on average"),
+            ("truck linkage, worst", "worst", "at worst"),
+        )
+    ]
+
+
+def _linkage_finding(sight: Sight, plan: Plan, name: str, value: float, words: str) -> Finding:
+    record, kind = _protects(sight), str(plan.truck_linkage["kind"])
+    baseline = _fullest_share(plan)
+    # An estimate comes without its error: it is not below what the fullest truck gives, nor above certainty.
+    interval = (value, value) if kind == "exact" else (min(value, baseline), 1.0)
+    return Finding(
+        name=name,
+        value=value,
+        interval=interval,
+        baseline=baseline,
+        unit="probability",
+        sentence=f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
+        f"{percent(value)} {words}; the fullest truck has {percent(baseline)} of the {record}s."
+        + ("" if kind == "exact" else " This is an estimate of unknown error."),
+        topic="trucks",
+        private=False,
+        details={"kind": kind},
+    )
+
+
+def _fullest_share(plan: Plan) -> float:
+    """Return the largest share of the planned rows in one truck."""
+    if plan.slots is not None:
+        rows = np.bincount(plan.slots.bin, weights=plan.slots.count)
+    else:
+        rows = np.bincount(plan.assignment).astype(np.float64)
+    return float(rows.max() / rows.sum())

@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an attacker sees of a k-anonymous release, class by class, and what he knows of the records he looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dunnage.dataset import Dataset
+from dunnage.domains import Domain, Numeric, Tree, domain_from
+from dunnage.errors import ParameterError, ReleaseError
+from dunnage.mechanisms.recode import released_column
+from dunnage.release import Release
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+# What the attacker sees
+
+
+@dataclass(frozen=True, eq=False)
+class _PublicValues:
+    """Numbers for the combinations of public values that a release has."""
+
+    columns: tuple[tuple[str, pa.Array, IntArray], ...]
+    """Per public column its name, its values, and which combinations with those before it occur."""
+    of_class: IntArray
+
+    @classmethod
+    def of(cls, release: Release, first_rows: IntArray) -> _PublicValues:
+        columns: list[tuple[str, pa.Array, IntArray]] = []
+        codes = np.zeros(len(first_rows), dtype=np.int64)
+        for name in _names_of_role(release, "public"):
+            column = _comparable(release.data.column(name).combine_chunks().take(pa.array(first_rows)))
+            values = column.unique()
+            raw = codes * len(values) + positions(column, values)
+            present, codes = np.unique(raw, return_inverse=True)
+            columns.append((name, values, present))
+        return cls(tuple(columns), codes.reshape(-1))
+
+    def look_up(self, given: Mapping[str, pa.Array], num: int) -> IntArray:
+        """Return the number of each combination, -1 where the release has none such."""
+        codes, found = np.zeros(num, dtype=np.int64), np.ones(num, dtype=bool)
+        for name, values, present in self.columns:
+            position = positions(_comparable(given[name]), values)
+            raw = codes * len(values) + position
+            codes = np.searchsorted(present, raw).clip(max=len(present) - 1)
+            found &= (position >= 0) & (present[codes] == raw)
+        return np.where(found, codes, -1)
+
+
+def _names_of_role(release: Release, role: str) -> list[str]:
+    return [name for name, item in release.attributes.items() if item["role"] == role]
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    return column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
+
+
+def positions(column: pa.Array, values: pa.Array) -> IntArray:
+    """Return where each cell stands among the values, -1 if it does not."""
+    found: IntArray = pc.fill_null(pc.index_in(column, value_set=values), -1).to_numpy(zero_copy_only=False)
+    return found.astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Told:
+    """One generalised attribute as numbers, class by class; a label is its place among the labels of its domain.
+
+    A node of a hierarchy covers neighbouring leaves, so that it is an interval of places.
+
+    Parameters
+    ----------
+    name, domain
+        The attribute and its public domain.
+    lower, upper
+        Closed bounds of each class.
+    means
+        Mean of each class, where it was released.
+    members
+        Values of the members by class, where multisets were released.
+    own_bounds
+        Whether bounds are the class's own smallest and largest value.
+    """
+
+    name: str
+    domain: Domain
+    lower: FloatArray
+    upper: FloatArray
+    means: FloatArray | None
+    members: FloatArray | None
+    own_bounds: bool
+
+    @property
+    def numeric(self) -> Numeric | None:
+        """The domain, if the attribute is a number."""
+        return self.domain if isinstance(self.domain, Numeric) else None
+
+    @property
+    def span(self) -> float:
+        """Width of the whole domain, on the scale of the bounds."""
+        if isinstance(self.domain, Numeric):
+            return self.domain.span
+        return max(1.0, len(_labels(self.domain)) - 1.0)
+
+    def numbers(self, column: pa.Array) -> FloatArray:
+        """Return the values of a column on the scale of the bounds."""
+        return _numbers(self.domain, column)
+
+    @classmethod
+    def of(cls, release: Release, name: str) -> Told:
+        """Read one attribute of a release.
+
+        Raises
+        ------
+        ParameterError
+            If it was not released as intervals or nodes of a hierarchy.
+        """
+        classes, mechanism = release.classes, release.certificate.body["mechanism"]
+        described = release.attributes[name].get("domain", {})
+        domain = domain_from(described)
+        assert classes is not None
+        means, own = None, False
+        if isinstance(domain, Numeric) and f"{name}_lower" in classes.column_names:
+            lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
+            means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
+            own = mechanism.get("bounds") == "class"
+            if mechanism["name"] == "full-domain":
+                # Its public rule: a border belongs to the interval above it.
+                open_end = (lower < upper) & (upper < domain.upper_float)
+                upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
+        elif name in classes.column_names and classes.schema.field(name).type == pa.string():
+            lower, upper = _spans(domain, classes.column(name).to_pylist())
+        else:
+            raise ParameterError(
+                f"this version audits numbers and nodes of hierarchies. Attribute {name!r} was released as neither."
+            )
+        members = None if release.members is None else _numbers(domain, release.members.column(name).combine_chunks())
+        return cls(name=name, domain=domain, lower=lower, upper=upper, means=means, members=members, own_bounds=own)
+
+
+def _column(table: pa.Table, name: str) -> FloatArray:
+    return np.asarray(table.column(name).combine_chunks().to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _labels(domain: Domain) -> tuple[str, ...]:
+    labels: tuple[str, ...] = getattr(domain, "labels", ())
+    return labels
+
+
+def _numbers(domain: Domain, column: pa.Array) -> FloatArray:
+    if isinstance(domain, Numeric):
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
+    place = pc.index_in(column.cast(pa.string()), value_set=pa.array(_labels(domain), pa.string()))
+    # A label that the domain has not stands outside every interval.
+    return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray]:
+    """Return the first and last leaf below each node, by place; any node of no hierarchy is the whole domain."""
+    labels = _labels(domain)
+    spans: dict[str, tuple[int, int]] = {}
+    for place, label in enumerate(labels):
+        for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
+            spans[node] = (spans.get(node, (place, place))[0], place)
+    whole = (0, len(labels) - 1)
+    found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64)
+    return found[:, 0], found[:, 1]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sight:
+    """A k-anonymous release as an attacker reads it, one line a class.
+
+    Parameters
+    ----------
+    release
+        The release.
+    sizes
+        Rows of each class.
+    told
+        Its generalised attributes.
+    """
+
+    release: Release
+    sizes: IntArray
+    told: tuple[Told, ...]
+    public: _PublicValues
+
+    @classmethod
+    def of(cls, release: Release) -> Sight:
+        """Read a release.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a k-anonymous table of rows, or an attribute was released in a way that is not known here.
+        """
+        body, names = release.certificate.body, _names_of_role(release, "quasi-identifier")
+        if release.classes is None or body["guarantee"]["model"] != "k-anonymity" or not names:
+            raise ParameterError(
+                f"linkage is audited on k-anonymous rows. This release promises {body['guarantee']['model']}. "
+                "Audit one that promises k-anonymity."
+            )
+        class_id = release.data.column("class_id").to_numpy()
+        return cls(
+            release=release,
+            sizes=release.classes.column("size").to_numpy().astype(np.int64),
+            told=tuple(Told.of(release, name) for name in names),
+            public=_PublicValues.of(release, np.unique(class_id, return_index=True)[1]),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the generalised attributes."""
+        return tuple(told.name for told in self.told)
+
+    @property
+    def multisets(self) -> bool:
+        """Whether the values of each class are listed."""
+        return self.release.members is not None
+
+    @property
+    def statistic(self) -> str:
+        """What is told about a class: ``bounds``, ``mean`` or ``multiset``."""
+        has_means = any(told.means is not None for told in self.told)
+        return "multiset" if self.multisets else "mean" if has_means else "bounds"
+
+    @cached_property
+    def members(self) -> FloatArray:
+        """The listed values by class, those of the first attribute in order. Shape: attributes, rows."""
+        if self.release.members is None:
+            raise ParameterError("the release has no multisets. Look at bounds.")
+        values = np.array([told.members for told in self.told])
+        return values[:, np.lexsort((values[0], self.release.members.column("class_id").to_numpy()))]
+
+    @cached_property
+    def class_of_member(self) -> IntArray:
+        """Class of each member, in the order of ``members``."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    @property
+    def sensitive(self) -> list[str]:
+        """Names of the sensitive columns."""
+        return _names_of_role(self.release, "sensitive")
+
+
+# What the attacker knows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Known:
+    """What an attacker knows of some records.
+
+    Parameters
+    ----------
+    stratum
+        Number of their combination of public values, -1 if the release has none such.
+    low, high
+        Within what each generalised value lies; equal if it is known exactly. Shape: attributes, records.
+    """
+
+    stratum: IntArray
+    low: FloatArray
+    high: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.stratum)
+
+    @classmethod
+    def of_values(cls, sight: Sight, stratum: IntArray, values: FloatArray, tolerance: float = 0.0) -> Known:
+        """Know values exactly, or numbers within a share of each on either side. Shape of values: attributes, records.
+
+        A label is known or not: the tolerance is for numbers.
+        """
+        shares = np.array([[tolerance if told.numeric is not None else 0.0] for told in sight.told])
+        reach = shares * np.abs(values)
+        return cls(stratum=stratum, low=values - reach, high=values + reach)
+
+    @classmethod
+    def of_records(cls, sight: Sight, data: Dataset, tolerance: float = 0.0) -> Known:
+        """Know the true values of records.
+
+        Raises
+        ------
+        ReleaseError
+            If the records lack an attribute of the release.
+        """
+        names = {attribute.name for attribute in data.schema}
+        public = [name for name, *_ in sight.public.columns]
+        lacking = [name for name in (*public, *sight.names) if name not in names]
+        if lacking:
+            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
+        given = {name: _as_released(sight.release, data, name) for name in public}
+        stratum = sight.public.look_up(given, len(data))
+        try:
+            values = np.array([told.numbers(data.column(told.name)) for told in sight.told])
+        except (pa.ArrowException, ValueError):
+            raise ReleaseError("a column is not of the kind that was released. Give its policy and data.") from None
+        return cls.of_values(sight, stratum, values, tolerance)
+
+
+def _as_released(release: Release, data: Dataset, name: str) -> pa.Array:
+    try:
+        return released_column(data, name).cast(release.data.schema.field(name).type)
+    except pa.ArrowException:  # its text may quote cells
+        raise ReleaseError(
+            f"column {name!r} of the data is not of the type that was released. Give the data that were published."
+        ) from None

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of an audit: every finding as a sentence, its value as a bar against its baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dunnage._version import __version__
+from dunnage.auditing.audit import Audit
+from dunnage.auditing.finding import TOPICS, Finding, percent
+from dunnage.pages.common import render
+from dunnage.svg import Scale, Svg, chart, tag
+
+_TITLES = {
+    "records": "Can a row be named?",
+    "attributes": "Can a value be guessed?",
+    "table": "Can presence or absence be told?",
+    "several releases": "What do several releases tell together?",
+    "trucks": "Can a truck be named?",
+    "utility": "What did privacy cost?",
+}
+_STATISTICS = {
+    "bounds": "the bounds of each class",
+    "mean": "bounds and mean of each class",
+    "multiset": "bounds, mean and every value of each class",
+}
+# Shown first, in this order, as far as they were found; the part of a name before a bracket.
+_KEY_FINDINGS = (
+    "record linkage",
+    "prosecutor risk",
+    "attribute linkage",
+    "certain absence",
+    "correspondence, worst",
+    "truck linkage",
+    "objective ratio",
+    "total distortion",
+)
+_MOST_KEY_FIGURES = 6
+
+
+def audit_page(audit: Audit) -> str:
+    """Write the page of an audit.
+
+    That of an audit which is not external shows private figures: keep the file private (mode 0600).
+
+    Parameters
+    ----------
+    audit
+        What was found.
+
+    Returns
+    -------
+    str
+        One HTML document that needs no other file.
+    """
+    topics = [(_TITLES[topic], [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
+    content = {
+        "audit": audit,
+        "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
+        "told": _STATISTICS[audit.statistic],
+        "figures": _key_figures(audit.findings),
+        "topics": [(title, [_card(item) for item in items]) for title, items in topics if items],
+        "at_risk": _risk_table(audit),
+        "version": __version__,
+    }
+    return render("audit.html", content)
+
+
+def write_audit(audit: Audit, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write an audit folder with its page, readable by its owner alone unless the audit is external."""
+    return audit.write(folder, page=audit_page(audit), force=force)
+
+
+def _key_figures(findings: Sequence[Finding]) -> list[dict[str, str]]:
+    first = {item.name.partition(" (")[0]: item for item in reversed(findings)}
+    chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MOST_KEY_FIGURES]
+    return [
+        {"name": item.name, "value": item.text(item.value), "note": f"baseline {item.text(item.baseline)}"}
+        for item in chosen
+    ]
+
+
+def _card(item: Finding) -> dict[str, Any]:
+    low, high = item.interval
+    return {
+        "name": item.name,
+        "value": item.text(item.value),
+        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
+        "baseline": item.text(item.baseline),
+        "sentence": item.sentence.replace(" %", "\u00a0%"),
+        "private": item.private,
+        "svg": _bars(item),
+    }
+
+
+def _bars(item: Finding) -> Svg:
+    """Draw the value as a bar, the baseline as a fainter one below it, and the interval as a line, if it is one."""
+    low, high = item.interval
+    top = 1.0 if item.is_share else max(high, item.value, item.baseline, 1e-12)
+    scale = Scale(0.0, top)
+    parts = [
+        tag("line", class_="axis", x1="0", x2="0", y1="0", y2="30"),
+        tag("line", class_="grid", x1="100%", x2="100%", y1="0", y2="30"),
+        tag("rect", class_="bar", x="0", y="2", width=scale.across(item.value), height="15"),
+        tag("rect", class_="range", x="0", y="20", width=scale.across(item.baseline), height="7"),
+    ]
+    if low < high:
+        parts.append(tag("line", class_="limit", x1=scale.across(low), x2=scale.across(high), y1="9.5", y2="9.5"))
+    label = f"{item.name}: {item.text(item.value)}, baseline {item.text(item.baseline)}"
+    return chart(30, parts, label=label, kind="flat")
+
+
+def _risk_table(audit: Audit) -> list[dict[str, str]]:
+    """List the records most at risk by their place in the source, from 1 below the header."""
+    return [
+        {
+            "row": f"{int(item['source_row']) + 1:,}",
+            "rows": f"{int(item['rows']):,}",
+            "record": percent(float(item["record_linkage"])),
+            "guess": _guesses(item["attribute_linkage"]),
+        }
+        for item in audit.at_risk
+    ]
+
+
+def _guesses(chances: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {percent(float(chance))}" for name, chance in chances.items())

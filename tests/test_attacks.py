@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linkage attacks against oracles in plain Python: every class, every member, every possible multiset."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage.auditing import attacks
+from dunnage.auditing.attacks import look_up
+from dunnage.auditing.sight import Known, Sight
+from dunnage.errors import ParameterError, ReleaseError
+
+MOST = 9
+STATISTICS = ("bounds", "mean", "multiset")
+NUMBER = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, MOST], "resolution": 1}
+
+
+def policy(attributes: dict[str, Any], **mechanism: Any) -> dn.Policy:
+    mechanism = {"name": "partition", "k": 2, **mechanism}
+    return dn.Policy.from_dict(
+        {
+            "dataset": "people",
+            "protects": "person",
+            "small": "suppress",
+            "attributes": attributes,
+            "mechanism": mechanism,
+        }
+    )
+
+
+def small_table(seed: int, **mechanism: Any) -> tuple[Any, Any, Any]:
+    """A few people with a number, a town that is public and a disease that is sensitive."""
+    draw = random.Random(seed)
+    num = draw.randint(6, 14)
+    columns = {
+        "number": [draw.randint(0, MOST) for _ in range(num)],
+        "town": [draw.choice(["A", "B"]) for _ in range(num)],
+        "disease": [draw.choice(["flu", "cold", "none"]) for _ in range(num)],
+    }
+    roles = {"number": NUMBER, "town": {"role": "public"}, "disease": {"role": "sensitive"}}
+    data = dn.load(pa.table(columns), policy(roles, **mechanism))
+    return data, *dn.publish(data, ledger=":memory:")
+
+
+def tables(seeds: int, **mechanism: Any) -> Iterator[tuple[Any, Any, Any]]:
+    for seed in range(seeds):
+        try:
+            yield small_table(seed, **mechanism)
+        except dn.Refusal:
+            continue
+
+
+# The oracle
+
+
+@cache
+def possible_values(lower: int, upper: int, size: int, total: int | None, own: bool) -> frozenset[int]:
+    """All numbers that a class may hold, by listing every multiset that agrees with what is told of it."""
+    found: set[int] = set()
+    for values in itertools.combinations_with_replacement(range(lower, upper + 1), size):
+        if (total is None or sum(values) == total) and (not own or (values[0], values[-1]) == (lower, upper)):
+            found |= set(values)
+    return frozenset(found)
+
+
+def weights(release: Any, number: int, town: str, own: bool = True) -> dict[int, int]:
+    """For each class that a person may be in, how many rows or listed values fit."""
+    town_of = dict(zip(*(release.data.column(n).to_pylist() for n in ("class_id", "town")), strict=True))
+    members = release.members.to_pylist() if release.members is not None else None
+    found = {}
+    for line in release.classes.to_pylist():
+        if town_of[line["class_id"]] != town:
+            continue
+        size = line["size"]
+        if members is not None:
+            weight = sum(m["class_id"] == line["class_id"] and m["number"] == number for m in members)
+        else:
+            total = round(size * line["number_mean"]) if "number_mean" in line else None
+            told = possible_values(int(line["number_lower"]), int(line["number_upper"]), size, total, own)
+            weight = size if number in told else 0
+        if weight:
+            found[line["class_id"]] = weight
+    return found
+
+
+def sizes_of(release: Any) -> dict[int, int]:
+    return dict(zip(*(release.classes.column(n).to_pylist() for n in ("class_id", "size")), strict=True))
+
+
+def named_row(release: Any, found: dict[int, int]) -> Fraction:
+    sizes = sizes_of(release)
+    return max((Fraction(w, sizes[c] * sum(found.values())) for c, w in found.items()), default=Fraction(0))
+
+
+def guessed_disease(release: Any, found: dict[int, int]) -> Fraction:
+    chance: Counter[str] = Counter()
+    sizes = sizes_of(release)
+    for line in release.data.to_pylist():
+        if line["class_id"] in found:
+            c = line["class_id"]
+            chance[line["disease"]] += Fraction(found[c], sizes[c] * sum(found.values()))
+    return max(chance.values(), default=Fraction(0))
+
+
+def everyone(sight: Sight) -> tuple[list[tuple[int, str]], Known]:
+    """Every number in every town, and in one that the release has not."""
+    people = [(number, town) for town in ("A", "B", "C") for number in range(MOST + 1)]
+    stratum = sight.public.look_up({"town": pa.array([town for _, town in people])}, len(people))
+    return people, Known.of_values(sight, stratum, np.array([[number for number, _ in people]], dtype=float))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+@pytest.mark.parametrize("bounds", ["class", "grid"])
+def test_record_and_attribute_linkage_and_absence(statistic: str, bounds: str) -> None:
+    tried = 0
+    for _, release, _ in tables(25, k=2, statistic=statistic, bounds=bounds, alpha="0.3"):
+        sight = Sight.of(release)
+        people, known = everyone(sight)
+        linked = attacks.record_linkage(sight, known)
+        guessed = attacks.attribute_linkage(sight, known, "disease")
+        for place, (number, town) in enumerate(people):
+            found = weights(release, number, town, own=bounds == "class")
+            assert linked.rows[place] == sum(sizes_of(release)[c] for c in found)
+            assert linked.probability[place] == pytest.approx(float(named_row(release, found)), rel=1e-12)
+            assert guessed[place] == pytest.approx(float(guessed_disease(release, found)), rel=1e-12)
+            match = look_up(release, {"number": number}, public={"town": town})
+            assert match.certainly_absent == (not found)
+            tried += 1
+    assert tried > 300
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_released_people_are_found_in_their_own_class(statistic: str) -> None:
+    for data, release, key in tables(25, k=3, statistic=statistic):
+        sight = Sight.of(release)
+        known = Known.of_records(sight, data)
+        own = attacks.classes_by_key(sight, data, key)
+        fits = {
+            pair
+            for found in attacks.candidates(sight, known)
+            for pair in zip(found.record.tolist(), found.of_class.tolist(), strict=True)
+        }
+        assert {(r, c) for r, c in enumerate(own.tolist()) if c >= 0} <= fits
+        of_record, times = attacks.unique_classes(sight, known)
+        assert (times[own >= 0] >= 1).all()
+        assert (of_record[(times == 1) & (own >= 0)] == own[(times == 1) & (own >= 0)]).all()
+
+
+def test_a_class_that_the_mean_rules_out() -> None:
+    """Own bounds 0 and 9, three people, mean 4: the third is a 3, and nobody is anything else."""
+    data = dn.load(pa.table({"number": [0, 3, 9]}), policy({"number": NUMBER}, k=3, statistic="mean"))
+    release, _ = dn.publish(data, ledger=":memory:")
+    seen = {number: look_up(release, {"number": number}) for number in range(MOST + 1)}
+    assert [number for number, match in seen.items() if not match.certainly_absent] == [0, 3, 9]
+    assert [number for number, match in seen.items() if match.value_told] == [0, 3, 9]
+
+
+def test_a_class_of_two_is_its_bounds() -> None:
+    data = dn.load(pa.table({"number": [2, 7]}), policy({"number": NUMBER}, k=2))
+    release, _ = dn.publish(data, ledger=":memory:")
+    assert [n for n in range(MOST + 1) if not look_up(release, {"number": n}).certainly_absent] == [2, 7]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_values_told(statistic: str) -> None:
+    """A value is told if it is listed, an own bound, or the third of three whose mean is known."""
+    for data, release, _ in tables(20, k=3, statistic=statistic):
+        sight = Sight.of(release)
+        told = attacks.values_told(sight, Known.of_records(sight, data))
+        lines = release.classes.to_pylist()
+        town_of = dict(zip(*(release.data.column(n).to_pylist() for n in ("class_id", "town")), strict=True))
+        rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
+        for place, (number, town) in enumerate(rows):
+            near = [c for c in lines if town_of[c["class_id"]] == town]
+            inside = [c for c in near if c["number_lower"] <= number <= c["number_upper"]]
+            expected = bool(inside) if statistic == "multiset" else False
+            for c in inside:
+                expected |= number in (c["number_lower"], c["number_upper"])
+                expected |= statistic == "mean" and c["size"] == 3
+            assert told[place] == expected
+
+
+# Values known roughly
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_values_that_are_known_within_a_share(statistic: str) -> None:
+    share = 0.3
+    for data, release, _ in tables(20, k=2, statistic=statistic, bounds="grid"):
+        sight = Sight.of(release)
+        rough = attacks.record_linkage(sight, Known.of_records(sight, data, share))
+        exactly = attacks.record_linkage(sight, Known.of_records(sight, data))
+        assert (rough.rows >= exactly.rows).all()
+        rows = zip(data.column("number").to_pylist(), data.column("town").to_pylist(), strict=True)
+        for place, (number, town) in enumerate(rows):
+            if statistic != "multiset":
+                continue
+            found: Counter[int] = Counter()
+            for other in range(MOST + 1):
+                if number * (1 - share) <= other <= number * (1 + share):
+                    found.update(weights(release, other, town))
+            assert rough.rows[place] == sum(sizes_of(release)[c] for c in found)
+            assert rough.probability[place] == pytest.approx(float(named_row(release, dict(found))), rel=1e-12)
+
+
+# Several attributes
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_several_numbers(statistic: str) -> None:
+    """With multisets the tuple must be listed; else each attribute must allow its value."""
+    for seed in range(6):
+        draw = random.Random(seed)
+        columns = {name: [draw.randint(0, MOST) for _ in range(12)] for name in ("number", "other")}
+        data = dn.load(pa.table(columns), policy({"number": NUMBER, "other": NUMBER}, k=3, statistic=statistic))
+        release, _ = dn.publish(data, ledger=":memory:")
+        sight = Sight.of(release)
+        people = list(itertools.product(range(MOST + 1), repeat=2))
+        about = Known.of_values(sight, np.zeros(len(people), dtype=np.int64), np.array(people, dtype=float).T)
+        linked = attacks.record_linkage(sight, about)
+        told = attacks.values_told(sight, about)
+        listed = release.members.to_pylist() if release.members is not None else []
+        members = [(m["class_id"], m["number"], m["other"]) for m in listed]
+        for place, person in enumerate(people):
+            found = {}
+            for line in release.classes.to_pylist():
+                weight = members.count((line["class_id"], *person))
+                if statistic != "multiset":
+                    weight = line["size"] if all(map(allows(line), ("number", "other"), person)) else 0
+                if weight:
+                    found[line["class_id"]] = weight
+            assert linked.rows[place] == sum(sizes_of(release)[c] for c in found)
+            assert linked.probability[place] == pytest.approx(float(named_row(release, found)), rel=1e-12)
+            assert told[place] <= (person in set(zip(*columns.values(), strict=True)))
+
+
+def allows(line: dict[str, Any]) -> Any:
+    def one(name: str, value: int) -> bool:
+        total = round(line["size"] * line[f"{name}_mean"]) if f"{name}_mean" in line else None
+        lower, upper = int(line[f"{name}_lower"]), int(line[f"{name}_upper"])
+        return value in possible_values(lower, upper, line["size"], total, True)
+
+    return one
+
+
+# Guessing
+
+
+def test_best_window_by_trying_every_guess() -> None:
+    draw = random.Random(4)
+    for _ in range(40):
+        values = [draw.randint(0, 20) / 10 for _ in range(draw.randint(1, 12))]
+        groups = [draw.randint(0, 2) for _ in values]
+        groups = np.unique(groups, return_inverse=True)[1].tolist()
+        reach = draw.choice([0.0, 0.1, 0.3])
+        best = 0
+        for group in set(groups):
+            own = [round(10 * v) for v, g in zip(values, groups, strict=True) if g == group]
+            # guesses on a grid of half a step are enough
+            best += max(sum(abs(2 * v - guess) <= round(20 * reach) for v in own) for guess in range(-1, 43))
+        found = attacks.best_window(np.array(values), np.array(groups), reach)
+        assert found == pytest.approx(best / len(values))
+
+
+def test_homogeneity_and_what_chance_gives() -> None:
+    class_id, codes = np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0, 0, 0, 1, 1, 1, 1])
+    share, chance = attacks.share_homogeneous(class_id, codes)
+    assert share == pytest.approx(5 / 7)
+    dealt = [
+        sum(len(part) for part in (deal[:2], deal[2:4], deal[4:]) if len(set(part)) == 1) / 7
+        for deal in itertools.permutations(codes.tolist())
+    ]
+    assert chance == pytest.approx(sum(dealt) / len(dealt))
+
+
+# Several releases
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_correspondence_by_sets(seed: int) -> None:
+    """Two policies on the same people: who shares both classes, and which diseases are left."""
+    try:
+        (data, first, first_key), (again, second, second_key) = small_table(seed, k=2), small_table(seed, k=3)
+    except dn.Refusal:
+        pytest.skip("too few people of one town")
+    sights = Sight.of(first), Sight.of(second)
+    classes = (
+        attacks.classes_by_key(sights[0], data, first_key),
+        attacks.classes_by_key(sights[1], again, second_key),
+    )
+    found = attacks.correspond(sights, classes, attacks.match_records(data, again))
+    pairs = [(a, b) for a, b in zip(classes[0].tolist(), classes[1].tolist(), strict=True) if a >= 0 and b >= 0]
+    assert found.shared.tolist() == [pairs.count(pair) for pair in pairs]
+    assert found.alone.tolist() == [sizes_of(first)[a] for a, _ in pairs]
+    cells = attacks.joint_occurrences(
+        (first.data.column("disease").combine_chunks(), second.data.column("disease").combine_chunks()),
+        (first.data.column("class_id").to_numpy(), second.data.column("class_id").to_numpy()),
+        (len(sights[0].sizes), len(sights[1].sizes)),
+    )
+    left = [
+        len(
+            {row["disease"] for row in first.data.to_pylist() if row["class_id"] == a}
+            & {row["disease"] for row in second.data.to_pylist() if row["class_id"] == b}
+        )
+        for a, b in pairs
+    ]
+    assert attacks.values_left(*cells, found).tolist() == left
+
+
+def test_records_are_matched_by_identifier() -> None:
+    roles = {"number": NUMBER, "person": {"role": "identifier"}}
+    one = dn.load(pa.table({"number": [1, 2, 3], "person": ["a", "b", "c"]}), policy(roles))
+    other = dn.load(pa.table({"number": [9, 1], "person": ["c", "a"]}), policy(roles))
+    first, second = attacks.match_records(one, other)
+    assert (first.tolist(), second.tolist()) == ([0, 2], [1, 0])
+    twice = dn.load(pa.table({"number": [9, 1], "person": ["c", "c"]}), policy(roles))
+    with pytest.raises(ParameterError, match="twice"):
+        attacks.match_records(one, twice)
+    nameless = dn.load(pa.table({"number": [9, 1]}), policy({"number": NUMBER}))
+    with pytest.raises(ParameterError, match="identifier"):
+        attacks.match_records(nameless, dn.load(pa.table({"number": [1, 9]}), policy({"number": NUMBER})))
+
+
+# What is refused, and public columns of every type
+
+
+def test_populations_count_who_fits() -> None:
+    _, release, _ = small_table(3, k=2, bounds="grid")
+    sight = Sight.of(release)
+    people, known = everyone(sight)
+    counts = attacks.populations(sight, known)
+    for line in release.classes.to_pylist():
+        expected = sum(line["class_id"] in weights(release, number, town, own=False) for number, town in people)
+        assert counts[line["class_id"]] == expected
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 2] * 3),
+        pa.array([0.5, 1.5] * 3),
+        pa.array([True, False] * 3),
+        pa.array([1, 2] * 3, pa.date32()),
+        pa.array([1, 2] * 3, pa.timestamp("s")),
+        pa.array(["1.5", "2.5"] * 3).cast(pa.decimal128(5, 2)),
+        pa.array(["x", "y"] * 3).dictionary_encode(),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_public_columns_of_every_type(values: pa.Array) -> None:
+    columns = pa.table({"number": [1, 2, 3, 4, 5, 6], "kind": values})
+    data = dn.load(columns, policy({"number": NUMBER, "kind": {"role": "public"}}, k=3))
+    release, key = dn.publish(data, ledger=":memory:")
+    sight = Sight.of(release)
+    known = Known.of_records(sight, data)
+    assert attacks.record_linkage(sight, known).rows.tolist() == [3] * 6
+    assert attacks.classes_by_key(sight, data, key).tolist() == attacks.unique_classes(sight, known)[0].tolist()
+
+
+def test_pairs_are_the_same_in_small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, release, _ = small_table(1, k=2, bounds="grid")
+    sight = Sight.of(release)
+    known = Known.of_records(sight, data, 0.9)
+    whole = attacks.record_linkage(sight, known)
+    monkeypatch.setattr(attacks, "MOST_PAIRS", 2)
+    pieces = list(attacks.candidates(sight, known))
+    assert len(pieces) > 1
+    assert attacks.record_linkage(sight, known).probability.tolist() == whole.probability.tolist()
+    assert attacks.attribute_linkage(sight, known, "disease").max() <= 1
+
+
+def test_bad_questions_are_refused() -> None:
+    _, release, _ = small_table(1, k=2)
+    with pytest.raises(ParameterError, match="Give a value for each"):
+        look_up(release, {"number": 3})
+    with pytest.raises(ParameterError, match="kind of its attribute"):
+        look_up(release, {"number": "x"}, public={"town": "A"})
+    nameless = dn.load(pa.table({"number": [1, 2]}), policy({"number": NUMBER}))
+    with pytest.raises(ReleaseError, match="town"):
+        Known.of_records(Sight.of(release), nameless)

@@ -1,0 +1,612 @@
+# SPDX-License-Identifier: Apache-2.0
+"""audit: findings that can be counted by hand, what may be handed out, files, the page, and bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import stat
+import time
+from collections import Counter
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage.auditing import outside
+from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, Audit, audit
+from dunnage.auditing.finding import TOPICS, Finding, percent, wilson
+from dunnage.cli import main
+from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.pages import audit_page, write_audit
+from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.plan import Plan, Slots
+from dunnage.planning.trucks import Truck
+
+STATISTICS = ("bounds", "mean", "multiset")
+PARCEL = {"role": "identifier"}
+WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 1, "unit": "kg"}
+
+
+def load(columns: dict[str, Any], attributes: dict[str, Any], **mechanism: Any) -> dn.Dataset:
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "small": "suppress",
+        "attributes": attributes,
+        "mechanism": {"name": "partition", "k": 3, **mechanism},
+    }
+    return dn.load(pa.table(columns), dn.Policy.from_dict(document))
+
+
+def parcels(num: int = 60, seed: int = 1, shift: int = 0, **mechanism: Any) -> tuple[Any, Any, Any]:
+    draw = random.Random(seed)
+    columns = {
+        "parcel": [f"PRIVATE-{shift + i}" for i in range(num)],
+        "weight": [draw.randint(0, 100) for _ in range(num)],
+        "town": [draw.choice(["Ghent", "Delft"]) for _ in range(num)],
+        "content": [draw.choice(["books", "tools", "cheese"]) for _ in range(num)],
+    }
+    roles = {"parcel": PARCEL, "weight": WEIGHT, "town": {"role": "public"}, "content": {"role": "sensitive"}}
+    data = load(columns, roles, **mechanism)
+    return data, *dn.publish(data, ledger=":memory:")
+
+
+# Figures
+
+
+def test_wilson_holds_its_promise() -> None:
+    """Over all outcomes of 40 trials the interval covers the share with about its confidence."""
+    for share in (0.05, 0.3, 0.5, 0.9):
+        chances = [math.comb(40, hits) * share**hits * (1 - share) ** (40 - hits) for hits in range(41)]
+        ends = [wilson(hits, 40) for hits in range(41)]
+        covered = sum(c for c, (low, high) in zip(chances, ends, strict=True) if low <= share <= high)
+        assert 0.92 < covered < 0.99
+    assert wilson(0, 5)[0] == 0
+    assert wilson(5, 5)[1] == 1
+
+
+def test_a_finding_must_make_sense() -> None:
+    good = {"baseline": 0.1, "unit": "share", "sentence": "x", "topic": "table", "private": True}
+    assert Finding(name="x", value=0.5, interval=(0.4, 0.6), **good).text(0.5) == "50 %"
+    assert Finding(name="x", value=5, interval=(5, 5), **{**good, "unit": "kg"}).text(5) == "5 kg"
+    for value, interval in ((0.7, (0.4, 0.6)), (math.nan, (0.4, 0.6)), (0.5, (0.4, math.inf))):
+        with pytest.raises(ParameterError):
+            Finding(name="x", value=value, interval=interval, **good)
+    assert percent(0.0004) == "0.04 %"
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_every_finding_has_interval_baseline_and_sentence(statistic: str) -> None:
+    data, release, key = parcels(statistic=statistic)
+    other = parcels(k=4)
+    found = audit(release, data, key=key, population=data, also=[(other[1], data, None)], tolerance=0.1)
+    assert len({item.name for item in found.findings}) == len(found.findings)
+    for item in found.findings:
+        low, high = item.interval
+        assert low <= item.value <= high
+        assert math.isfinite(item.baseline)
+        assert item.sentence.endswith(".")
+        assert item.topic in TOPICS
+        if item.is_share:
+            assert low >= 0
+            assert high <= 1
+    assert found.statistic == statistic
+    assert "PRIVATE" not in repr(found) + found.summary() + json.dumps(found.to_dict())
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_linkage_of_disjoint_classes_is_that_of_class_sizes(statistic: str) -> None:
+    """Within a town the classes of a partition are disjoint, so everything follows from counting classes."""
+    data, release, key = parcels(statistic=statistic, alpha="0.2")
+    found = audit(release, data, key=key)
+    rows = release.data.to_pylist()
+    sizes = Counter(row["class_id"] for row in rows)
+    mean = sum(1 / sizes[row["class_id"]] for row in rows) / len(rows)
+    assert found.finding("record linkage").value == pytest.approx(mean)
+    assert found.finding("marketer risk").value == pytest.approx(mean)
+    assert found.finding("record linkage, worst").value == 1 / min(sizes.values())
+    assert found.finding("prosecutor risk").value == 1 / min(sizes.values())
+    assert found.finding("record linkage").baseline == 1 / len(rows)
+    best = {c: Counter(r["content"] for r in rows if r["class_id"] == c).most_common(1)[0][1] for c in sizes}
+    linkage = found.finding("attribute linkage (content)")
+    assert linkage.value == pytest.approx(sum(best.values()) / len(rows))
+    most = Counter(row["content"] for row in rows).most_common(1)[0][1]
+    assert linkage.baseline == pytest.approx(most / len(rows))
+    alike = {c for c in sizes if len({r["content"] for r in rows if r["class_id"] == c}) == 1}
+    assert found.finding("homogeneity (content)").value == pytest.approx(sum(sizes[c] for c in alike) / len(rows))
+    points = sum(row["weight_lower"] == row["weight_upper"] for row in rows)
+    assert found.finding("homogeneity (weight)").value == pytest.approx(points / len(rows))
+
+
+@pytest.mark.parametrize("statistic", STATISTICS)
+def test_distortion_is_the_loss_of_the_certificate(statistic: str) -> None:
+    data, release, key = parcels(statistic=statistic, alpha="0.2")
+    measures = release.certificate.body["measures"]
+    assert measures["suppressed"]["count"] > 0
+    distortion = audit(release, data, key=key).finding("total distortion")
+    assert distortion.value == pytest.approx(measures["loss"]["total"], rel=1e-12)
+    assert distortion.details["attributes"] == {"weight": pytest.approx(measures["loss"]["total"])}
+
+
+def test_certain_absence_by_looking_at_every_value() -> None:
+    for statistic in ("bounds", "multiset"):
+        data, release, key = parcels(statistic=statistic, k=4)
+        found = audit(release, data, key=key).finding("certain absence (weight)")
+        rows = release.data.to_pylist()
+        absent = 0.0
+        for town in ("Ghent", "Delft"):
+            own = [row for row in rows if row["town"] == town]
+            classes = {row["class_id"]: (row["weight_lower"], row["weight_upper"]) for row in own}
+            if statistic == "multiset":
+                told = {m["weight"] for m in release.members.to_pylist() if m["class_id"] in classes}
+            else:
+                told = {v for v in range(101) if any(low <= v <= high for low, high in classes.values())}
+            absent += len(own) / len(rows) * (101 - len(told)) / 101
+        assert found.value == pytest.approx(absent)
+        assert found.interval == (found.value, found.value)
+        assert found.baseline == 0
+
+
+def test_too_many_values_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, release, key = parcels(k=4)
+    whole = audit(release, data, key=key).finding("certain absence (weight)")
+    monkeypatch.setattr(outside, "MOST_PROBES", 150)
+    part = audit(release, data, key=key).finding("certain absence (weight)")
+    assert part.interval[0] < part.value < part.interval[1]
+    assert part.interval[0] <= whole.value <= part.interval[1]
+    assert not part.details["every_value_tried"]
+
+
+def test_guessing_a_value_by_class_alone() -> None:
+    """Domain 0 to 100, so that a guess must be within 1 kg. Classes 10, 11, 14 and 50, 50, 50, 53."""
+    weights = [10, 11, 14, 50, 50, 50, 53]
+    expected = {
+        "bounds": (1, 7),  # middles 12 and 51.5: 11 alone
+        "mean": (4, 7),  # means 11.67 and 50.75: 11, and 50 three times
+        "multiset": (5, 7),  # 10 or 11, and 50
+    }
+    for statistic, (hits, num) in expected.items():
+        data = load({"weight": weights}, {"weight": WEIGHT}, statistic=statistic)
+        release, key = dn.publish(data, ledger=":memory:")
+        assert release.classes.column("size").to_pylist() == [3, 4]
+        found = audit(release, data, key=key)
+        assert found.finding("value linkage (weight)").value == pytest.approx(hits / num)
+        assert found.finding("value linkage (weight)").baseline == pytest.approx(3 / 7)
+        if statistic == "multiset":
+            assert found.finding("value linkage, exact (weight)").value == pytest.approx(4 / 7)
+            assert found.finding("certain presence (value)").value == 1
+
+
+def test_certain_presence_by_hand() -> None:
+    """Own bounds tell 10, 14, 50 (three times) and 53 of 10, 11, 14, 50, 50, 50, 53."""
+    data = load({"weight": [10, 11, 14, 50, 50, 50, 53]}, {"weight": WEIGHT})
+    release, key = dn.publish(data, ledger=":memory:")
+    assert audit(release, data, key=key).finding("certain presence (value)").value == pytest.approx(6 / 7)
+
+
+# Population
+
+
+def test_journalist_and_presence_with_a_population() -> None:
+    """Released: 10, 11, 12 and 50, 51, 52. Beyond them 11, 12 and nobody near 50, so those are certainly there."""
+    data = load({"weight": [10, 11, 12, 50, 51, 52]}, {"weight": WEIGHT})
+    everyone = load({"weight": [10, 11, 12, 50, 51, 52, 11, 12, 99]}, {"weight": WEIGHT})
+    release, key = dn.publish(data, ledger=":memory:")
+    found = audit(release, data, key=key, population=everyone)
+    risk = found.finding("journalist risk")
+    assert risk.value == 1 / 3
+    assert risk.details["mean"] == pytest.approx((3 * 1 / 5 + 3 * 1 / 3) / 6)
+    assert risk.private
+    presence = found.finding("presence, worst")
+    assert (presence.value, presence.baseline) == (1.0, pytest.approx(6 / 9))
+    assert presence.details["certain"] == pytest.approx(0.5)
+    alone = audit(release, data, key=key).finding("journalist risk")
+    assert alone.interval == (0.0, 1 / 3)
+    with pytest.raises(ParameterError, match="everyone"):
+        audit(release, data, key=key, population=load({"weight": [10, 50]}, {"weight": WEIGHT}))
+
+
+# Several releases
+
+
+def test_two_releases_of_the_same_records() -> None:
+    """Alone 3 look alike. Sorted by weight one release cuts after 3, the other, of shifted weights, elsewhere."""
+    roles = {"parcel": PARCEL, "weight": WEIGHT, "content": {"role": "sensitive"}}
+    names, content = list("abcdef"), ["tools", "books", "books", "tools", "books", "tools"]
+    first = load({"parcel": names, "weight": [1, 2, 3, 51, 52, 53], "content": content}, roles)
+    second = load({"parcel": names, "weight": [1, 2, 51, 3, 52, 53], "content": content}, roles)
+    one, other = (dn.publish(data, ledger=":memory:") for data in (first, second))
+    found = audit(one.release, first, key=one.key, also=[(other.release, second, other.key)])
+    # classes {a, b, c}, {d, e, f} and {a, b, d}, {c, e, f}: pairs {a, b}, {c}, {d}, {e, f}
+    together = found.finding("correspondence")
+    assert together.value == pytest.approx((2 * 1 / 2 + 1 + 1 + 2 * 1 / 2) / 6)
+    assert together.baseline == pytest.approx(1 / 3)
+    assert together.details["fewest_alike"] == 1
+    assert found.finding("correspondence, worst").value == 1
+    # both values occur in all four classes but {tools, books} has no third: nothing is known
+    assert found.finding("correspondence, one value left (content)").value == 0
+    width = found.finding("correspondence, width (weight)")
+    assert (width.value, width.unit) == (pytest.approx((2 * 2 + 0 + 0 + 2 * 2) / 6), "kg")
+    assert width.baseline == 2
+    again = audit(one.release, first, key=one.key, also=[(other.release, second), (one.release, first, one.key)])
+    assert again.finding("correspondence 2").value == pytest.approx(1 / 3)
+
+
+def test_multisets_of_two_releases_leave_one_value() -> None:
+    roles = {"parcel": PARCEL, "weight": WEIGHT}
+    data = load({"parcel": list("abcd"), "weight": [1, 2, 3, 4]}, roles, k=2, statistic="multiset")
+    one = dn.publish(data, ledger=":memory:")
+    other = dn.Partition(k=4, statistic="multiset").release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
+    found = audit(one.release, data, key=one.key, also=[(other.release, data, other.key)])
+    assert found.finding("correspondence, one value left (weight)").value == 0
+    assert found.finding("correspondence").value == 0.5
+
+
+def test_releases_without_common_records() -> None:
+    one, other = parcels(), parcels(shift=1000)
+    found = audit(one[1], one[0], key=one[2], also=[(other[1], other[0], other[2])])
+    assert any("No record is in both" in note for note in found.notes)
+
+
+# Hierarchies, several attributes
+
+
+def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
+    towns = {"Ghent": "BE", "Liege": "BE", "Delft": "NL", "Breda": "NL", "BE": "*", "NL": "*"}
+    columns = {
+        "weight": [1, 2, 3, 4, 61, 62, 63, 64],
+        "town": ["Ghent", "Liege", "Ghent", "Ghent", "Delft", "Breda", "Delft", "Delft"],
+        "content": ["a", "a", "a", "a", "a", "b", "b", "b"],
+    }
+    roles = {
+        "weight": {**WEIGHT, "doubling": 50},
+        "town": {"role": "quasi-identifier", "kind": "tree", "parents": towns},
+        "content": {"role": "sensitive"},
+    }
+    data = load(columns, roles, name="full-domain", k=4)
+    for statistic in STATISTICS:
+        mechanism = FullDomain(k=4, statistic=statistic)
+        release, key = mechanism.release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
+        assert sorted(release.classes.column("town").to_pylist()) == ["BE", "NL"]
+        found = audit(release, data, key=key, tolerance=0.05)
+        assert found.finding("record linkage").value == 0.25
+        assert found.finding("attribute linkage (content)").value == pytest.approx((4 + 3) / 8)
+        assert found.finding("homogeneity (content)").value == pytest.approx(0.5)
+        assert found.finding("certain absence (town)").value == 0
+        losses = release.certificate.body["measures"]["loss"]
+        distortion = found.finding("total distortion")
+        assert distortion.value == pytest.approx(losses["total"])
+        assert distortion.details["attributes"] == pytest.approx(losses["attributes"])
+        assert found.finding("distortion (town)").value == pytest.approx(1 / 3)
+        assert "value linkage (town)" not in {item.name for item in found.findings}
+
+
+# With and without the key
+
+
+def test_without_the_key_values_alone_tell_the_class() -> None:
+    data, release, key = parcels(alpha="0.2")
+    with_key, without = audit(release, data, key=key), audit(release, data)
+    assert {f.name: f.value for f in with_key.findings} == {f.name: f.value for f in without.findings}
+    assert without.notes == ()
+
+
+def test_without_the_key_touching_classes_are_not_certain() -> None:
+    """On a grid of 10 the classes 0, 1, 2, 10 and 10, 11, 12 both hold a weight of 10."""
+    coarse = {**WEIGHT, "resolution": 10}
+    data = load({"weight": [1, 2, 10, 11, 12, 13]}, {"weight": coarse}, bounds="grid")
+    release, key = dn.publish(data, ledger=":memory:")
+    assert release.classes.column("weight_upper").to_pylist() == [10, 20]
+    found = audit(release, data)
+    assert any("Give the key" in note for note in found.notes)
+    assert "value linkage (weight)" not in {item.name for item in found.findings}
+    exactly = audit(release, data, key=key)
+    # the weight of 10 may be in either class: 1/6; all others 1/3
+    assert exactly.finding("record linkage").value == pytest.approx((5 / 3 + 1 / 6) / 6)
+
+
+def test_other_data_are_refused() -> None:
+    data, release, key = parcels()
+    other = parcels(seed=9)
+    with pytest.raises(ReleaseError):
+        audit(release, other[0])
+    with pytest.raises(ReleaseError):
+        audit(release, data, key=other[2])
+    with pytest.raises(ReleaseError, match="column town"):
+        audit(release, load({"weight": [1, 2, 3]}, {"weight": WEIGHT}))
+    with pytest.raises(ParameterError, match="external"):
+        audit(release)
+    for tolerance in (0, 1, -1):
+        with pytest.raises(ParameterError, match="tolerance"):
+            audit(release, data, key=key, tolerance=tolerance)
+
+
+# Most at risk
+
+
+def test_most_at_risk_are_named_by_source_row() -> None:
+    data, release, key = parcels()
+    found = audit(release, data, key=key)
+    assert len(found.at_risk) == 10
+    chances = [item["record_linkage"] for item in found.at_risk]
+    assert chances == sorted(chances, reverse=True)
+    assert chances[0] == found.finding("record linkage, worst").value
+    sizes = Counter(release.data.column("class_id").to_pylist())
+    class_of = dict(zip(*(key.table.column(n).to_pylist() for n in ("source_row", "class_id")), strict=True))
+    for item in found.at_risk:
+        assert item["rows"] == sizes[class_of[item["source_row"]]]
+
+
+# What may be handed out
+
+
+def test_an_external_audit_never_sees_the_data(tmp_path: Path) -> None:
+    data, release, key = parcels()
+    inside = audit(release, data, key=key)
+    out = audit(release, external=True)
+    assert {f.name for f in out.findings} == {f.name for f in inside.findings if not f.private}
+    assert [f.to_dict() for f in out.findings] == [f.to_dict() for f in inside.findings if not f.private]
+    assert out.at_risk == ()
+    assert out.notes == ()
+    private = {"record linkage", "attribute linkage (content)", "value linkage (weight)", "certain presence (value)"}
+    assert not private & {f.name for f in out.findings}
+    assert audit(release, data, key=key, external=True).to_dict()["findings"] == out.to_dict()["findings"]
+    write_audit(out, tmp_path / "out")
+    text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    assert "PRIVATE" not in text
+    assert "source_row" not in text
+    assert "true data" not in text
+    assert "may be handed out" in text
+
+
+def test_no_private_figure_in_an_external_audit(tmp_path: Path) -> None:
+    """Weights and figures that only the data have are in no file, however they are written."""
+    weights = [10.25, 11.5, 17.125, 50.0, 52.75, 61.625]
+    data = load({"weight": weights}, {"weight": {**WEIGHT, "resolution": 10}}, bounds="grid")
+    release, key = dn.publish(data, ledger=":memory:")
+    inside, out = audit(release, data, key=key), audit(release, external=True)
+    write_audit(out, tmp_path / "out")
+    text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
+    known = {json.dumps(f.value) for f in out.findings} | {json.dumps(f.baseline) for f in out.findings}
+    for item in inside.findings:
+        if item.private and json.dumps(item.value) not in known:
+            assert json.dumps(item.value) not in text
+            assert item.name not in text
+    for weight in weights:
+        assert str(weight) not in text or weight in (50.0,)
+
+
+# Files and the page
+
+
+def test_private_files_are_for_the_owner_alone(tmp_path: Path) -> None:
+    data, release, key = parcels()
+    found = audit(release, data, key=key)
+    write_audit(found, tmp_path / "audit")
+    assert stat.S_IMODE((tmp_path / "audit").stat().st_mode) == 0o700
+    for name in (AUDIT_FILE, PAGE_FILE):
+        assert stat.S_IMODE((tmp_path / "audit" / name).stat().st_mode) == 0o600
+        assert "do not hand out" in (tmp_path / "audit" / name).read_text()
+    content = json.loads((tmp_path / "audit" / AUDIT_FILE).read_text())
+    assert content["format"] == 1
+    assert {"name", "value", "interval", "baseline", "unit", "sentence"} <= set(content["findings"][0])
+    again = Audit.read(tmp_path / "audit")
+    assert again.to_dict() == {**found.to_dict(), "seconds": again.to_dict()["seconds"]}
+    with pytest.raises(OutputError):
+        write_audit(found, tmp_path / "audit")
+    write_audit(found, tmp_path / "audit", force=True)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"format": 2}', '{"format": 1, "kind": "audit", "findings": [1]}'])
+def test_what_is_not_an_audit_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / AUDIT_FILE).write_text(content)
+    with pytest.raises(InputError):
+        Audit.read(tmp_path)
+    with pytest.raises(InputError):
+        Audit.read(tmp_path / "nowhere")
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.seen[tag] += 1
+        assert not {"src", "href", "style", "onload", "onclick"} & {name for name, _ in attrs}
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.seen[tag] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_says_every_finding() -> None:
+    data, release, key = parcels(statistic="multiset")
+    found = audit(release, data, key=key, tolerance=0.05)
+    page = audit_page(found)
+    read = Page(page)
+    assert read.seen["svg"] == len(found.findings)
+    assert read.seen["script"] == read.seen["link"] == read.seen["img"] == 0
+    said = read.text.replace("\u00a0", " ")
+    for item in found.findings:
+        assert item.sentence in said
+        assert item.name in said
+    assert "://" not in page
+    assert "Who is most at risk" in said
+    assert "Who is most at risk" not in audit_page(audit(release, external=True))
+
+
+def test_names_cannot_break_the_page() -> None:
+    odd = "<b>&\"'"
+    data = load({odd: [1, 2, 3, 4]}, {odd: WEIGHT})
+    release, key = dn.publish(data, ledger=":memory:")
+    page = audit_page(audit(release, data, key=key))
+    Page(page)
+    assert "<b>&" not in page
+
+
+# Speed
+
+
+def test_a_hundred_thousand_records_take_seconds() -> None:
+    draw = np.random.default_rng(0)
+    columns = {"weight": draw.integers(0, 50_000, 100_000) / 10, "content": draw.integers(0, 20, 100_000)}
+    wide = {**WEIGHT, "domain": [0, 5000], "resolution": 0.1}
+    data = load(columns, {"weight": wide, "content": {"role": "sensitive"}}, statistic="multiset", k=5)
+    release, key = dn.publish(data, ledger=":memory:")
+    start, lines = time.process_time(), []
+    audit(release, data, key=key, progress=lines.append)
+    assert time.process_time() - start < 8
+    assert len(lines) >= 3
+
+
+# The plan
+
+
+def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any) -> Plan:
+    """A plan as somebody made it by hand."""
+    bin_of_row = np.array(bins)
+    return Plan(
+        release=release.certificate.digest,
+        bin_of_row=bin_of_row,
+        truck_of_bin=("truck",) * (max(bins) + 1),
+        trucks=(Truck(name="truck", capacity={"weight": capacity}),),
+        model={"name": "standard", "quantity": "weight", "statistic": "upper"},
+        bound=1,
+        seconds=0.0,
+        quantities={"weight": "kg"},
+        truck_linkage=truck_linkage(exchangeable(release), bin_of_row),
+        **more,
+    )
+
+
+def test_a_plan_is_scored_against_the_truth() -> None:
+    """Weights 60, 60, 40, 40 in classes {40, 40} and {60, 60}: two trucks of 100 would do, this plan takes three."""
+    data = load({"weight": [60, 60, 40, 40]}, {"weight": WEIGHT}, k=2)
+    release, key = dn.publish(data, ledger=":memory:")
+    light = [row["row"] for row in release.data.to_pylist() if row["weight_lower"] == 40]
+    heavy = [row for row in range(4) if row not in light]
+    plan = plan_of(release, [0 if row in light else 1 + heavy.index(row) for row in range(4)], capacity=100)
+    found = audit(release, data, plan, key=key)
+    value = {item.name: item.value for item in found.findings}
+    assert value["objective ratio"] == 1.5
+    assert found.finding("objective ratio").details["proven"]
+    assert value["plan feasible"] == value["bins feasible"] == value["joint feasibility"] == 1
+    assert (value["truck linkage"], value["truck linkage, worst"]) == (0.75, 1.0)  # (2 + 2 * 1/2) / 4
+    assert found.finding("truck linkage").baseline == 0.5
+    crowded = audit(release, data, plan_of(release, [0] * 4, capacity=100), key=key)
+    assert crowded.finding("plan feasible").value == crowded.finding("bins feasible").value == 0
+
+
+def test_what_may_be_told_of_a_plan() -> None:
+    data, release, _ = parcels(num=24, seed=3, statistic="multiset")
+    plan = plan_of(release, [row // 2 for row in range(24)], capacity=300)
+    out = {item.name for item in audit(release, plan=plan, external=True).findings}
+    assert {"truck linkage", "truck linkage, worst"} <= out
+    assert not {"objective ratio", "plan feasible", "bins feasible", "joint feasibility"} & out
+    without = audit(release, data, plan)
+    assert any("key" in note for note in without.notes)
+    assert "truck linkage" in {item.name for item in without.findings}
+    with pytest.raises(ReleaseError, match="another release"):
+        audit(parcels(num=24, seed=4)[1], plan=plan, external=True)
+    with pytest.raises(ParameterError, match="not a plan folder"):
+        audit(release, data, "nowhere")
+    with pytest.raises(ParameterError, match="true weights"):
+        audit(release, plan=replace(plan, private=True), external=True)
+
+
+def test_the_linkage_of_a_sealed_plan_may_be_an_estimate() -> None:
+    _, release, _ = parcels(num=24, seed=3, statistic="multiset")
+    plan = plan_of(release, [row // 2 for row in range(24)])
+    sealed = replace(
+        plan,
+        bin_of_row=None,
+        slots=Slots.of_assignment(plan.assignment, release.data.column("class_id").to_numpy()),
+        truck_linkage={"mean": 0.4, "worst": 0.9, "kind": "estimate"},
+    )
+    linkage = audit(release, plan=sealed, external=True).finding("truck linkage")
+    assert (linkage.value, linkage.baseline) == (0.4, pytest.approx(2 / 24))
+    assert linkage.interval == (pytest.approx(2 / 24), 1.0)
+    assert "estimate" in linkage.sentence
+
+
+# The command line
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    monkeypatch.setattr("sys.argv", ["dunnage", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    assert "Traceback" not in printed.out + printed.err
+    return int(end.value.code or 0), printed.out, printed.err
+
+
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def done(*words: object) -> tuple[int, str, str]:
+        return run(monkeypatch, capsys, *words)
+
+    done("generate", "packages", "-o", "p.csv", "--size", 60, "--destinations", 2, "--decimals", 1, "--seed", 5)
+    assert done("publish", "p.csv", "--policy", "p.toml", "-o", "release")[0] == 0
+    (tmp_path / "q.toml").write_text((tmp_path / "p.toml").read_text().replace("k = 5", "k = 4"))
+    assert done("publish", "p.csv", "--policy", "q.toml", "-o", "other")[0] == 0
+    words = ("audit", "release", "p.csv", "--policy", "p.toml", "-o", "audit")
+    code, out, _ = done(*words, "--also", "other", "--also-policy", "q.toml", "--known-within", 0.05, "--json")
+    assert code == 0
+    printed = json.loads(out)
+    written = json.loads((tmp_path / "audit" / AUDIT_FILE).read_text())
+    assert {key: value for key, value in printed.items() if key != "audit"} == written
+    assert {"record linkage", "correspondence"} <= {item["name"] for item in written["findings"]}
+    assert done("show", "audit")[1].startswith("Audit of")
+    code, out, _ = done("audit", "release", "--external", "-o", "outside")
+    assert code == 0
+    assert "may be handed out" in out
+    assert done(*words)[0] == 2
+    assert done(*words, "--force")[0] == 0
+    bad = [
+        ("audit", "release", "-o", "x"),
+        ("audit", "nowhere", "p.csv", "--policy", "p.toml", "-o", "x"),
+        ("audit", "release", "nowhere.csv", "--policy", "p.toml", "-o", "x"),
+        ("audit", "release", "p.csv", "--policy", "q.toml", "--plan", "nowhere", "-o", "x"),
+        ("audit", "release", "p.csv", "--policy", "p.toml", "--key", "other.key.parquet", "-o", "x"),
+        ("audit", "release", "p.csv", "--policy", "p.toml", "--known-within", 2, "-o", "x"),
+        ("audit", "release", "p.csv", "--policy", "p.toml", "--also-data", "p.csv", "-o", "x"),
+    ]
+    for command in bad:
+        code, _, err = done(*command)
+        assert code == 2, command
+        assert err.startswith("error: ")
+        assert not (tmp_path / "x").exists()
+
+
+def test_findings_are_frozen_and_named() -> None:
+    names = {field.name for field in fields(Finding)}
+    assert {"name", "value", "interval", "baseline", "unit", "sentence", "private", "details"} <= names
+    data, release, key = parcels()
+    found = audit(release, data, key=key)
+    with pytest.raises(ParameterError, match="no finding"):
+        found.finding("nothing")
