@@ -17,7 +17,18 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 GROUPS = {
-    "The verbs": ("io", "publishing", "verification", "planning.packing", "settle", "auditing.utility"),
+    "The verbs": (
+        "io",
+        "publishing",
+        "verification",
+        "planning.packing",
+        "planning.models",
+        "settle",
+        "auditing.utility",
+        "auditing.audit",
+        "auditing.finding",
+        "auditing.attacks",
+    ),
     "The nouns": (
         "policy",
         "schema",
@@ -29,9 +40,10 @@ GROUPS = {
         "ledger",
         "noise",
         "planning.plan",
+        "planning.trucks",
     ),
     "Guarantees": ("guarantees",),
-    "Mechanisms": ("mechanisms.partition",),
+    "Mechanisms": ("mechanisms.full_domain", "mechanisms.partition"),
     "Generated data": ("samples",),
     "Errors": ("errors",),
 }

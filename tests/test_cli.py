@@ -96,6 +96,7 @@ COMMANDS = [
     ("verify",),
     ("pack",),
     ("apply",),
+    ("audit",),
     ("budget", "show"),
     ("budget", "set"),
 ]

@@ -19,7 +19,7 @@ def test_demo_ends_on_a_page(tmp_path):
     for part in ("True weights", "Mean", "Upper bound", "Owner's view", "K-anonymity with k = 5"):
         assert part in text.replace("&#39;", "'")
     assert stages[:2] == ["generating packages", "publishing and verifying"]
-    assert len(done.lines) == 3
+    assert len(done.lines) == 5
     assert dn.verify(folder / "release").ok
     assert done.report.stat().st_mode & 0o777 == 0o600
     plan = json.loads((folder / "plan-upper" / "plan.json").read_text())

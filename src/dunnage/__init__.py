@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from dunnage._version import __version__
 
 if TYPE_CHECKING:
+    from dunnage.auditing.attacks import Match, look_up
+    from dunnage.auditing.audit import Audit, audit
+    from dunnage.auditing.finding import Finding
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.dataset import Dataset
@@ -51,10 +54,13 @@ if TYPE_CHECKING:
     )
     from dunnage.io import draft, load
     from dunnage.ledger import Ledger
+    from dunnage.mechanisms.full_domain import FullDomain
     from dunnage.mechanisms.partition import Partition
     from dunnage.noise import Noise
-    from dunnage.planning.packing import Standard, pack
-    from dunnage.planning.plan import Plan, Truck, read_trucks
+    from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
+    from dunnage.planning.packing import pack
+    from dunnage.planning.plan import Plan
+    from dunnage.planning.trucks import Truck, read_trucks
     from dunnage.policy import Policy
     from dunnage.publication import Key, Publication
     from dunnage.publishing import promise, publish, rehearse
@@ -70,9 +76,13 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "io": ("load", "draft"),
     "publishing": ("promise", "publish", "rehearse"),
     "verification": ("verify", "Verification"),
-    "planning.packing": ("pack", "Standard"),
+    "planning.packing": ("pack",),
+    "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
     "settle": ("apply", "Settlement"),
     "auditing.utility": ("plan_utility", "PlanUtility"),
+    "auditing.audit": ("audit", "Audit"),
+    "auditing.finding": ("Finding",),
+    "auditing.attacks": ("look_up", "Match"),
     # the nouns
     "policy": ("Policy",),
     "schema": ("Schema", "Attribute", "Role"),
@@ -83,7 +93,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "certificate": ("Certificate",),
     "ledger": ("Ledger",),
     "noise": ("Noise",),
-    "planning.plan": ("Plan", "Truck", "read_trucks"),
+    "planning.plan": ("Plan",),
+    "planning.trucks": ("Truck", "read_trucks"),
     # guarantees
     "guarantees": (
         "ApproximateDP",
@@ -103,6 +114,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "parallel",
     ),
     # mechanisms
+    "mechanisms.full_domain": ("FullDomain",),
     "mechanisms.partition": ("Partition",),
     # generated data
     "samples": ("PackageSetting", "package_setting", "packages", "generate_packages"),

@@ -22,8 +22,11 @@ import typer
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
     from dunnage.noise import Noise
+    from dunnage.planning.models import Model
     from dunnage.policy import Policy
+    from dunnage.release import Release
     from dunnage.samples import PackageSetting
 
 app = typer.Typer(
@@ -296,10 +299,10 @@ def _published_text(result: dict[str, Any], num_left_out: int) -> str:
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A release or plan folder, a policy or a ledger.")],
+    path: Annotated[Path, typer.Argument(help="A release, plan or audit folder, a policy or a ledger.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a release, plan, policy or ledger for a person.
+    """Show a release, plan, audit, policy or ledger for a person.
 
     Example: dunnage show release
     """
@@ -312,9 +315,14 @@ def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
     if (path / PLAN_FILE).is_file():
         plan = Plan.read(path)
         return plan.to_dict(), plan.summary()
+    from dunnage.auditing.audit import AUDIT_FILE, Audit
     from dunnage.release import Release, describe_release
     from dunnage.settle import SETTLEMENT_FILE
     from dunnage.showing import release_text
+
+    if (path / AUDIT_FILE).is_file():
+        found = Audit.read(path)
+        return found.to_dict(), found.summary()
 
     if (path / SETTLEMENT_FILE).is_file():
         raise ParameterError(f"{path} is a settlement, private to its owner. Read its {SETTLEMENT_FILE} and loads.csv.")
@@ -369,50 +377,89 @@ def verify(
         raise typer.Exit(1)
 
 
-def _one(capacities: list[str] | None) -> str | None:
-    """Return the only capacity; a second one must not be dropped unseen."""
-    if capacities and len(capacities) > 1:
-        raise ParameterError(f"this version packs one quantity. Got {len(capacities)} capacities. Give one.")
-    return capacities[0] if capacities else None
+def _model(name: str, statistic: str | None, risk: str | None, budget: str | None, as_published: bool) -> Model:
+    """Make the model that was asked for; an option that it does not take is an error."""
+    from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
+
+    given = {"statistic": statistic, "risk": risk, "budget": budget, "as_published": as_published or None}
+    takes: dict[str, tuple[Any, tuple[str, ...]]] = {
+        "standard": (Standard, ("statistic",)),
+        "robust": (Robust, ("risk", "budget")),
+        "stochastic": (Stochastic, ("risk", "as_published")),
+        "sealed": (Sealed, ()),
+    }
+    if name not in takes:
+        raise ParameterError(f"model must be one of {', '.join(takes)}. Got {name!r}.")
+    kind, options = takes[name]
+    wrong = [option for option, value in given.items() if value is not None and option not in options]
+    if wrong:
+        listed = ", ".join(f"--{option.replace('_', '-')}" for option in wrong)
+        raise ParameterError(f"the {name} model does not take {listed}. Leave it out, or choose another --model.")
+    made: Model = kind(**{option: given[option] for option in options if given[option] is not None})
+    return made
 
 
 @app.command()
 def pack(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
-    capacity: Annotated[list[str] | None, typer.Option(help="What a truck holds: 500, 500kg or weight=500kg.")] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option(help="What a truck holds: 500, 500kg or volume=9; once for each quantity.")
+    ] = None,
     trucks: Annotated[Path | None, typer.Option(help="CSV file truck,count,cost and a column of capacities.")] = None,
     by: Annotated[str | None, typer.Option(help="Public column whose values are packed apart.")] = None,
-    model: Annotated[str, typer.Option(help="standard.")] = "standard",
-    statistic: Annotated[str, typer.Option(help="upper (everything fits) | mean (fewer trucks).")] = "upper",
+    apart: Annotated[str | None, typer.Option(help="Another public column whose values never share a truck.")] = None,
+    model: Annotated[str, typer.Option(help="standard | robust | stochastic | sealed.")] = "standard",
+    statistic: Annotated[
+        str | None, typer.Option(help="Standard: upper (everything fits) | mean (fewer trucks).")
+    ] = None,
+    risk: Annotated[str | None, typer.Option(help="Stochastic, robust: chance that something may not fit.")] = None,
+    budget: Annotated[str | None, typer.Option(help="Robust: largest | items | published.")] = None,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Stochastic: the paper's sampled model.")
+    ] = False,
+    spread: Annotated[int | None, typer.Option(help="No truck takes more than 1/SPREAD of a class.")] = None,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to search at most.")] = 60.0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Pack released rows into as few trucks as can be found, with a proven bound. Needs only the release.
 
-    Example: dunnage pack release --capacity 500kg --by destination -o plan
+    Example: dunnage pack release --capacity 500kg --model stochastic --risk 0.05 -o plan
     """
     from dunnage.folders import check_new_folder
-    from dunnage.planning.packing import Standard
     from dunnage.planning.packing import pack as pack_rows
-    from dunnage.planning.plan import PLAN_FILE, read_trucks
+    from dunnage.planning.plan import PLAN_FILE
+    from dunnage.planning.trucks import read_trucks
     from dunnage.release import Release
 
-    if model != Standard.name:
-        raise ParameterError(f"this version packs with the model {Standard.name}. Got {model!r}.")
+    chosen = _model(model, statistic, risk, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
     with _progress() as tell:
         tell("reading the release")
         received = Release.read(release)
         kinds = read_trucks(trucks, received.quantities) if trucks is not None else None
         tell("packing")
-        chosen = Standard(statistic=statistic)
         plan = pack_rows(
-            received, capacity=_one(capacity), trucks=kinds, model=chosen, by=by, seconds=time_limit, progress=tell
+            received,
+            capacity=capacity,
+            trucks=kinds,
+            model=chosen,
+            by=by,
+            apart=apart,
+            spread=spread,
+            seconds=time_limit,
+            progress=tell,
         )
         plan.write(out, force=force)
     _print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
+
+
+def _packed_quantities(plan: Path, release: Release) -> list[str]:
+    """Return what a plan packs; one that does not say so, whatever the release has."""
+    from dunnage.planning.plan import Plan
+
+    return list(Plan.read(plan).quantities) if plan.is_dir() else release.quantities
 
 
 @app.command()
@@ -426,8 +473,10 @@ def apply(
     period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair bins that overflow.")] = False,
     leave_behind: Annotated[bool, typer.Option("--leave-behind", help="Leave packages behind if need be.")] = False,
-    capacity: Annotated[list[str] | None, typer.Option(help="For a CSV plan: what a truck holds.")] = None,
-    trucks: Annotated[Path | None, typer.Option(help="For a CSV plan: the trucks.")] = None,
+    capacity: Annotated[
+        list[str] | None, typer.Option(help="What a truck holds, for a CSV plan or instead: 500kg, volume=9.")
+    ] = None,
+    trucks: Annotated[Path | None, typer.Option(help="The trucks, for a CSV plan or instead of a plan's own.")] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -437,7 +486,7 @@ def apply(
     """
     from dunnage.folders import check_new_folder
     from dunnage.io import load
-    from dunnage.planning.plan import read_trucks
+    from dunnage.planning.trucks import read_trucks
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
     from dunnage.settle import SETTLEMENT_FILE
@@ -448,14 +497,14 @@ def apply(
         tell("reading")
         published = Release.read(release)
         rows = load(data, policy, period=period or published.certificate.body.get("period"))
-        kinds = read_trucks(trucks, published.quantities) if trucks is not None else None
+        kinds = read_trucks(trucks, _packed_quantities(plan, published)) if trucks is not None else None
         tell("applying the plan")
         done = apply_plan(
             plan,
             rows,
             published,
             Key.read(key or key_path(release)),
-            capacity=_one(capacity),
+            capacity=capacity or None,
             trucks=kinds,
             repair=repair or leave_behind,
             leave_behind=leave_behind,
@@ -463,6 +512,99 @@ def apply(
         )
         done.write(out, force=force)
     _print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
+
+
+@app.command()
+def audit(
+    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
+    data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan folder made on the release.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
+    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    known_within: Annotated[
+        float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
+    ] = None,
+    population: Annotated[
+        Path | None, typer.Option(help="Everyone the records were drawn from, under the same policy.")
+    ] = None,
+    also: Annotated[list[Path] | None, typer.Option(help="Another release of the same records; repeatable.")] = None,
+    also_data: Annotated[
+        list[Path] | None, typer.Option(help="Its private rows, in the order of --also; by default DATA.")
+    ] = None,
+    also_policy: Annotated[
+        list[Path] | None, typer.Option(help="Its policy, in the order of --also; by default --policy.")
+    ] = None,
+    external: Annotated[
+        bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
+    ] = False,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Audit a k-anonymous release: attacks against chance, and with a plan what privacy cost. Private.
+
+    Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
+    """
+    from dunnage.auditing.audit import AUDIT_FILE
+    from dunnage.auditing.audit import audit as audit_release
+    from dunnage.folders import check_new_folder
+    from dunnage.pages import write_audit
+    from dunnage.publication import Key, key_path
+
+    check_new_folder(out, marker=AUDIT_FILE, force=force)
+    if plan is not None:
+        key = key or key_path(release)  # a plan cannot be applied without
+    with _progress() as tell:
+        tell("reading")
+        found = audit_release(
+            release,
+            None if external else _audited(release, data, policy, period),
+            plan,
+            key=None if external or key is None else Key.read(key),
+            population=None if external else _population(release, population, policy, period),
+            also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
+            tolerance=known_within,
+            external=external,
+            seconds=time_limit,
+            progress=tell,
+        )
+        write_audit(found, out, force=force)
+    kept = "may be handed out" if external else "private"
+    _print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
+
+
+def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:
+    """Load the rows that a release was made from."""
+    if data is None or policy is None:
+        raise ParameterError(
+            "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
+        )
+    from dunnage.io import load
+    from dunnage.release import Release
+
+    return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
+
+
+def _population(release: Path, population: Path | None, policy: Path | None, period: str | None) -> Dataset | None:
+    return None if population is None else _audited(release, population, policy, period)
+
+
+def _others(
+    releases: list[Path] | None, data: list[Path], policies: list[Path], own_data: Path | None, own_policy: Path | None
+) -> list[tuple[Path, Dataset]]:
+    """Load the rows of other releases; what is not named is that of the audited one."""
+    also = releases or []
+    for name, given in (("--also-data", data), ("--also-policy", policies)):
+        if len(given) not in (0, len(also)):
+            raise ParameterError(f"{name} goes with --also. Got {len(given)} for {len(also)} releases. Give one each.")
+    every_data: list[Path | None] = [*data] if data else [own_data] * len(also)
+    every_policy: list[Path | None] = [*policies] if policies else [own_policy] * len(also)
+    return [
+        (path, _audited(path, rows, rules, None))
+        for path, rows, rules in zip(also, every_data, every_policy, strict=True)
+    ]
 
 
 @budget_app.command("show")

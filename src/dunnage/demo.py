@@ -17,7 +17,8 @@ from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, OutputError
 from dunnage.io import load
 from dunnage.pages import LoadsStory, PlanView, loads_page
-from dunnage.planning.packing import Standard, pack
+from dunnage.planning.models import Model, Sealed, Standard, Stochastic
+from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.publishing import publish
@@ -31,6 +32,7 @@ CAPACITY = 500.0
 BY = "destination"
 QUANTITY = "weight"
 SEED = 2026
+PLAN_SECONDS = 20.0
 Progress = Callable[[str], None]
 FloatArray = npt.NDArray[np.float64]
 
@@ -40,10 +42,7 @@ _WRITTEN = {
     "dunnage-ledger.sqlite",
     "release",
     "release.key.parquet",
-    "plan-mean",
-    "plan-upper",
-    "settlement-mean",
-    "settlement-upper",
+    *(f"{kind}-{name}" for kind in ("plan", "settlement") for name in ("mean", "upper", "stochastic", "sealed")),
     REPORT,
 }
 
@@ -91,28 +90,37 @@ def run_demo(
     if not verification.ok:
         raise CheckFailed(verification.summary())
     truth = data.numbers(QUANTITY)[matched_records(data, release, key)]  # the true weight of each released row
-    views = [_view(title, *_settled(folder, name, data, release, key, tell), data, truth) for title, name in _PLANS]
+    views = [
+        _view(title, *_settled(folder, name, model, data, release, key, tell), data, truth)
+        for title, name, model in _PLANS
+    ]
     report = folder / REPORT
     _write_private(report, loads_page(_story(release, truth, views)))
     return Demo(report, tuple(_line(view) for view in views))
 
 
-# title, statistic; the first is the plan without privacy
-_PLANS = (("True weights", ""), ("Mean", "mean"), ("Upper bound", "upper"))
+# title, name of the folders, model; the first is the plan without privacy
+_PLANS: tuple[tuple[str, str, Model | None], ...] = (
+    ("True weights", "", None),
+    ("Mean", "mean", Standard(statistic="mean")),
+    ("Upper bound", "upper", Standard()),
+    ("Certified 95 %", "stochastic", Stochastic()),
+    ("Sealed slots", "sealed", Sealed()),
+)
 
 
 def _settled(
-    folder: Path, statistic: str, data: Dataset, release: Release, key: Key, tell: Progress
+    folder: Path, name: str, model: Model | None, data: Dataset, release: Release, key: Key, tell: Progress
 ) -> tuple[Plan, Settlement]:
     """Make one plan and apply it; both are kept, except the plan on true weights, which must not leave."""
-    tell(f"packing on {statistic or 'true weights'}")
-    if not statistic:
+    tell(f"packing: {name or 'true weights'}")
+    if model is None:
         plan = true_plan(data, release, key, capacity=CAPACITY, by=BY)
         return plan, apply(plan, data, release, key)
-    plan = pack(release, capacity=CAPACITY, by=BY, model=Standard(statistic=statistic))
-    plan.write(folder / f"plan-{statistic}")
+    plan = pack(release, capacity=CAPACITY, by=BY, model=model, seconds=PLAN_SECONDS)
+    plan.write(folder / f"plan-{name}")
     done = apply(plan, data, release, key, repair=True)
-    done.write(folder / f"settlement-{statistic}")
+    done.write(folder / f"settlement-{name}")
     return plan, done
 
 
@@ -123,11 +131,12 @@ def _view(title: str, plan: Plan, done: Settlement, data: Dataset, truth: FloatA
     leaves = not plan.private
     return PlanView(
         title=title,
-        bins=_bins(truth, plan.bin_of_row, plan.objective),
+        # A sealed plan assigns no row: what is shown is how the owner filled it.
+        bins=_bins(truth, done.bin_of_row if plan.bin_of_row is None else plan.bin_of_row, plan.num_bins),
         bins_repaired=_bins(truth, done.bin_of_row, len(done.final_loads)) if repaired else None,
-        objective=plan.objective,
-        bound=plan.bound,
-        ratio=plan.objective / cost.optimum,
+        objective=plan.num_bins,
+        bound=int(plan.bound),
+        ratio=plan.num_bins / cost.optimum,
         bins_feasible=done.bins_feasible,
         plan_feasible=done.plan_feasible,
         linkage_mean=float(done.truck_linkage["mean"]) if leaves else None,
