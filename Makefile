@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench docs reproduce clean
 
 demo: $(CORE)
 	$(BIN)/dunnage demo --out demo-out --force
@@ -26,6 +26,9 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/check_docs.py --write
 
+reproduce: $(READY)
+	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
+
 $(CORE): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Dunnage needs Python 3.11 or newer; set PYTHON=python3.12, say")'
 	$(PYTHON) -m venv $(VENV)
@@ -38,4 +41,4 @@ $(READY): $(CORE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-out dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) demo-out reproduced dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
