@@ -22,7 +22,7 @@ import numpy.typing as npt
 from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.errors import ParameterError, Refusal
-from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.exact import Exact, exact, plain, shown_number
 from dunnage.guarantees import (
     CHOICE_DEPENDS_ON_DATA,
     DATA_DEPENDENT_REFUSAL,
@@ -43,6 +43,7 @@ from dunnage.mechanisms.recode import (
     Nodes,
     check_choice,
     check_stratum_sizes,
+    importance_of,
     refuse_empty,
     release_classes,
     strata,
@@ -60,7 +61,6 @@ Node = tuple[int, ...]
 
 MOST_NODES = 2**18
 """Largest lattice that is searched."""
-MOST_IMPORTANCE = 10**9
 _LARGEST_KEY = 2**62
 
 
@@ -131,7 +131,7 @@ class FullDomain:
     def __post_init__(self) -> None:
         KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
         object.__setattr__(self, "alpha", suppression_price(self.alpha))
-        object.__setattr__(self, "importance", _weights(self.importance))
+        object.__setattr__(self, "importance", importance_of(self.importance))
         check_choice("statistic", self.statistic, STATISTICS)
         if self.max_suppressed is not None:
             share = exact(self.max_suppressed, what="max_suppressed")
@@ -282,20 +282,6 @@ class FullDomain:
             if attributes:
                 told.append(f"{role} columns as they are: {', '.join(a.name for a in attributes)}")
         return tuple(told) + tuple(a.exception for a in schema if a.exception)
-
-
-def _weights(importance: object) -> tuple[tuple[str, Fraction], ...]:
-    try:
-        given = dict(importance)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise ParameterError(f"importance must be a table attribute = number. Got {shown(importance)}.") from None
-    weights = {str(name): exact(weight, what=f"importance of {name}") for name, weight in given.items()}
-    for name, weight in weights.items():
-        if not 0 < weight <= MOST_IMPORTANCE:
-            raise ParameterError(
-                f"importance must be more than 0 and at most {MOST_IMPORTANCE}. Got {shown_number(weight)} for {name}."
-            )
-    return tuple(sorted(weights.items()))
 
 
 def _hierarchy(attribute: Attribute) -> Hierarchy:

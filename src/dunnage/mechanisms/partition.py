@@ -25,7 +25,7 @@ import numpy.typing as npt
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, decimal_text, exact, nearest_float, plain, shown, shown_number
+from dunnage.exact import Exact, decimal_text, exact, nearest_float, plain, shown_number
 from dunnage.guarantees import (
     CHOICE_DEPENDS_ON_DATA,
     DATA_DEPENDENT_REFUSAL,
@@ -46,6 +46,7 @@ from dunnage.mechanisms.recode import (
     Intervals,
     check_choice,
     check_stratum_sizes,
+    importance_of,
     refuse_empty,
     release_classes,
     strata,
@@ -61,7 +62,6 @@ IntArray = npt.NDArray[np.int64]
 
 BOUNDS = ("class", "grid")
 GOALS = ("loss", "packing")
-MOST_IMPORTANCE = 10**9
 _LARGEST_EXACT_INTEGER = 2**53
 _log = logging.getLogger("dunnage")
 
@@ -172,7 +172,7 @@ class Partition:
     def __post_init__(self) -> None:
         KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
         object.__setattr__(self, "alpha", suppression_price(self.alpha))
-        object.__setattr__(self, "importance", _weights(self.importance))
+        object.__setattr__(self, "importance", importance_of(self.importance))
         for name, choices in (("statistic", STATISTICS), ("bounds", BOUNDS), ("goal", GOALS)):
             check_choice(name, getattr(self, name), choices)
         object.__setattr__(self, "capacity", _bin_capacity(self.goal, self.capacity))
@@ -424,24 +424,6 @@ class Partition:
         if self.bounds == "grid":
             lower = domain.grid_values(domain.steps_below(lower))
         return Intervals(name=attribute.name, lower=lower, upper=self._tops(upper, domain))
-
-
-def _weights(given: Any) -> tuple[tuple[str, Fraction], ...]:
-    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
-    try:
-        pairs = sorted(dict(given).items())
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
-        ) from None
-    weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
-    for name, weight in weights:
-        if not Fraction(1, MOST_IMPORTANCE) <= weight <= MOST_IMPORTANCE:
-            raise ParameterError(
-                f"importance must lie between 1/{MOST_IMPORTANCE} and {MOST_IMPORTANCE}. "
-                f"Got {shown_number(weight)} for {name!r}. Use 1, the usual importance."
-            )
-    return weights
 
 
 def _bin_capacity(goal: str, capacity: Exact | None) -> Fraction | None:

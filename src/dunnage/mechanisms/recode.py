@@ -31,6 +31,7 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 STATISTICS = ("bounds", "mean", "multiset")
+MOST_IMPORTANCE = 10**9
 MOST_ALPHA = 10**9
 
 
@@ -313,3 +314,21 @@ def _key(dataset: Dataset, order: IntArray, class_id: IntArray, noise: Noise) ->
         columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
     salt = noise.draw_bytes(32)
     return Key(table=pa.table(columns), salt=salt, input_digest=dataset.keyed_digest(salt))
+
+
+def importance_of(given: Any) -> tuple[tuple[str, Fraction], ...]:
+    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
+    try:
+        pairs = sorted(dict(given).items())
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
+        ) from None
+    weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
+    for name, weight in weights:
+        if not Fraction(1, MOST_IMPORTANCE) <= weight <= MOST_IMPORTANCE:
+            raise ParameterError(
+                f"importance must lie between 1/{MOST_IMPORTANCE} and {MOST_IMPORTANCE}. "
+                f"Got {shown_number(weight)} for {name!r}. Use 1, the usual importance."
+            )
+    return weights

@@ -523,7 +523,7 @@ def _sampled(problem: PackingProblem, model: Stochastic, deadline: float, progre
         problem.trucks[0].capacity[problem.known[0].name],
         risk=model.risk,
         num_scenarios=model.scenarios,
-        seconds=deadline - time.monotonic(),
+        seconds=max(deadline - time.monotonic(), 0.05),
         seed=model.seed,
         progress=progress,
     )
