@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draw the pictures of ``docs/packing.md``: measure, then write ``docs/pictures/*.svg`` and print the figures.
+
+Run by hand: ``python docs/draw_pictures.py``. All draws are seeded; a search that ends on the clock may rarely differ
+by a little from one machine to the next. Releases are made in memory with seeded noise: their certificates are void.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from dunnage.auditing.utility import feasibility
+from dunnage.bins.scalar import best_fit_decreasing
+from dunnage.dataset import Dataset
+from dunnage.io import load
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.partition import Partition
+from dunnage.noise import Noise
+from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.models import Sealed, Standard, Stochastic
+from dunnage.planning.packing import pack
+from dunnage.planning.plan import Plan
+from dunnage.publication import Key
+from dunnage.release import Release
+from dunnage.samples import generate_packages, package_setting
+from dunnage.svg import Scale, Svg, number_text, span, tag, x_axis, y_axis
+
+PICTURES = Path(__file__).resolve().parent / "pictures"
+LARGE, SMALL = ("25-L-U", 500), ("25-S-U", 2500)
+MODELS: dict[str, Standard | Stochastic | Sealed] = {
+    "standard": Standard(),
+    "stochastic": Stochastic(),
+    "sealed": Sealed(),
+}
+MEAN = Standard(statistic="mean")
+FRONTIER_K, SPREADS, FRONTIER_SEEDS = 10, (1, 3, 5, 10), range(1, 7)
+KS, K_SEEDS = (2, 3, 4, 5, 6, 8, 10), range(1, 7)
+EXAMPLE_K, EXAMPLE_SEED = 5, 1
+TRUCKS_SHOWN = 4
+WIDTH = 760.0
+
+STYLE = """
+svg { font: 13px system-ui, sans-serif; }
+.page { fill: #ffffff; } text { fill: #24292f; stroke: none; } .faint { fill: #57606a; }
+.axis { stroke: #57606a; } .grid { stroke: #d8dee4; } .name, .title { fill: #57606a; } .title { font-weight: 600; }
+.standard { stroke: #0969da; fill: #0969da; } .stochastic { stroke: #bc4c00; fill: #bc4c00; }
+.sealed { stroke: #1a7f37; fill: #1a7f37; } .mean { stroke: #8250df; fill: #8250df; }
+.plain { stroke: #6e7781; fill: #6e7781; }
+path.standard, path.stochastic, path.sealed, path.mean { fill: none; stroke-width: 2; }
+.hull { fill: none; stroke: #57606a; stroke-width: 1.5; } .slot { fill-opacity: 0; stroke-width: 1.5; }
+.slot.dashed { stroke-dasharray: 4 3; }
+.full { fill-opacity: 0.18; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) {
+  .page { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #9da7b3; }
+  .axis { stroke: #9da7b3; } .grid { stroke: #30363d; } .name, .title { fill: #9da7b3; }
+  .standard { stroke: #58a6ff; fill: #58a6ff; } .stochastic { stroke: #f0883e; fill: #f0883e; }
+  .sealed { stroke: #3fb950; fill: #3fb950; } .mean { stroke: #bc8cff; fill: #bc8cff; }
+  .plain { stroke: #9da7b3; fill: #9da7b3; } .hull { stroke: #9da7b3; }
+}
+"""
+
+
+# What is measured
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """Packages, and what was published of them."""
+
+    data: Dataset
+    release: Release
+    key: Key
+
+
+def published(setting: str, seed: int, k: int) -> Published:
+    """Generate packages of a setting and publish their multisets; suppressing is priced so high that none is."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "parcels.csv"
+        law = package_setting(setting)
+        generate_packages(law, file, seed=seed)
+        data = load(file, file.with_suffix(".toml"))
+        mechanism = Partition(k=k, alpha=law.size, statistic="multiset")
+        release, key = mechanism.release(data, ledger=Ledger(str(file.with_suffix(".sqlite"))), noise=Noise(seed=seed))
+        return Published(data, release, key)
+
+
+def best_fit(release: Release, capacity: int) -> tuple[float, float]:
+    """Return trucks and mean truck linkage of plain best fit on upper bounds, which never looks at classes."""
+    upper = release.uncertain("weight").upper.astype(np.int64)
+    bins = best_fit_decreasing(upper, list(range(len(upper))), capacity)
+    bin_of_row = np.empty(len(upper), dtype=np.int64)
+    for number, rows in enumerate(bins):
+        bin_of_row[rows] = number
+    return float(len(bins)), float(truck_linkage(exchangeable(release), bin_of_row)["mean"])
+
+
+Points = dict[tuple[str, int], tuple[float, float]]
+
+
+def frontier(setting: str, capacity: int) -> Points:
+    """Return trucks and truck linkage by model and spread (1: none), each the mean over the draws."""
+    found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for seed in FRONTIER_SEEDS:
+        release = published(setting, seed, FRONTIER_K).release
+        found.setdefault(("plain", 1), []).append(best_fit(release, capacity))
+        for name, model in MODELS.items():
+            for spread in SPREADS:
+                plan = pack(release, capacity=capacity, model=model, spread=spread)
+                linkage = float(plan.truck_linkage["mean"])
+                found.setdefault((name, spread), []).append((plan.objective, linkage))
+    return {
+        case: (_mean(trucks for trucks, _ in plans), _mean(one for _, one in plans)) for case, plans in found.items()
+    }
+
+
+def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[float]]:
+    """Return trucks by model, and how likely the plan on means fits, for each k; means over the draws."""
+    trucks: dict[str, list[float]] = {name: [] for name in (*MODELS, "mean")}
+    likely: list[float] = []
+    for k in KS:
+        cases = [published(setting, seed, k) for seed in K_SEEDS]
+        for name, model in MODELS.items():
+            trucks[name].append(_mean(pack(case.release, capacity=capacity, model=model).objective for case in cases))
+        plans = [pack(case.release, capacity=capacity, model=MEAN) for case in cases]
+        trucks["mean"].append(_mean(plan.objective for plan in plans))
+        likely.append(_mean(_fits(plan, case) for plan, case in zip(plans, cases, strict=True)))
+    return trucks, likely
+
+
+def _fits(plan: Plan, case: Published) -> float:
+    return feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1)).value
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+# How it is drawn
+
+
+def picture(name: str, height: float, parts: Iterable[str], label: str) -> None:
+    """Write a figure that stands by itself, on a page of its own colour."""
+    page = tag("rect", class_="page", width="100%", height="100%")
+    size: dict[str, float | str] = {"width": WIDTH, "height": height, "viewBox": f"0 0 {WIDTH:g} {height:g}"}
+    figure = tag(
+        "svg",
+        tag("style", Svg(STYLE)),
+        page,
+        *parts,
+        xmlns="http://www.w3.org/2000/svg",
+        role="img",
+        aria_label=label,
+        **size,
+    )
+    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / name).write_text(figure + "\n", encoding="utf-8")
+    print(f"wrote docs/pictures/{name}")
+
+
+def panel(x: float, y: float, width: float, height: float, parts: Sequence[str]) -> Svg:
+    """Place a part whose horizontal positions are per cent of its own width."""
+    return tag("svg", *parts, x=x, y=y, width=width, height=height, overflow="visible")
+
+
+def mark(model: str, x: str, y: float) -> Svg:
+    """Draw the mark of a model: shapes differ, not only colours. ``x`` is in per cent."""
+    shapes = {
+        "standard": [tag("circle", r=5)],
+        "stochastic": [tag("rect", x=-4.5, y=-4.5, width=9, height=9)],
+        "sealed": [tag("rect", x=-4.5, y=-4.5, width=9, height=9, transform="rotate(45)")],
+        "mean": [tag("path", d="M0 -6 L6 5 L-6 5 Z", style="fill: inherit")],
+        "plain": [tag("path", d="M-7 -7 L7 7 M-7 7 L7 -7", stroke_width="2")],
+    }
+    return tag("svg", tag("g", *shapes[model], class_=model), x=x, y=y, overflow="visible")
+
+
+def joined(model: str, scale: Scale, points: Sequence[tuple[float, float]]) -> list[Svg]:
+    """Draw lines between points given as (value, pixels)."""
+    lines = []
+    for (x1, y1), (x2, y2) in pairwise(points):
+        lines.append(
+            tag("line", class_=model, x1=scale.across(x1), y1=y1, x2=scale.across(x2), y2=y2, stroke_width="2")
+        )
+    return lines
+
+
+def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:
+    """Draw marks with words beside them, at given places."""
+    parts = []
+    for model, words, x in entries:
+        parts += [mark(model, f"{x:g}", y - 4), tag("text", words, x=x + 12, y=y)]
+    return parts
+
+
+def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
+    """Draw trucks against truck linkage, for large and for small items."""
+    top, height, width = 84.0, 250.0, 300.0
+    down = Scale(0.0, 0.7, height, 0.0)
+    parts: list[Svg] = [
+        *legend(
+            24,
+            [
+                ("standard", "upper bounds", 24),
+                ("stochastic", "stochastic, 95 %", 150),
+                ("sealed", "sealed slots", 300),
+                ("plain", "best fit that never looks at classes", 420),
+            ],
+        )
+    ]
+    for number, (title, points) in enumerate(panels):
+        across = Scale(min(x for x, _ in points.values()) - 0.8, max(x for x, _ in points.values()) + 0.4)
+        inner = [*x_axis(across, height, "trucks"), *y_axis(down, "")]
+        for model in MODELS:
+            line = [(points[model, spread][0], down.at(points[model, spread][1])) for spread in SPREADS]
+            inner += joined(model, across, line)
+        for (model, _), (trucks, linkage) in points.items():
+            inner.append(mark(model, across.across(trucks), down.at(linkage)))
+        left = 60 + number * (width + 80)
+        parts += [panel(left, top, width, height, [*inner, *_spread_labels(points, across, down, width)])]
+        parts.append(tag("text", title, class_="title", x=left, y=top - 22))
+    words = (
+        "Truck linkage (mean), 0 to 1; --spread beside the marks. "
+        f"k = {FRONTIER_K}, 25 packages, mean of {len(FRONTIER_SEEDS)} draws."
+    )
+    parts.append(tag("text", words, class_="faint", x=24, y=top + height + 62))
+    picture("frontier.svg", top + height + 80, parts, "Trucks against truck linkage for large and small items")
+
+
+def _spread_labels(points: Points, across: Scale, down: Scale, width: float) -> list[Svg]:
+    """Write the spread beside each mark, once where marks lie together."""
+    places: list[tuple[float, float, set[int]]] = []
+    for (model, spread), (trucks, linkage) in points.items():
+        x, y = across.at(trucks) / 100 * width, down.at(linkage)
+        near = [one for one in places if abs(x - one[0]) < 16 and abs(y - one[1]) < 12]
+        if near:
+            near[0][2].add(spread)
+        elif model != "plain":
+            places.append((x, y, {spread}))
+    labels: list[Svg] = []
+    written: list[tuple[float, float]] = []
+    for x, y, spreads in sorted(places, key=lambda place: -place[1]):
+        crowded = any(abs(x - other) < 22 and abs(y - 9 - level) < 16 for other, level in written)
+        level = y + 20 if crowded else y - 9
+        written.append((x, level))
+        labels.append(tag("text", _spreads(spreads), x=f"{x / width * 100:.2f}%", y=level, text_anchor="middle"))
+    return labels
+
+
+def _spreads(spreads: set[int]) -> str:
+    if spreads == {1}:
+        return "none"
+    return f"≤{max(spreads)}" if 1 in spreads else ", ".join(map(str, sorted(spreads)))
+
+
+def draw_by_k(trucks: dict[str, list[float]], likely: list[float]) -> None:
+    """Draw trucks against k, and how likely the plan on means fits."""
+    left, top, width, height = 60.0, 60.0, 520.0, 240.0
+    across = Scale(*span(min(KS), max(KS)))
+    every = [value for line in trucks.values() for value in line]
+    down = Scale(*span(min(every), max(every)), height, 0.0)
+    inner = [*x_axis(across, height, "k"), *y_axis(down, ""), tag("text", "trucks", class_="name", x=-40, y=-16)]
+    names = {"standard": "upper bounds", "stochastic": "stochastic, 95 %", "mean": "means", "sealed": "sealed slots"}
+    for model, line in trucks.items():
+        places = [(float(k), down.at(value)) for k, value in zip(KS, line, strict=True)]
+        inner += joined(model, across, places)
+        inner += [mark(model, across.across(k), y) for k, y in places]
+    parts: list[Svg] = [panel(left, top, width, height, inner)]
+    ends = _apart({model: top + down.at(line[-1]) + 4 for model, line in trucks.items()}, 18)
+    parts += [tag("text", names[model], x=left + width + 14, y=y) for model, y in ends.items()]
+    bars = Scale(0.0, 1.0, 0.0, 46.0)
+    base = top + height + 128
+    strip: list[Svg] = []
+    for k, share in zip(KS, likely, strict=True):
+        tall = bars.at(share)
+        x = across.at(k) / 100 * width
+        strip.append(tag("rect", class_="mean full", x=x - 11, y=base - tall, width=22, height=tall))
+        strip.append(tag("text", f"{share:.0%}", x=x, y=base + 16, text_anchor="middle"))
+    parts.append(tag("svg", *strip, x=left, y="0", overflow="visible"))
+    title = "how likely the plan on means fits"
+    parts.append(tag("text", title, class_="name", x=left - 40, y=base - bars.stop - 14))
+    words = (
+        f"25 packages of 125 to 375 kg, trucks of 500 kg, multisets, mean of {len(K_SEEDS)} draws. "
+        "Nothing is suppressed."
+    )
+    parts.append(tag("text", words, class_="faint", x=24, y=base + 46))
+    picture("trucks-by-k.svg", base + 62, parts, "Trucks needed against k for four ways to plan")
+
+
+def _apart(places: dict[str, float], room: float) -> dict[str, float]:
+    """Move labels down until none overlaps another."""
+    moved: dict[str, float] = {}
+    for name, y in sorted(places.items(), key=lambda item: item[1]):
+        moved[name] = max(y, max(moved.values(), default=-room) + room)
+    return moved
+
+
+LETTERS = "ABCDEFGHIJ"
+CLASS_STYLES = ("standard", "stochastic", "sealed", "mean", "plain")
+
+
+def draw_slots(case: Published) -> None:
+    """Draw what an assignment says, and what sealed slots say, for a few trucks of the example."""
+    rows = pack(case.release, capacity=LARGE[1])
+    sealed = pack(case.release, capacity=LARGE[1], model=Sealed())
+    class_of = np.asarray(case.release.uncertain("weight").class_id)
+    assert sealed.slots is not None
+    table = sealed.slots.table(sealed.num_bins, int(class_of.max()) + 1)
+    named = [
+        [
+            (int(class_of[row]), f"row {row} ({LETTERS[class_of[row]]})")
+            for row in np.flatnonzero(rows.assignment == bin_)
+        ]
+        for bin_ in range(rows.num_bins)
+    ]
+    slots = [
+        [(kind, f"one of {LETTERS[kind]}") for kind in np.repeat(np.arange(len(line)), line).tolist()]
+        for line in table.tolist()
+    ]
+    parts = [
+        *_fleet(24, "Assignment: which row rides where", named, "full", rows.num_bins),
+        *_fleet(404, "Sealed slots: how many of each class", slots, "slot dashed", sealed.num_bins),
+    ]
+    assert case.release.classes is not None
+    told = case.release.classes.to_pydict()
+    bounds = zip(told["weight_lower"], told["weight_upper"], strict=True)
+    words = ", ".join(
+        f"{LETTERS[i]} {number_text(low)} to {number_text(high)} kg" for i, (low, high) in enumerate(bounds)
+    )
+    lines = [
+        f"Classes of five: {words}.",
+        f"The assignment must fit whoever is who: {rows.num_bins} trucks.",
+        f"Slots are filled by the owner, who knows the weights: {sealed.num_bins} trucks. One of the "
+        f"{sealed.truck_linkage['fills']:,} fills",
+        "that fit is drawn at random, so the planner's own packing of the weights is not followed.",
+    ]
+    base = 96.0 + TRUCKS_SHOWN * 50
+    parts += [tag("text", line, class_="faint", x=24, y=base + 20 * number) for number, line in enumerate(lines)]
+    picture("slots.svg", base + 76, parts, "An assignment beside sealed slots")
+
+
+def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: str, num: int) -> list[Svg]:
+    parts = [tag("text", title, class_="title", x=left, y=26)]
+    kinds = [tuple(kind for kind, _ in content) for content in trucks]
+    first = sorted(range(len(trucks)), key=lambda number: kinds.index(kinds[number]) != number)  # unlike ones first
+    shown = [trucks[number] for number in first[:TRUCKS_SHOWN]]
+    for number, content in enumerate(shown):
+        top = 42.0 + 50 * number
+        parts.append(tag("text", f"truck {number}", class_="faint", x=left, y=top + 23))
+        parts.append(tag("rect", class_="hull", x=left + 58, y=top, width=250, height=36, rx=4))
+        for place, (group, words) in enumerate(content):
+            x = left + 64 + 122 * place
+            parts.append(
+                tag("rect", class_=f"{CLASS_STYLES[group]} {kind}", x=x, y=top + 5, width=116, height=26, rx=3)
+            )
+            parts.append(tag("text", words, x=x + 58, y=top + 22, text_anchor="middle"))
+    parts.append(
+        tag("text", f"and {num - len(shown)} more", class_="faint", x=left + 58, y=42.0 + 50 * TRUCKS_SHOWN + 6)
+    )
+    return parts
+
+
+def main() -> None:
+    """Measure, draw, and print what was measured."""
+    draw_slots(published(LARGE[0], EXAMPLE_SEED, EXAMPLE_K))
+    panels = []
+    for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
+        points = frontier(setting, capacity)
+        panels.append((title, points))
+        for (model, spread), (num, linkage) in points.items():
+            print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
+    draw_frontier(panels)
+    trucks, likely = by_k(*LARGE)
+    for number, k in enumerate(KS):
+        print(
+            f"k {k:2}",
+            *(f"{model} {line[number]:.2f}" for model, line in trucks.items()),
+            f"means fit {likely[number]:.3f}",
+        )
+    draw_by_k(trucks, likely)
+
+
+if __name__ == "__main__":
+    main()
