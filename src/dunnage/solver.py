@@ -89,7 +89,7 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
 
     limits = {"time_limit": max(seconds, LEAST_SECONDS), "presolve": False}
     ceiling = np.ones(len(patterns))
-    result = linprog(-demand.astype(np.float64), A_ub=_sparse(patterns), b_ub=ceiling, method="highs", options=limits)
+    result = linprog(-demand.astype(np.float64), A_ub=csr(patterns), b_ub=ceiling, method="highs", options=limits)
     if result.status != 0:
         return None
     values = np.maximum(-np.asarray(result.ineqlin.marginals), 0.0)
@@ -111,7 +111,7 @@ def whole_cover(patterns: Patterns, demand: IntArray, *, seconds: float, at_most
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     num = len(patterns)
-    rules = [LinearConstraint(_sparse(patterns).T.tocsc(), lb=demand)]
+    rules = [LinearConstraint(csr(patterns).T.tocsc(), lb=demand)]
     if at_most is not None:
         rules.append(LinearConstraint(np.ones((1, num)), ub=at_most))
     cost = np.full(num, 1.0 if at_most is None else 0.0)
@@ -131,7 +131,8 @@ def _checked(values: FloatArray | None, patterns: Patterns, demand: IntArray) ->
     return whole if bool((whole @ patterns.astype(np.int64) >= demand).all()) else None
 
 
-def _sparse(patterns: Patterns) -> Any:
+def csr(patterns: Patterns | IntArray) -> Any:
+    """Return a table of patterns as a sparse matrix."""
     from scipy.sparse import csr_matrix
 
     return csr_matrix(patterns.astype(np.float64))

@@ -42,6 +42,7 @@ from dunnage.bins.fleets import MOST_SIZES, FleetPricing, fill_then_pack
 from dunnage.bins.listing import MOST_PATTERNS, Listing, list_patterns
 from dunnage.bins.mixing import MOST_STEPS, STEPS_PER_ITEM, mix_classes
 from dunnage.bins.scalar import pack_bins
+from dunnage.solver import csr, solve_program
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,6 +56,8 @@ COARSE_WORK = 2 * 10**9
 BOUND_SECONDS = 2.0
 SEARCHES = 8
 MOST_SEARCHED = 2000
+MOST_FILLINGS = 300
+COMBINE_SECONDS = 5.0
 LONG_EFFORT = 6
 _FIRST_SEARCHES = 3
 _MANY_ITEMS = 4.0
@@ -240,10 +243,12 @@ class ChancePacker:
             self._price(search)
         elif len(self.members) > 1:
             self._apart(search)
+            self._combine(search)
         else:
             self._search(search, searches=SEARCHES)
             self._search(search, searches=2 * SEARCHES, stop=1, effort=LONG_EFFORT)
             self._cover_coarsely(search)
+            self._combine(search)
         return self._answer(search)
 
     def _plain(self) -> bool:
@@ -319,21 +324,62 @@ class ChancePacker:
         room = np.max([kind.capacity for kind in self.kinds], axis=0)
         return float((room / np.maximum(mean, 1e-9)).min())
 
-    def greedy(self) -> ClassPacking | None:
+    def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
         """Put items one after another, largest first, into the first bin where all still fits surely.
 
         Bins are opened of the kind that costs least for what it holds, then each is exchanged for the cheapest kind
-        that still takes its items.
+        that still takes its items. With a generator, sizes and values of kinds are taken a little otherwise.
         """
         largest = [known.largest(known.count) for known in self.classes]
         scale = np.maximum(np.max([kind.capacity for kind in self.kinds], axis=0), 1).astype(np.float64)
-        weight = np.array([(table[1] / scale).max() for table in largest])
+        weight = np.repeat([(table[1] / scale).max() for table in largest], self.demand)
         filling = _Filling(self, largest, scale)
-        for kind in np.argsort(-weight, kind="stable").tolist():
-            for _ in range(int(self.demand[kind])):
-                if not filling.put(kind):
-                    return None
+        if generator is not None:
+            weight = weight * generator.uniform(0.7, 1.3, len(weight))
+            filling.preferred = generator.permutation(len(self.kinds)).tolist()
+        class_of = np.repeat(np.arange(len(self.classes)), self.demand)
+        for item in np.argsort(-weight, kind="stable").tolist():
+            if not filling.put(int(class_of[item])):
+                return None
         return self.planned(*filling.exchanged())
+
+    def _combine(self, search: _Search) -> None:
+        """Fill bins greedily in many random orders, and choose among all the bins met at least cost."""
+        if search.done or int(self.demand.sum()) > MOST_SEARCHED:
+            return
+        generator = np.random.default_rng(self.seed)
+        stop = time.monotonic() + min(search.seconds_left / 2, COMBINE_SECONDS)
+        met: dict[tuple[int, bytes], IntArray] = {}
+        plan = search.plan
+        for _ in range(MOST_FILLINGS):
+            for line, kind in zip(plan.counts, plan.kinds.tolist(), strict=True) if plan is not None else ():
+                met[kind, line.tobytes()] = line
+            if time.monotonic() > stop or search.done:
+                break
+            plan = self.greedy(generator)
+            search.offer(plan)
+        self._choose(search, met)
+
+    def _choose(self, search: _Search, met: dict[tuple[int, bytes], IntArray]) -> None:
+        if search.done or not met:
+            return
+        kinds = np.array([kind for kind, _ in met], dtype=np.int64)
+        table = np.array(list(met.values()), dtype=np.int64)
+        step = math.gcd(*self.costs)
+        answer = solve_program(
+            csr(table),
+            self.demand,
+            np.array(self.costs, dtype=np.float64)[kinds],
+            kinds=kinds,
+            limits={kind: bins.count for kind, bins in enumerate(self.kinds) if bins.count is not None},
+            use=None,
+            budget=math.inf,
+            at_most=None if search.plan is None else search.plan.cost - step,
+            seconds=min(search.seconds_left, COMBINE_SECONDS),
+        )
+        if answer.values is not None:
+            rows = np.repeat(np.arange(len(kinds)), answer.values)
+            search.offer(self.planned(*without_surplus(table[rows], kinds[rows], self.demand)))
 
     def _members_bound(self, seconds: float) -> int:
         """Bound the cost by packing the smallest sizes that the items may have, each resource by itself."""

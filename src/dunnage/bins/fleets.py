@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
-from dunnage.solver import Prices, solve_prices, solve_program
+from dunnage.solver import Prices, csr, solve_prices, solve_program
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -139,11 +139,8 @@ class FleetPricing:
         return self._chosen(bound, at_most)
 
     def _table(self) -> tuple[object, IntArray]:
-        from scipy.sparse import csr_matrix
-
-        return csr_matrix(np.array(list(self._columns.values()), dtype=np.float64)), np.array(
-            [kind for kind, _ in self._columns], dtype=np.int64
-        )
+        kinds = np.array([kind for kind, _ in self._columns], dtype=np.int64)
+        return csr(np.array(list(self._columns.values()), dtype=np.int64)), kinds
 
     def _prices(self) -> Prices | None:
         table, kinds = self._table()

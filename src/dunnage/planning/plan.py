@@ -213,7 +213,8 @@ class Plan:
                 f"{linkage['worst']:.1%} at worst ({linkage['kind']})"
             )
         if self.unplanned.get("count"):
-            lines.append(f"Unplanned   {self.unplanned['count']} packages travel outside the plan")
+            outside = self.unplanned["count"]
+            lines.append(f"Unplanned   {outside} package{'s travel' if outside > 1 else ' travels'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
     def _least_text(self) -> str:
