@@ -29,6 +29,7 @@ from dunnage.pages import audit_page, write_audit
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.trucks import Truck
+from dunnage.release import Release
 
 STATISTICS = ("bounds", "mean", "multiset")
 PARCEL = {"role": "identifier"}
@@ -537,17 +538,30 @@ def test_what_may_be_told_of_a_plan() -> None:
         audit(release, plan=replace(plan, private=True), external=True)
 
 
-def test_the_linkage_of_a_sealed_plan_may_be_an_estimate() -> None:
+def sealed_plan(release: Release) -> Plan:
+    """Slots of two rows a bin that state a linkage of their own, and not the true one."""
+    plan = plan_of(release, [row // 2 for row in range(len(release))])
+    slots = Slots.of_assignment(plan.assignment, release.data.column("class_id").to_numpy())
+    told = {"mean": 0.01, "worst": 0.01, "kind": "exact"}
+    return replace(plan, bin_of_row=None, slots=slots, truck_linkage=told)
+
+
+def test_linkage_is_computed_whatever_a_plan_states() -> None:
     _, release, _ = parcels(num=24, seed=3, statistic="multiset")
-    plan = plan_of(release, [row // 2 for row in range(24)])
-    sealed = replace(
-        plan,
-        bin_of_row=None,
-        slots=Slots.of_assignment(plan.assignment, release.data.column("class_id").to_numpy()),
-        truck_linkage={"mean": 0.4, "worst": 0.9, "kind": "estimate"},
-    )
+    sealed = sealed_plan(release)
+    rows = replace(plan_of(release, [0] * 24), truck_linkage=sealed.truck_linkage)
+    assert audit(release, plan=rows, external=True).finding("truck linkage").value == 1.0
     linkage = audit(release, plan=sealed, external=True).finding("truck linkage")
-    assert (linkage.value, linkage.baseline) == (0.4, pytest.approx(2 / 24))
+    assert linkage.value >= linkage.baseline == pytest.approx(2 / 24)
+    short = replace(sealed, slots=Slots(sealed.slots.bin, sealed.slots.class_id, sealed.slots.count * 2))
+    with pytest.raises(ParameterError, match="do not take each class exactly"):
+        audit(release, plan=short, external=True)
+
+
+def test_the_linkage_of_a_sealed_plan_may_be_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, release, _ = parcels(num=24, seed=3, statistic="multiset")
+    monkeypatch.setattr("dunnage.planning.sealing.count_fills", lambda *given, **more: None)
+    linkage = audit(release, plan=sealed_plan(release), external=True).finding("truck linkage")
     assert linkage.interval == (pytest.approx(2 / 24), 1.0)
     assert "estimate" in linkage.sentence
 

@@ -359,3 +359,17 @@ def test_a_sealed_plan_replaces_another_and_the_reverse(tmp_path: Path) -> None:
         plan.write(tmp_path / "plan", force=True)
         assert Plan.read(tmp_path / "plan").to_dict() == plan.to_dict()
     assert not (tmp_path / "plan" / "slots.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("truck,count,cost,weight,volum\nvan,1,1,400,3\n", "'volum' that is no quantity"),
+        ("truck,count,cost,weight,weight\nvan,1,1,400,3\n", "doubled column"),
+        ("truck,count,cost,weight\nvan,1,1,400,3\n", "too many cells"),
+    ],
+)
+def test_a_column_that_is_no_quantity_is_never_dropped_unseen(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "trucks.csv").write_text(text)
+    with pytest.raises(InputError, match=says):
+        read_trucks(tmp_path / "trucks.csv", ["weight", "volume"])

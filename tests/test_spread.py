@@ -194,3 +194,28 @@ def test_stated_linkage_is_counted() -> None:
         assert plan.truck_linkage["mean"] == pytest.approx(sum(guesses) / len(guesses))
         assert plan.truck_linkage["worst"] == pytest.approx(max(guesses))
         assert plan.truck_linkage["kind"] == "exact"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_settlement_says_whether_a_repair_kept_the_spread(seed: int) -> None:
+    """Smaller trucks came than were planned for, so that packages must move."""
+    weights = draw_weights(package_setting("50-S-U"), np.random.default_rng(seed)).tolist()
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {"weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "kg"}},
+        "mechanism": {"name": "partition", "k": 4, "statistic": "mean"},
+    }
+    data = dn.load(pa.table({"weight": weights}), dn.Policy.from_dict(document))
+    release, key = dn.publish(data, ledger=":memory:")
+    plan = dn.pack(release, capacity=2500, spread=2)
+    done = dn.apply(plan, data, release, key, capacity=1800, repair=True)
+    held = Counter(zip(done.bin_of_row.tolist(), release.uncertain("weight").class_id.tolist(), strict=True))
+    sizes = Counter(release.uncertain("weight").class_id.tolist())
+    above = {pair for pair, count in held.items() if pair[0] >= 0 and count > sizes[pair[1]] // 2}
+    stated = done.to_dict()["spread"]
+    assert {(item["bin"], item["class_id"]) for item in stated["above"]} == above
+    assert stated["kept"] == (not above)
+    assert ("Spread" in done.summary()) == bool(above)
+    assert done.repair is not None
+    assert done.repair["moved"] > 0

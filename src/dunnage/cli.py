@@ -553,6 +553,8 @@ def audit(
     from dunnage.pages import write_audit
     from dunnage.publication import Key, key_path
 
+    if external and (data is not None or policy is not None):
+        raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
     check_new_folder(out, marker=AUDIT_FILE, force=force)
     if plan is not None:
         key = key or key_path(release)  # a plan cannot be applied without

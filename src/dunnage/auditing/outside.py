@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
 from dunnage.planning.plan import Plan
+from dunnage.planning.sealing import linkage_of_plan
 from dunnage.svg import number_text
 
 MOST_PROBES = 1_000_000
@@ -254,9 +255,10 @@ def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
 
 
 def _truck_linkage(sight: Sight, plan: Plan | None) -> list[Finding]:
-    """Repeat what the plan states: how likely somebody who knows a package names its truck."""
-    if plan is None or not plan.truck_linkage:
+    """Compute from assignment or slots how likely somebody who knows a package names its truck."""
+    if plan is None:
         return []
+    plan = replace(plan, truck_linkage=linkage_of_plan(plan, sight.release))
     stated = plan.truck_linkage
     return [
         _linkage_finding(sight, plan, name, float(stated[part]), words)

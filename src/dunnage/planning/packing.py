@@ -592,14 +592,20 @@ def _likely_slots(
     """
     choice = problem.kinds(whole.rooms)
     most = sum(int(choice[kind].cost) for kind in kinds.tolist())
+    found: list[ClassPacking] = []
     for risk in LIKELY_RISKS:
         packer = ChancePacker(classes, problem.caps, choice, risk=risk, groups=problem.group_of_class)
         # The packing of the members may have taken all the time and be worse than one by classes is at once.
         seconds = max(_short(deadline), LEAST_SECONDS if risk == 0 else 0.0)
-        found = packer.solve(seconds=seconds, aim=min(bound, most))
-        if found is not None and found.cost <= most:
-            return _less_linked(packer, found, deadline), found.cost < most
-    return None, False
+        plan = packer.solve(seconds=seconds, aim=min(bound, most))
+        if plan is not None and plan.cost <= min([most, *(one.cost for one in found)]):
+            found.append(_less_linked(packer, plan, deadline))
+    if not found:
+        return None, False
+    cost = min(plan.cost for plan in found)
+    # About what slots tell: how much of a class goes into one bin, by how many fills there are.
+    best = min((p for p in found if p.cost == cost), key=lambda p: p.counts.max(axis=0).sum() / max(p.at_least, 0.05))
+    return best, cost < most
 
 
 def _estimating(deadline: float) -> float:
@@ -624,7 +630,10 @@ def _spread_members(
         kinds = np.append(kinds, _another(problem, kinds))
         bins = spread
     used, bins = np.unique(bins, return_inverse=True)
-    return kinds[used], bins.reshape(-1), bound
+    # A class goes into as many bins at least as its cap asks for.
+    least = int((-(-problem.class_sizes // np.maximum(problem.caps, 1))).max())
+    cheapest = min(int(kind.cost) for kind in problem.kinds(rooms))
+    return kinds[used], bins.reshape(-1), max(bound, least * cheapest)
 
 
 def _packed_members(

@@ -214,7 +214,7 @@ class Plan:
             )
         if self.unplanned.get("count"):
             outside = self.unplanned["count"]
-            lines.append(f"Unplanned   {outside} package{'s travel' if outside > 1 else ' travels'} outside the plan")
+            lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
     def _least_text(self) -> str:

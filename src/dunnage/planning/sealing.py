@@ -16,7 +16,11 @@ import numpy.typing as npt
 from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
 from dunnage.bins.fills import Slots as FillSlots
 from dunnage.bins.spreading import over_caps, spread_items
-from dunnage.planning.plan import Slots
+from dunnage.errors import ParameterError
+from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.plan import Plan, Slots
+from dunnage.planning.problem import PackingProblem
+from dunnage.release import Release
 
 IntArray = npt.NDArray[np.int64]
 
@@ -109,3 +113,40 @@ def _stated(chances: npt.NDArray[np.float64], kind: str, more: dict[str, Any]) -
     worst = float(best.max())
     mean = min(float(best.mean()), worst)  # equal chances add up to a little more
     return {"mean": mean, "worst": worst, "kind": kind, "note": SEALED_NOTE, **more}
+
+
+def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_SECONDS) -> dict[str, Any]:
+    """Compute what a plan tells from its assignment or slots, whatever it states itself.
+
+    Raises
+    ------
+    ParameterError
+        If the plan does not cover the rows or classes of the release, or packs what it has not.
+    """
+    class_id = np.asarray(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False))
+    if plan.slots is None:
+        if len(plan.assignment) != len(release):
+            raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+        return truck_linkage(exchangeable(release), plan.assignment)
+    slots, sizes = plan.slots, np.bincount(class_id)
+    if int(slots.class_id.max()) >= len(sizes) or not np.array_equal(
+        np.bincount(slots.class_id, weights=slots.count, minlength=len(sizes)), sizes
+    ):
+        raise ParameterError("the slots of the plan do not take each class exactly. Plan on the release anew.")
+    if release.members is None:
+        rows = np.repeat(slots.class_id, slots.count)
+        return truck_linkage(rows, np.repeat(slots.bin, slots.count))
+    return _counted_linkage(plan, release, sizes, seconds)
+
+
+def _counted_linkage(plan: Plan, release: Release, sizes: IntArray, seconds: float) -> dict[str, Any]:
+    assert plan.slots is not None
+    known = tuple(release.uncertain(name) for name in plan.quantities)
+    members = PackingProblem(release=release, known=known, trucks=plan.trucks).class_members()
+    assert members is not None
+    rooms = {truck.name: line for truck, line in zip(plan.trucks, members[1].rooms, strict=True)}
+    room = np.array([rooms[name] for name in plan.truck_of_bin])
+    class_of = np.repeat(np.arange(len(sizes)), sizes)
+    found = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
+    assert found is not None  # with time given there is always an answer
+    return found

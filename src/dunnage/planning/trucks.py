@@ -57,13 +57,19 @@ def read_trucks(path: str | os.PathLike[str], quantities: Sequence[str]) -> tupl
     Raises
     ------
     InputError
-        If no column is a quantity's, a number makes no sense, or a name stands twice.
+        If a column is none of these, a number makes no sense, or a name stands twice.
     """
     file = Path(path)
     lines = read_lines(file, ("truck", "count", "cost"))
     with file.open(newline="", encoding="utf-8-sig") as stream:
         header = [name.strip() for name in next(csv.reader(stream))]
     held = [name for name in quantities if name in header]
+    strange = [name for name in header[3:] if name not in quantities]
+    if strange or len(set(header)) < len(header) or any(len(line) > len(header) for line in lines):
+        what = (
+            f"has a column {strange[0]!r} that is no quantity" if strange else "has a doubled column or too many cells"
+        )
+        raise InputError(str(file), [f"{what}. Columns are truck, count, cost, then {', '.join(quantities)}."])
     if not held or not lines:
         what = f"has no column {' or '.join(quantities)}" if not held else "has no truck"
         raise InputError(str(file), [f"{what}. Give one column of capacities for each packed quantity."])

@@ -78,6 +78,8 @@ class Settlement:
     truck_linkage
         As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
         repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted.
+    above_spread
+        Where a repair broke the spread that was planned: ``bin``, ``class_id``, ``count``, ``allowed``.
     unplanned
         Packages that travel outside the plan: ``count``, ``left_out``, ``suppressed``, ``left_behind``.
     loading
@@ -103,6 +105,7 @@ class Settlement:
     final_loads: FloatArray
     final_capacities: FloatArray
     truck_linkage: dict[str, Any]
+    above_spread: list[dict[str, int]]
     unplanned: dict[str, int]
     loading: pa.Table
     task: Task
@@ -136,6 +139,7 @@ class Settlement:
             "overloaded": self.overloaded,
             "sealed": self.sealed,
             "repair": self.repair,
+            "spread": self._spread(),
             "unplanned": self.unplanned,
             "truck_linkage": self.truck_linkage,
             "loads": self._by_quantity(self.loads),
@@ -143,6 +147,12 @@ class Settlement:
             "final_loads": self._by_quantity(self.final_loads),
             "seconds": round(self.seconds, 3),
         }
+
+    def _spread(self) -> dict[str, Any] | None:
+        """Say whether the spread that was planned holds in the end."""
+        if self.plan.spread is None:
+            return None
+        return {"planned": self.plan.spread, "kept": not self.above_spread, "above": self.above_spread}
 
     def _by_quantity(self, table: FloatArray) -> list[float] | dict[str, list[float]]:
         """Give a table of bins by quantities as a list if there is one quantity, else as one list for each."""
@@ -164,6 +174,11 @@ class Settlement:
             lines.append(f"Repair      {self.repair['sentence']}")
         elif not self.plan_feasible:
             lines.append("Repair      not asked for; --repair tries it")
+        if self.above_spread:
+            lines.append(
+                f"Spread      lost in the repair: {len(self.above_spread)} times a truck takes more than "
+                f"1/{self.plan.spread} of a class"
+            )
         lines.append(
             f"Linkage     who knows a weight names its truck with {linkage['mean']:.1%} on average, "
             f"{linkage['worst']:.1%} at worst ({linkage['kind']}){self._seen_text()}"
@@ -296,6 +311,7 @@ def _outcome(task: Task, final: Fill, mended: Repair | None, drawn: Drawn | None
         "final_loads": task.in_units(final.loads),
         "final_capacities": task.in_units(final.capacities),
         "truck_linkage": restated_linkage(task, final, mended, drawn),
+        "above_spread": task.above_spread(final.bin_of_row),
     }
 
 

@@ -100,7 +100,7 @@ def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     """Look for repairs of a stage from many random starts; return the distinct best, and whether they are repairs."""
     deadline = time.monotonic() + STAGE_SECONDS + len(task.whole) * ROW_SECONDS
     found: dict[bytes, Fill] = {}
-    cost: tuple[int, int, Fraction] | None = None
+    cost: tuple[int, int, int, Fraction] | None = None
     idle = 0
     while cost is None or (time.monotonic() < deadline and idle < MOST_IDLE_STARTS and len(found) < MOST_REPAIRS):
         fill = _attempt(task, noise, stage, deadline)
@@ -114,12 +114,13 @@ def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
     return list(found.values()), cost is not None and cost[0] == 0
 
 
-def _cost(fill: Fill, stage: int) -> tuple[int, int, Fraction]:
-    """Say how bad a fill is: what does not fit, packages left behind, cost of the bins opened."""
+def _cost(fill: Fill, stage: int) -> tuple[int, int, int, Fraction]:
+    """Say how bad a fill is: what does not fit, what breaks the spread, packages left behind, cost of bins opened."""
+    above = sum(item["count"] - item["allowed"] for item in fill.task.above_spread(fill.bin_of_row))
     aside = len(set_aside(fill))
     opened = fill.truck_of_bin[fill.task.plan.num_bins :]
     cost = sum((exact(truck.cost, what="cost") for truck in opened), Fraction(0))
-    return fill.overload + (aside if stage < 4 else 0), aside, cost
+    return fill.overload + (aside if stage < 4 else 0), above, aside, cost
 
 
 def _attempt(task: Task, noise: Noise, stage: int, deadline: float) -> Fill:

@@ -82,6 +82,8 @@ class Task:
         Number of the rows that may share a truck.
     too_heavy
         Rows that no truck can take.
+    class_id
+        Class of each row.
     """
 
     plan: Plan
@@ -96,6 +98,18 @@ class Task:
     stratum: IntArray
     too_heavy: npt.NDArray[np.bool_]
     members: list[IntArray]
+    class_id: IntArray
+
+    def above_spread(self, bin_of_row: IntArray) -> list[dict[str, int]]:
+        """List the classes of which a bin holds more than the plan's spread allows."""
+        if self.plan.spread is None:
+            return []
+        loaded = bin_of_row != LEFT_BEHIND
+        pairs, counts = np.unique(np.stack([bin_of_row, self.class_id])[:, loaded], axis=1, return_counts=True)
+        allowed = np.bincount(self.class_id)[pairs[1]] // self.plan.spread
+        over = np.flatnonzero(counts > allowed).tolist()
+        names = ("bin", "class_id", "count", "allowed")
+        return [dict(zip(names, map(int, (*pairs[:, i], counts[i], allowed[i])), strict=True)) for i in over]
 
     @cached_property
     def strata(self) -> tuple[frozenset[int], ...]:
@@ -175,6 +189,7 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
         stratum=stratum,
         too_heavy=~np.any([(whole <= room).all(axis=1) for room in capacities], axis=0),
         members=rows_by_group(group),
+        class_id=classes_of(release),
     )
 
 
