@@ -36,6 +36,7 @@ class _PublicValues:
 
     @classmethod
     def of(cls, release: Release, first_rows: IntArray) -> _PublicValues:
+        """Give numbers to the combinations that occur; one row of each class is enough to see them."""
         columns: list[tuple[str, pa.Array, IntArray]] = []
         codes = np.zeros(len(first_rows), dtype=np.int64)
         for name in _names_of_role(release, "public"):

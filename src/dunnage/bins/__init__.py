@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packing kernels on bare numbers: no release, no privacy, only whole numbers, patterns and probabilities."""
+"""Packing kernels on bare numbers: no release, no privacy, only whole numbers, patterns and probabilities.
+
+Searches here draw from a seed, outside ``noise``. On released numbers privacy does not depend on it; whoever gives them
+private numbers and lets the result out draws the seed from ``Noise``.
+"""
 
 from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking
 from dunnage.bins.chances import Between, Chances, Members

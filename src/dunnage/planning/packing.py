@@ -405,11 +405,12 @@ def _by_chance(
         raise _no_plan(problem)
     also = [] if start is None else [packer.planned(*start)]
     found = _less_linked(packer, found, deadline, also=[plan for plan in also if plan is not None])
-    bound = found.bound if whole.exact else 0
+    # Sizes that had to be rounded up prove neither that fewer trucks cannot do nor that more orders do not fit.
+    bound, at_most = (found.bound, found.at_most) if whole.exact else (0, 1.0)
     # Row numbers are random, sensitive values may tell of weights: dealt by those, a plan would not fit as often.
     alike = exchangeable(problem.release) if risk == 0 else problem.class_id
     bins = _dealt(problem, alike, _slots(found.counts))
-    certified = {"at_least": found.at_least, "at_most": found.at_most, "rests_on": rests}
+    certified = {"at_least": found.at_least, "at_most": at_most, "rests_on": rests}
     return _Solution(kinds=found.kinds, bound=bound, bin_of_row=bins, certified=certified)
 
 
