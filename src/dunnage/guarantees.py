@@ -417,6 +417,29 @@ SINGLE_RELEASE = Assumption(
 )
 SYSTEM_ENTROPY = Assumption("system entropy", "the operating system's random numbers are unpredictable")
 ONE_PERIOD_PER_RECORD = Assumption("one period per protected record", "no protected unit has records in two periods")
+PUBLIC_COUNT = Assumption(
+    "public record count",
+    "how many records take part, and which do, is not hidden: between neighbours one record is replaced, none removed",
+)
+PUBLIC_COLUMNS = Assumption(
+    "public columns are known", "public columns are released as they are, so neighbours agree in them"
+)
+PUBLIC_BORDERS = Assumption(
+    "public cluster borders",
+    "borders were chosen without looking at the data; between which of them a value lies is shown",
+)
+SHOWN_CLUSTERS = Assumption(
+    "clusters are shown", "between which published borders a value lies is shown, so neighbours agree in it"
+)
+SECRET_SAMPLE = Assumption(
+    "secret sample", "nobody but the owner knows which records were sampled, nor how many, nor how many there are"
+)
+FRESH_SAMPLE = Assumption(
+    "sample drawn afresh", "every release draws samples of its own; releases of one sample do not compose"
+)
+EPSILON_PER_RECORD = Assumption(
+    "epsilon per record", "epsilon is for one record; a person with several records is protected by that for each"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

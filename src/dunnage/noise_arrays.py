@@ -226,6 +226,41 @@ def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _Table:
     return _Table(law, layout)
 
 
+def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int) -> NDArray[np.bool_]:
+    """Draw ``size`` booleans that are true with odds of ``yes`` to ``no * exp(-x)``, for ``x >= 0``.
+
+    Parameters
+    ----------
+    noise
+        Where the randomness comes from.
+    yes, no
+        Whole numbers of at least 0, not both 0.
+    x
+        A rational number of at least 0.
+    size
+        How many to draw.
+    """
+    yes, no, x = integer(yes, "yes"), integer(no, "no"), nonnegative(x, "x")
+    if not yes + no:
+        raise ParameterError("Odds of 0 to 0 mean nothing. Give a number above zero on either side.")
+    if not (yes and no):
+        return np.full(integer(size, "size"), no == 0)
+    return _yes(noise, _bernoulli_odds_table(yes, no, x, _LAYOUT), size)
+
+
+@lru_cache(maxsize=64)
+def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _Table:
+    """Build the law of ``yes / (yes + no * exp(-x))``."""
+
+    def law(bits: int) -> list[Interval]:
+        # The unlikely side is at most 2 no / 2**width off, which so many digits bring below 1.
+        width = bits + no.bit_length() + 4
+        (low, high), scaled = exp_interval(x, width), yes << width
+        return [((scaled << bits) // (scaled + no * high), ceil_divide(scaled << bits, scaled + no * low))]
+
+    return _Table(law, layout)
+
+
 def geometric(noise: Noise, scale: int | Fraction, size: int) -> Integers:
     """Draw ``size`` integers ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``.
 

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What releasing the k-anonymous part of a secret sample can cost: the delta of Li, Qardaji and Su 2012.
+
+Each record is sampled with probability beta, then generalised in a way that does not depend on the sample, and classes
+of fewer than k records are left out. Between datasets that differ in one record this keeps (epsilon, delta) for every
+epsilon of at least -ln(1 - beta), with
+
+    delta = max over n >= ceil(k / gamma - 1) of P(Bin(n, beta) > gamma n),   gamma = 1 - (1 - beta) e^-epsilon.
+
+Everything is rounded to the safe side: no printed delta or epsilon promises more than holds. Only whole numbers,
+fractions and decimals of 50 digits are used, never a float. ``docs/proofs/sampled-lattice.md`` has the proofs.
+
+References
+----------
+N. Li, W. Qardaji, D. Su, "On sampling, anonymization, and differential privacy: or, k-anonymization meets differential
+privacy", ASIACCS 2012, theorem 1. T. Li, Z. Erkin, R. L. Lagendijk 2022, eq. 14, begin one step later, at
+n = ceil(k / gamma), and so state a smaller delta.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import cached_property, lru_cache
+
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, exact, shown, shown_number
+
+MOST_K = 10**6
+LEAST_BETA = Fraction(1, 10**9)
+MOST_BETA = 1 - Fraction(1, 10**12)
+MOST_EPSILON = 700
+_DIGITS = 50
+_PRINTED_DIGITS = 12
+# The limits of exponents are far beyond the smallest probability that may come up.
+_UP = Context(prec=_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_DOWN = Context(prec=_DIGITS, rounding=ROUND_FLOOR, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_PRINT = Context(prec=_PRINTED_DIGITS, rounding=ROUND_CEILING, Emin=MIN_EMIN, Emax=MAX_EMAX)
+_NEGLIGIBLE = Decimal("1e-30")
+
+
+def sampling_delta(k: int, beta: Exact, epsilon_rest: Exact | None = None, *, as_published: bool = False) -> Fraction:
+    """Bound the delta of releasing the classes of at least k records of a secret sample from above.
+
+    Parameters
+    ----------
+    k
+        Fewest records of a released class.
+    beta
+        Probability that a record is sampled.
+    epsilon_rest
+        The epsilon that goes with it, without what choosing the classes costs; None means -ln(1 - beta) exactly.
+    as_published
+        Begin at n = ceil(k / gamma) as Li et al. 2022 do, which understates delta.
+
+    Returns
+    -------
+    Fraction
+        Rounded up to 12 digits, at most 1.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range, or epsilon_rest is below -ln(1 - beta), where no delta is known.
+
+    Examples
+    --------
+    >>> f"{float(sampling_delta(40, '0.7', '1.2040')):.3e}"
+    '6.790e-04'
+    """
+    first = _checked_k(k) + (1 if as_published else 0)
+    rest = None if epsilon_rest is None else _checked_rest(epsilon_rest)
+    return _largest_tail(first, _checked_beta(beta), rest)
+
+
+def sampling_epsilon(beta: Exact) -> Fraction:
+    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows.
+
+    Examples
+    --------
+    >>> float(sampling_epsilon("0.7"))
+    1.20397280433
+    """
+    missed = _decimal(1 - _checked_beta(beta), _DOWN)
+    return Fraction(_PRINT.plus(-missed.ln(_DOWN).next_minus(_DOWN)))
+
+
+def sampling_beta(epsilon_rest: Exact) -> Fraction:
+    """Return 1 - e^-epsilon_rest, rounded down to 12 decimals: the largest rate of a sample for that epsilon.
+
+    Examples
+    --------
+    >>> float(sampling_beta(1))
+    0.632120558828
+    """
+    rest = _checked_rest(epsilon_rest)
+    scaled = (1 - _exp_above(-rest)) * 10**_PRINTED_DIGITS
+    beta = Fraction(math.floor(scaled), 10**_PRINTED_DIGITS)
+    if beta < LEAST_BETA:
+        raise ParameterError(
+            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(LEAST_BETA)}. "
+            "Ask for a larger epsilon, or spend less of it on the choice."
+        )
+    return min(beta, MOST_BETA)
+
+
+def smallest_k(beta: Exact, delta: Exact) -> int:
+    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of range, or not even the largest k will do.
+
+    Examples
+    --------
+    >>> smallest_k("0.7", "1e-3")
+    36
+    """
+    limit = exact(delta, what="delta")
+    if not 0 < limit < 1:
+        raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
+    tails = _Tails(_checked_beta(beta), None)
+    k = tails.threshold(tails.enough_records(_decimal(limit, _DOWN)))
+    if k > MOST_K:
+        raise ParameterError(
+            f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MOST_K}. "
+            "Ask for a larger delta, or sample less."
+        )
+    while k > 2 and _rounded(tails.tail(k - 1, tails.mass(k - 1))) <= limit:
+        k -= 1
+    return k
+
+
+def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fraction:
+    """Bound the delta that holds where classes are chosen on the released sample, with scores between 0 and epsilon'.
+
+    Such a choice can raise the odds of a class that tells too much to e^(2 epsilon') times what they are without it.
+
+    Parameters
+    ----------
+    k, beta
+        As for :func:`sampling_delta`.
+    epsilon_choice
+        The epsilon' of Li et al. 2022; the epsilon that goes with it is -ln(1 - beta) + 2 epsilon'.
+
+    Returns
+    -------
+    Fraction
+        Rounded up to 12 digits, and below beta up to rounding.
+
+    Examples
+    --------
+    >>> float(published_choice_delta(4, "0.7", 3))
+    0.696692154036
+    """
+    rate, growth = _checked_beta(beta), _exp_above(2 * _checked_rest(epsilon_choice))
+    telling = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled
+    return _rounded(_decimal(rate * growth * telling / (1 + (growth - 1) * telling), _UP))
+
+
+@lru_cache(maxsize=256)
+def _largest_tail(first: int, beta: Fraction, rest: Fraction | None) -> Fraction:
+    """Return the largest tail over all thresholds from one on.
+
+    Of all n with the same smallest count above gamma n the largest has the largest tail, so that one n for each
+    threshold is enough.
+    """
+    tails = _Tails(beta, rest)
+    threshold, mass = first, tails.mass(first)
+    largest = tails.tail(threshold, mass)
+    enough = tails.enough_records(largest)
+    while tails.records(threshold + 1) < enough:
+        mass = tails.next_mass(threshold, mass)
+        threshold += 1
+        tail = tails.tail(threshold, mass)
+        if tail > largest:
+            largest, enough = tail, tails.enough_records(tail)
+    return min(_rounded(largest), Fraction(1))
+
+
+@dataclass(frozen=True)
+class _Tails:
+    """Upper tails of binomial laws of one rate, each bounded from above."""
+
+    beta: Fraction
+    rest: Fraction | None
+
+    @cached_property
+    def gamma(self) -> Fraction:
+        """The share of a class beyond which its count is too telling, from below: a smaller one takes larger n."""
+        missed = 1 - self.beta
+        if self.rest is None:
+            return 1 - missed * missed
+        gamma = 1 - missed * _exp_above(-self.rest)
+        if gamma < 1 - missed * missed and self.rest < sampling_epsilon(self.beta):
+            raise ParameterError(
+                f"with a sample of rate {shown_number(self.beta)} epsilon is at least -ln(1 - beta), which is "
+                f"{float(sampling_epsilon(self.beta)):.6g}, besides what the choice costs. "
+                f"Got {shown_number(self.rest)}. Ask for more, or sample less."
+            )
+        return gamma
+
+    @cached_property
+    def _missed(self) -> Decimal:
+        return _decimal(1 - self.beta, _UP)
+
+    @cached_property
+    def _odds(self) -> Decimal:
+        return _decimal(self.beta / (1 - self.beta), _UP)
+
+    @cached_property
+    def _divergence(self) -> Decimal:
+        """Kullback-Leibler divergence of rate gamma from rate beta, from below."""
+        gamma, beta = self.gamma, self.beta
+        more = _DOWN.multiply(_decimal(gamma, _DOWN), _ln_below(gamma / beta))
+        # The other logarithm is negative: it is taken larger in size, and so is its factor.
+        less = _UP.multiply(_decimal(1 - gamma, _UP), -_ln_below((1 - gamma) / (1 - beta)))
+        return _DOWN.subtract(more, less)
+
+    def records(self, threshold: int) -> int:
+        """Return the largest n for which a count must reach the threshold to be above gamma n."""
+        return math.ceil(threshold / self.gamma) - 1
+
+    def threshold(self, records: int) -> int:
+        """Return the smallest threshold that belongs to so many records or more."""
+        return math.floor(self.gamma * records) + 1
+
+    def enough_records(self, delta: Decimal) -> int:
+        """Return an n from which on every tail is at most delta: P(Bin(n, beta) > gamma n) <= e^(-n divergence)."""
+        if delta >= 1:
+            return 0
+        return math.ceil(_UP.divide(-_ln_below(Fraction(delta)), self._divergence))
+
+    def mass(self, threshold: int) -> Decimal:
+        """Bound the probability that exactly the threshold is reached."""
+        num = self.records(threshold)
+        mass = _UP.multiply(
+            _power_above(_decimal(self.beta, _UP), threshold), _power_above(self._missed, num - threshold)
+        )
+        few = min(threshold, num - threshold)
+        for i in range(1, few + 1):
+            mass = _UP.divide(_UP.multiply(mass, Decimal(num - few + i)), Decimal(i))
+        return mass
+
+    def next_mass(self, threshold: int, mass: Decimal) -> Decimal:
+        """Bound the same for the next threshold from that for this one, or anew where that is shorter."""
+        num, more = self.records(threshold), self.records(threshold + 1)
+        if more - num > threshold:
+            return self.mass(threshold + 1)
+        for i in range(num + 1, more + 1):
+            mass = _UP.divide(_UP.multiply(_UP.multiply(mass, Decimal(i)), self._missed), Decimal(i - threshold))
+        return _UP.multiply(mass, self._step(more, threshold))
+
+    def tail(self, threshold: int, mass: Decimal) -> Decimal:
+        """Bound the probability that the threshold is reached or passed."""
+        num = self.records(threshold)
+        total = term = mass
+        for count in range(threshold, num):
+            step = self._step(num, count)
+            term = _UP.multiply(term, step)
+            total = _UP.add(total, term)
+            if term < _UP.multiply(total, _NEGLIGIBLE):
+                # Steps only fall, so that what follows is less than a geometric series.
+                return _UP.add(total, _UP.divide(_UP.multiply(term, step), _DOWN.subtract(Decimal(1), step)))
+        return total
+
+    def _step(self, num: int, count: int) -> Decimal:
+        """Bound how much likelier the next count is than this one."""
+        return _UP.multiply(_UP.divide(Decimal(num - count), Decimal(count + 1)), self._odds)
+
+
+def _checked_k(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MOST_K:
+        raise ParameterError(f"k must be a whole number from 2 to {MOST_K}. Got {shown(k)}.")
+    return k
+
+
+def _checked_beta(beta: Exact) -> Fraction:
+    rate = exact(beta, what="beta")
+    if not LEAST_BETA <= rate <= MOST_BETA:
+        raise ParameterError(
+            f"beta must be at least {float(LEAST_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
+            "Choose the share of records to sample, 0.7, say."
+        )
+    return rate
+
+
+def _checked_rest(epsilon_rest: Exact) -> Fraction:
+    rest = exact(epsilon_rest, what="epsilon_rest")
+    if not 0 < rest <= MOST_EPSILON:
+        raise ParameterError(
+            f"the epsilon left for the sample must be above 0 and at most {MOST_EPSILON}. Got {shown_number(rest)}."
+        )
+    return rest
+
+
+def _rounded(bound: Decimal) -> Fraction:
+    """Round a bound up to the digits that are printed."""
+    return Fraction(_PRINT.plus(bound))
+
+
+def _decimal(value: Fraction, context: Context) -> Decimal:
+    return context.divide(Decimal(value.numerator), Decimal(value.denominator))
+
+
+def _ln_below(value: Fraction) -> Decimal:
+    return _decimal(value, _DOWN).ln(_DOWN).next_minus(_DOWN)
+
+
+def _exp_above(exponent: Fraction) -> Fraction:
+    return Fraction(_decimal(exponent, _UP).exp(_UP).next_plus(_UP))
+
+
+def _power_above(base: Decimal, exponent: int) -> Decimal:
+    """Raise a positive number to a power, from above, by squaring."""
+    result = Decimal(1)
+    while exponent:
+        if exponent & 1:
+            result = _UP.multiply(result, base)
+        base, exponent = _UP.multiply(base, base), exponent >> 1
+    return result

@@ -1,0 +1,171 @@
+"""The delta of a secret sample against sums of exact fractions over many n, and the figures of the papers."""
+
+from __future__ import annotations
+
+import math
+import time
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.errors import ParameterError
+from dunnage.guarantees import exp_upper
+from dunnage.sampling_loss import (
+    LEAST_BETA,
+    MOST_BETA,
+    MOST_K,
+    published_choice_delta,
+    sampling_beta,
+    sampling_delta,
+    sampling_epsilon,
+    smallest_k,
+)
+
+HALF, SEVEN_TENTHS = Fraction(1, 2), Fraction(7, 10)
+BETAS = st.fractions(min_value=Fraction(1, 50), max_value=Fraction(49, 50), max_denominator=50)
+
+
+def exact_tail(num: int, least: int, beta: Fraction) -> Fraction:
+    return sum(
+        (math.comb(num, j) * beta**j * (1 - beta) ** (num - j) for j in range(least, num + 1)),
+        Fraction(0),
+    )
+
+
+def exact_delta(k: int, beta: Fraction, gamma: Fraction, *, as_published: bool = False, most: int = 40) -> Fraction:
+    """Look at every n of the theorem, up to so many beyond the first."""
+    first = math.ceil(k / gamma) if as_published else math.ceil(k / gamma - 1)
+    return max(exact_tail(n, math.floor(gamma * n) + 1, beta) for n in range(first, first + most))
+
+
+def gamma_of(beta: Fraction, rest: Fraction) -> Fraction:
+    """Return gamma to some 40 digits."""
+    return 1 - (1 - beta) / exp_upper(rest)
+
+
+# Figures of the papers
+
+
+def test_figures_of_the_papers():
+    assert float(sampling_delta(40, "0.7", "1.2040")) == pytest.approx(6.790e-4, rel=1e-4)
+    assert float(sampling_delta(40, "0.7", "1.3")) == pytest.approx(2.526e-4, rel=1e-4)
+    assert float(sampling_delta(40, "0.7", "1.3", as_published=True)) == pytest.approx(2.270e-4, rel=1e-4)
+
+
+def test_delta_of_the_published_experiments():
+    assert [sampling_delta(k, "0.7") for k in range(2, 7)] == [SEVEN_TENTHS**k for k in range(2, 7)]
+
+
+# Against exact sums
+
+
+@given(st.integers(2, 12), BETAS, st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_bound_is_the_exact_maximum_rounded_up(k, beta, as_published):
+    exact = exact_delta(k, beta, 1 - (1 - beta) ** 2, as_published=as_published)
+    bound = sampling_delta(k, beta, as_published=as_published)
+    assert exact <= bound <= exact * (1 + Fraction(1, 10**9))
+
+
+@given(st.integers(2, 12), BETAS, st.fractions(min_value=0, max_value=3, max_denominator=100))
+@settings(max_examples=40, deadline=None)
+def test_bound_with_more_epsilon_than_the_sample_needs(k, beta, more):
+    rest = sampling_epsilon(beta) + more
+    exact = exact_delta(k, beta, gamma_of(beta, rest))
+    bound = sampling_delta(k, beta, rest)
+    assert exact <= bound <= exact * (1 + Fraction(1, 10**9))
+
+
+def test_no_later_n_is_worse():
+    """The search stops by a bound on all later n; here many of them are looked at."""
+    for beta in (Fraction(1, 20), HALF, Fraction(9, 10)):
+        assert sampling_delta(5, beta) >= exact_delta(5, beta, 1 - (1 - beta) ** 2, most=150)
+
+
+@given(st.integers(2, 300), BETAS)
+@settings(max_examples=40, deadline=None)
+def test_delta_falls_with_k_and_with_epsilon(k, beta):
+    rest = sampling_epsilon(beta)
+    assert sampling_delta(k + 1, beta) <= sampling_delta(k, beta)
+    assert sampling_delta(k, beta, rest + 1) <= sampling_delta(k, beta, rest) <= sampling_delta(k, beta)
+    assert sampling_delta(k, beta, as_published=True) <= sampling_delta(k, beta)
+
+
+@pytest.mark.parametrize("beta", ["0.001", "0.01", "0.1", "0.5", "0.9", "0.99"])
+def test_fast_up_to_large_k(beta):
+    start = time.process_time()
+    deltas = [sampling_delta(k, beta) for k in (9_999, 10_000)]
+    assert deltas[1] <= deltas[0] < Fraction(1, 10**40)
+    assert time.process_time() - start < 1
+
+
+# Epsilon, beta and k
+
+
+@given(BETAS)
+@settings(max_examples=40, deadline=None)
+def test_epsilon_is_rounded_up_and_beta_down(beta):
+    rest = sampling_epsilon(beta)
+    assert exp_upper(rest) >= 1 / (1 - beta)
+    assert float(rest) == pytest.approx(-math.log(1 - beta), rel=1e-11)
+    rate = sampling_beta(rest)
+    assert exp_upper(-rest) <= 1 - rate
+    assert abs(rate - beta) < Fraction(1, 10**10)
+
+
+@given(BETAS, st.floats(1e-12, 0.5))
+@settings(max_examples=40, deadline=None)
+def test_smallest_k_is_the_smallest(beta, delta):
+    k = smallest_k(beta, delta)
+    assert sampling_delta(k, beta) <= Fraction(repr(delta))
+    assert k == 2 or sampling_delta(k - 1, beta) > Fraction(repr(delta))
+
+
+def test_smallest_k_meets_a_delta_exactly():
+    assert smallest_k("0.7", SEVEN_TENTHS**2) == 2
+    assert smallest_k("0.7", sampling_delta(100, "0.7")) <= 100
+
+
+@given(st.integers(2, 60), BETAS, st.fractions(min_value=Fraction(1, 100), max_value=20, max_denominator=100))
+@settings(max_examples=40, deadline=None)
+def test_a_choice_on_the_released_sample_tilts_odds(k, beta, choice):
+    plain, tilted = sampling_delta(k, beta), published_choice_delta(k, beta, choice)
+    assert min(plain, beta) <= tilted <= beta + Fraction(1, 10**12)
+    odds = [float(share / (1 - share)) for share in (plain / beta, tilted / beta) if share < 1]
+    if len(odds) == 2 and odds[1] < 1e6:
+        assert math.log(odds[1] / odds[0]) == pytest.approx(2 * float(choice), rel=1e-3)
+
+
+# Wrong parameters
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: sampling_delta(1, HALF), "k must be a whole number from 2"),
+        (lambda: sampling_delta(MOST_K + 1, HALF), "k must be a whole number from 2"),
+        (lambda: sampling_delta(True, HALF), "k must be a whole number from 2"),
+        (lambda: sampling_delta(5, 0), "beta must be at least"),
+        (lambda: sampling_delta(5, 1), "beta must be at least"),
+        (lambda: sampling_delta(5, LEAST_BETA / 2), "beta must be at least"),
+        (lambda: sampling_delta(5, "0.7", "1.2"), "at least -ln\\(1 - beta\\), which is 1.20397"),
+        (lambda: sampling_delta(5, "0.7", 0), "must be above 0 and at most 700"),
+        (lambda: sampling_beta(-1), "must be above 0"),
+        (lambda: sampling_beta("1e-11"), "leaves a rate below"),
+        (lambda: smallest_k(HALF, 0), "delta must be above 0"),
+        (lambda: smallest_k(HALF, 1), "delta must be above 0"),
+        (lambda: smallest_k(MOST_BETA, "1e-6"), "needs a k above"),
+    ],
+)
+def test_refusals(call, says):
+    with pytest.raises(ParameterError, match=says):
+        call()
+
+
+def test_extreme_rates():
+    assert MOST_BETA**2 <= sampling_delta(2, MOST_BETA) < 1
+    # As the rate falls, gamma n = 2 beta n records are too many of a Poisson number, beta n of them expected.
+    assert float(sampling_delta(2, LEAST_BETA)) == pytest.approx(1 - 2 * math.exp(-1), rel=1e-6)
+    assert sampling_beta(700) == MOST_BETA
