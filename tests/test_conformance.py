@@ -21,7 +21,7 @@ import pytest
 from scipy import stats
 
 import dunnage as dn
-from dunnage.errors import BudgetError
+from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import guarantee_from
 from dunnage.publishing import MECHANISMS, mechanism_of
 
@@ -35,6 +35,8 @@ class Case:
 
     name: str
     parameters: Mapping[str, Any]
+    sensitive: bool = True
+    """Whether the mechanism may release a column as it is."""
 
     def policy(self, **extra: Any) -> dn.Policy:
         document = {
@@ -43,7 +45,7 @@ class Case:
             "attributes": {
                 "parcel": {"role": "identifier"},
                 "destination": {"role": "public"},
-                "content": {"role": "sensitive"},
+                "content": {"role": "sensitive" if self.sensitive else "drop"},
                 "weight": {
                     "role": "quasi-identifier",
                     "kind": "numeric",
@@ -79,6 +81,18 @@ CASES = [
     Case("partition", {"k": 3}),
     Case("partition", {"k": 4, "statistic": "mean", "bounds": "grid"}),
     Case("partition", {"k": 3, "statistic": "multiset", "alpha": 2}),
+    Case("noisy-values", {"epsilon": 1}, sensitive=False),
+    Case("noisy-values", {"epsilon": 2.5, "confidence": 0, "law": "piecewise"}, sensitive=False),
+    Case("noisy-clusters", {"epsilon": 1, "borders": [70, 75, 80]}, sensitive=False),
+    Case("noisy-clusters", {"epsilon": 1, "quantiles": [0.25, 0.5, 0.75], "law": "piecewise"}, sensitive=False),
+    Case("noisy-clusters", {"epsilon": 1, "quantiles": [0.3, 0.7], "as_published": True}, sensitive=False),
+    Case("sampled-lattice", {"k": 3, "beta": 0.9, "epsilon_choice": 1}, sensitive=False),
+    Case("sampled-lattice", {"epsilon": 3, "delta": 0.3, "epsilon_choice": 0.5}, sensitive=False),
+    Case(
+        "sampled-lattice",
+        {"k": 3, "beta": 0.9, "epsilon_choice": 1, "left_out": "noisy", "left_out_epsilon": 1},
+        sensitive=False,
+    ),
 ]
 
 
@@ -105,8 +119,19 @@ def test_frozen_and_keyword_only(case):
 def test_no_default_for_privacy_parameters(case):
     for item in dataclasses.fields(MECHANISMS[case.name]):
         if item.name in PRIVACY_PARAMETERS:
-            assert item.default is dataclasses.MISSING
+            # None where there are two forms to choose from: it is then refused, as the next test shows.
+            assert item.default in (dataclasses.MISSING, None)
             assert item.default_factory is dataclasses.MISSING
+
+
+def test_refuses_to_be_made_without_privacy_parameters(case):
+    kind = MECHANISMS[case.name]
+    asked = [name for name in case.parameters if name in PRIVACY_PARAMETERS]
+    assert asked
+    for name in asked:
+        fewer = {key: value for key, value in case.parameters.items() if key != name}
+        with pytest.raises((TypeError, ParameterError)):
+            kind(**fewer)
 
 
 def test_promise_needs_no_data_and_serialises(case):

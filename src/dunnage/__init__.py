@@ -53,9 +53,14 @@ if TYPE_CHECKING:
         parallel,
     )
     from dunnage.io import draft, load
+    from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
+    from dunnage.mechanisms.foresight import Foresight
     from dunnage.mechanisms.full_domain import FullDomain
+    from dunnage.mechanisms.noisy_clusters import NoisyClusters
+    from dunnage.mechanisms.noisy_values import NoisyValues
     from dunnage.mechanisms.partition import Partition
+    from dunnage.mechanisms.sampled_lattice import SampledLattice
     from dunnage.noise import Noise
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
@@ -63,9 +68,10 @@ if TYPE_CHECKING:
     from dunnage.planning.trucks import Truck, read_trucks
     from dunnage.policy import Policy
     from dunnage.publication import Key, Publication
-    from dunnage.publishing import promise, publish, rehearse
+    from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
     from dunnage.samples import PackageSetting, generate_packages, package_setting, packages
+    from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
     from dunnage.schema import Attribute, Role, Schema
     from dunnage.settle import Settlement, apply
     from dunnage.verification import Verification, verify
@@ -74,7 +80,7 @@ if TYPE_CHECKING:
 _GROUPS: dict[str, tuple[str, ...]] = {
     # the verbs
     "io": ("load", "draft"),
-    "publishing": ("promise", "publish", "rehearse"),
+    "publishing": ("promise", "publish", "rehearse", "foresee", "DryRun"),
     "verification": ("verify", "Verification"),
     "planning.packing": ("pack",),
     "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
@@ -113,9 +119,15 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "implies",
         "parallel",
     ),
+    "sampling_loss": ("sampling_delta", "sampling_epsilon", "sampling_beta", "smallest_k"),
     # mechanisms
     "mechanisms.full_domain": ("FullDomain",),
+    "mechanisms.noisy_clusters": ("NoisyClusters",),
+    "mechanisms.noisy_values": ("NoisyValues",),
     "mechanisms.partition": ("Partition",),
+    "mechanisms.sampled_lattice": ("SampledLattice",),
+    "mechanisms.foresight": ("Foresight",),
+    "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
     # generated data
     "samples": ("PackageSetting", "package_setting", "packages", "generate_packages"),
     # errors

@@ -10,15 +10,16 @@ names are not. The next run clears such remains away.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,12 +46,15 @@ class Key:
         Random key, and the digest of the input under it: tells whether a file is the one that was released.
     certificate_digest
         Which release this key belongs to; empty until the release is written.
+    facts
+        What else only the owner may know of the release, as plain data: how many records were not sampled, say.
     """
 
     table: pa.Table
     salt: bytes
     input_digest: str
     certificate_digest: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Key(private)"
@@ -71,6 +75,7 @@ class Key:
             "dunnage.salt": self.salt.hex(),
             "dunnage.input": self.input_digest,
             "dunnage.certificate": self.certificate_digest,
+            "dunnage.facts": json.dumps(dict(self.facts), sort_keys=True, allow_nan=False),
         }
         pq.write_table(self.table.replace_schema_metadata(metadata), stream, compression="zstd")
         stream.flush()
@@ -93,9 +98,10 @@ class Key:
                 raise ReleaseError(f"{os.fspath(path)}: a key of a newer format. Use a newer version of Dunnage.")
             salt = bytes.fromhex(found["dunnage.salt"])
             digests = found["dunnage.input"], found["dunnage.certificate"]
-        except (OSError, pa.ArrowException, KeyError, ValueError):
+            facts = dict(json.loads(found.get("dunnage.facts", "{}")))
+        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
-        return cls(table=table, salt=salt, input_digest=digests[0], certificate_digest=digests[1])
+        return cls(table=table, salt=salt, input_digest=digests[0], certificate_digest=digests[1], facts=facts)
 
 
 def key_path(folder: str | os.PathLike[str]) -> Path:

@@ -6,23 +6,32 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
 
 from dunnage.dataset import Dataset
-from dunnage.errors import InternalError, ParameterError, PolicyError, Problem
+from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
 from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.mechanisms.foresight import Foresight
 from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
 from dunnage.noise import Noise
 from dunnage.policy import Policy, suggestion
-from dunnage.publication import Publication, check_output
-from dunnage.schema import Schema
+from dunnage.publication import Key, Publication, check_output
+from dunnage.release import write_csv
+from dunnage.schema import Role, Schema
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
+POOL_ENDING = ".pool.csv"
 Progress = Callable[[str], None]
 _log = logging.getLogger("dunnage")
 
@@ -37,8 +46,18 @@ class Mechanism(Protocol):
         """Spend once, then release."""
 
 
+@runtime_checkable
+class Foreseeing(Protocol):
+    """A mechanism that has something to tell its owner before it spends."""
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell everything that helps to choose parameters; draws nothing."""
+
+
 # The one table from policy names to classes.
-MECHANISMS: Mapping[str, Any] = {"full-domain": FullDomain, "partition": Partition}
+MECHANISMS: Mapping[str, Any] = {
+    kind.name: kind for kind in (FullDomain, NoisyClusters, NoisyValues, Partition, SampledLattice)
+}
 
 
 def mechanism_of(policy: Policy) -> Mechanism:
@@ -138,7 +157,7 @@ def publish(
 
         load_private_key(sign)  # an unusable key must be found before anything is spent
     if out is not None:
-        check_output(out, force=force)
+        _check_places(mechanism, out, force=force)
     tell("finding classes")
     with _opened(ledger, data.policy, again=again) as book:
         publication = mechanism.release(data, ledger=book, noise=noise or Noise())
@@ -146,7 +165,74 @@ def publish(
     if out is None:
         return publication
     tell("writing the release")
-    return publication.write(out, sign=sign, force=force)
+    written = publication.write(out, sign=sign, force=force)
+    if getattr(mechanism, "left_out", "") == "pool":
+        write_pool(data, written.key, pool_path(out), force=force)
+    return written
+
+
+def owner_warnings(data: Dataset) -> tuple[str, ...]:
+    """Say what the owner should not overlook about publishing these rows. For the owner's eyes only.
+
+    Parameters
+    ----------
+    data
+        The rows, with their policy.
+    """
+    mechanism = mechanism_of(data.policy)
+    if isinstance(mechanism, SampledLattice):  # whose foresight costs as much as a release
+        return mechanism.warnings(data)
+    return mechanism.foresee(data).warnings if isinstance(mechanism, Foreseeing) else ()
+
+
+def foresee(data: Dataset) -> Foresight:
+    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only.
+
+    Parameters
+    ----------
+    data
+        The rows, with their policy.
+    """
+    mechanism = mechanism_of(data.policy)
+    return mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+
+
+def _check_places(mechanism: Mechanism, out: str | os.PathLike[str], *, force: bool) -> None:
+    """Check, before anything is spent, that everything may be written where it is to go."""
+    check_output(out, force=force)
+    pool = pool_path(out)
+    if getattr(mechanism, "left_out", "") == "pool" and pool.exists() and not force:
+        raise OutputError(f"{pool} exists already. Choose another name, or replace it with --force.")
+
+
+def pool_path(folder: str | os.PathLike[str]) -> Path:
+    """Return where the rows that a release left out go, to wait for the next: beside its folder, like the key."""
+    path = Path(os.path.abspath(folder))
+    return path.with_name(path.name + POOL_ENDING)
+
+
+def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
+    """Write the rows that a release left out as a file of the same columns, readable by its owner alone.
+
+    Dropped columns are there, empty, so that the file can be read under the same policy.
+    """
+    _, positions = data.parts.of(left_out_rows(data, key))
+    rows = data.parts.table.take(pa.array(positions))
+    for attribute in data.schema:
+        if attribute.role is Role.DROP:
+            rows = rows.append_column(attribute.name, pa.array([""] * len(rows), pa.string()))
+    work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        os.close(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        write_csv(rows, work)
+        os.replace(work, path) if force else os.link(work, path)
+    except OSError as error:
+        reason = error.strerror or "the disk failed"
+        raise OutputError(
+            f"{path} could not be written: {reason}. The release itself was; move the file away."
+        ) from None
+    finally:
+        work.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -163,6 +249,8 @@ class DryRun:
         What it would cost.
     before, after
         The ledger's statement of the dataset now, and as it would be then.
+    foresight
+        What the mechanism tells the owner beforehand.
     """
 
     promise: Promise
@@ -171,6 +259,7 @@ class DryRun:
     asked: Loss
     before: Statement
     after: Statement
+    foresight: Foresight = field(default_factory=Foresight)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
@@ -183,6 +272,7 @@ class DryRun:
             "spent": str(self.before.total),
             "left": self.before.left_text(),
             "left_after": self.after.left_text(),
+            "foresight": self.foresight.to_dict(),
         }
 
 
@@ -204,13 +294,14 @@ def rehearse(
     """
     mechanism = mechanism_of(data.policy)
     if out is not None:
-        check_output(out, force=force)
+        _check_places(mechanism, out, force=force)
+    foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
         try:
             mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
         except Rehearsed as stop:
-            return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement)
+            return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")
 
 

@@ -59,7 +59,7 @@ class Uncertain:
     nominal
         A single best value for each row (the class mean, or the noisy value); None if none was released.
     class_id
-        Class of each row; rows of one class are exchangeable.
+        Class of each row; rows of one class are exchangeable. A noisy row is a class of its own.
     scenarios
         For each class the released values of its members, in order; None without multisets.
     """
@@ -125,6 +125,21 @@ class Release:
         """Names of the released numbers that are known by bounds."""
         return [name for name in self.attributes if f"{name}_lower" in self.data.column_names]
 
+    @property
+    def noisy(self) -> bool:
+        """Whether rows were released by noise, so that their intervals may miss the truth."""
+        measures = self.certificate.body["measures"]
+        return "noise" in measures or "published_intervals" in measures
+
+    @property
+    def class_of_row(self) -> IntArray:
+        """Class of each row; a noisy row is in none, so it is one by itself, numbered after all others."""
+        if "class_id" not in self.data.column_names:
+            return np.arange(len(self))
+        found: IntArray = self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+        alone = found < 0
+        return np.where(alone, found.max(initial=-1) + np.cumsum(alone), found) if alone.any() else found
+
     def uncertain(self, name: str) -> Uncertain:
         """Return what is known of one generalised or perturbed number.
 
@@ -144,7 +159,7 @@ class Release:
             lower=_floats(self.data, f"{name}_lower"),
             upper=_floats(self.data, f"{name}_upper"),
             nominal=_floats(self.data, nominal) if nominal else None,
-            class_id=self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False),
+            class_id=self.class_of_row,
             scenarios=self._scenarios(name),
         )
 
@@ -326,9 +341,10 @@ def _frictionless_type(kind: pa.DataType) -> str:
 
 def _describe_column(name: str, release: Release, table: str = "data") -> str:
     """Say in a few words what a column of a released table is."""
+    noisy = _noise_words(release)
     fixed = {
         "row": "number of the released row; the order is random and unrelated to the owner's",
-        "class_id": "class of records that look alike",
+        "class_id": "class of records that look alike" + ("; -1 for a noisy row, which is in none" if noisy else ""),
         "size": "number of released records in the class",
     }
     if name in fixed:
@@ -337,15 +353,33 @@ def _describe_column(name: str, release: Release, table: str = "data") -> str:
     for ending, words in endings.items():
         base = name[: -len(ending)]
         if name.endswith(ending) and base in release.attributes:
-            unit = release.attributes[base].get("domain", {}).get("unit", "")
             closed = " (closed interval)" if ending != "_mean" else ""
-            return f"{words} {base}" + (f" in {unit}" if unit else "") + closed + _clamped(base, release)
+            if base in noisy and table == "data":
+                words, closed = f"{ending[1:]} end of the interval for", f" (closed interval{noisy[base]})"
+            return f"{words} {base}{_in_unit(base, release)}{closed}{_clamped(base, release)}"
+    if name in noisy:
+        return f"{name}{_in_unit(name, release)} with noise, on the public grid{_clamped(name, release)}"
     role = release.attributes.get(name, {}).get("role", "")
     if role in ("public", "sensitive"):
         return f"{role} attribute, released as it is{_clamped(name, release)}"
     if role == "quasi-identifier" and table != "members":
         return f"{name} or what generalises it: a node of its public hierarchy"
     return f"{name} of a class member{_clamped(name, release)}"
+
+
+def _noise_words(release: Release) -> dict[str, str]:
+    """Say for each attribute that was released by noise how sure its intervals are."""
+    measures = release.certificate.body["measures"]
+    described = measures.get("noise") or measures.get("published_intervals") or {}
+    confidence = release.certificate.body["mechanism"].get("confidence", 0)
+    with_classes = release.classes is not None
+    sure = f"; of a noisy row, at confidence {confidence}" if with_classes else f" at confidence {confidence}"
+    return dict.fromkeys(described, sure if confidence else "; without a confidence, the noisy value itself")
+
+
+def _in_unit(name: str, release: Release) -> str:
+    unit = release.attributes[name].get("domain", {}).get("unit", "")
+    return f" in {unit}" if unit else ""
 
 
 def _clamped(name: str, release: Release) -> str:
@@ -394,6 +428,28 @@ def _node_words(release: Release) -> str:
     )
 
 
+def _interval_words(release: Release) -> str:
+    """Say what the intervals promise, and what they do not."""
+    if not _noise_words(release):
+        return "Intervals are closed: both ends are possible."
+    beside = "" if release.classes is None else "Intervals of classes hold every value of the class.\n"
+    sides = f"{beside}A noisy value may lie on either side of the true one."
+    if not release.certificate.body["mechanism"].get("confidence"):
+        return f"{sides} No intervals around it were asked for."
+    return (
+        f"{sides} Its interval is closed and holds the true value with\n"
+        "at least the stated confidence, each by itself: that all of them do at once is far less likely."
+    )
+
+
+def _row_words(release: Release) -> str:
+    """Say what it means that there is no row, or that rows are of a sample."""
+    if release.certificate.body["guarantee"]["model"] != "sampled-dp" or _noise_words(release):
+        return ""
+    none = " This time there is none." if not len(release) else ""
+    return f"\nRows are of a secret sample: a record is here only if it was drawn and enough look like it.{none}\n"
+
+
 def _readme(release: Release) -> str:
     body = release.certificate.body
     columns = "\n".join(f"- `{name}`: {_describe_column(name, release)}" for name in release.data.column_names)
@@ -418,12 +474,12 @@ In clear:
 {tables}
 - `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
 - `datapackage.json`: the columns for programs (Frictionless).
-
+{_row_words(release)}
 ## Columns of `data`
 
 {columns}
 
-Intervals are closed: both ends are possible.{_node_words(release)} There are no missing values.
+{_interval_words(release)}{_node_words(release)} There are no missing values.
 
 ## Read it
 

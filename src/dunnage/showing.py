@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from dunnage.errors import ReleaseError
+from dunnage.mechanisms.foresight import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release
 
 PICTURE_WIDTH = 50
 MOST_CLASSES_DRAWN = 24
+_SAID = {"claim": "Claimed", "why": "Why"}
 
 
 def release_text(release: Release) -> str:
@@ -49,8 +51,10 @@ def _statement_text(body: dict[str, Any] | Any) -> str:
     guarantee = ", ".join(f"{key} {value}" for key, value in body["guarantee"].items())
     mechanism = ", ".join(f"{key} {value}" for key, value in body["mechanism"].items())
     lines = [f"Guarantee   {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
-    if "why" in body:
-        lines.append(f"Why         {body['why']}")
+    lines += [f"{word:<11} {body[key]}" for key, word in _SAID.items() if key in body]
+    if "holds" in body:
+        lines.append(f"Holds       {', '.join(f'{key} {value}' for key, value in body['holds'].items())}")
+    lines += [f"WARNING     {warning}" for warning in body.get("warnings", [])]
     lines += ["What it means", *_bullets(body["meaning"]["sentences"])]
     lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
     lines += ["In clear", *_bullets(body["in_clear"]), "Assumes", *_bullets([*body["assumptions"]])]
@@ -62,8 +66,10 @@ def _bullets(items: list[str]) -> list[str]:
 
 
 def _measures_text(measures: dict[str, Any]) -> str:
-    if "k_reached" not in measures:
-        return ""
+    if "noise" in measures and "k_asked" not in measures:
+        return _noise_text(measures)
+    if "suppressed" not in measures:
+        return _released_text(measures) if "k_asked" in measures else ""
     size, suppressed, loss, risks = (measures[key] for key in ("class_size", "suppressed", "loss", "risks"))
     sizes = f"size {size['smallest']} smallest, {size['mean']:.1f} mean, {size['largest']} largest"
     lines = [
@@ -75,6 +81,44 @@ def _measures_text(measures: dict[str, Any]) -> str:
     ]
     for name, item in measures["sensitive"].items():
         lines.append(f"Sensitive   {name}: l {item['l']}, t {item['t']:.3f} ({item['distance']})")
+    return "\n".join(lines)
+
+
+def _released_text(measures: dict[str, Any]) -> str:
+    """Describe classes of which only the released rows are told."""
+    lines = [f"Records     {measures['records']} released"]
+    if measures["records"]:
+        size = measures["class_size"]
+        lines += [
+            f"k           {measures['k_asked']} asked, {measures['k_reached']} reached",
+            f"Classes     {measures['classes']}; size {size['smallest']} smallest, {size['mean']:.1f} mean, "
+            f"{size['largest']} largest",
+            f"Loss        {measures['loss']['total']:.4f} of 1, of released rows ({measures['loss']['metric']})",
+        ]
+    levels = ", ".join(f"{name} {level}" for name, level in measures["levels"].items())
+    lines.append(f"Levels      {levels}")
+    return "\n".join([*lines, *(_noise_lines(measures["noise"]) if "noise" in measures else [])])
+
+
+def _noise_text(measures: dict[str, Any]) -> str:
+    return "\n".join([f"Records     {measures['records']}", *_noise_lines(measures["noise"])])
+
+
+def _noise_lines(noise: dict[str, Any]) -> list[str]:
+    """Describe the noise of each attribute, cell by cell."""
+    return [
+        f"Noise       {name} {cell['lower']:g} to {cell['upper']:g}: {cell['law']}, epsilon {cell['epsilon']}"
+        + (f", within {cell['radius']:g} with at least {cell['coverage']:.4g}" if cell["coverage"] else "")
+        for name, cells in noise.items()
+        for cell in cells[:MOST_CLASSES_DRAWN]
+    ]
+
+
+def foresight_text(foresight: Foresight) -> str:
+    """Describe what a mechanism tells its owner beforehand; empty if that is nothing."""
+    lines = [f"WARNING       {warning}" for warning in foresight.warnings]
+    if foresight.lines:
+        lines += ["For you only", *_bullets(list(foresight.lines))]
     return "\n".join(lines)
 
 
@@ -143,7 +187,10 @@ def promise_text(promise: dict[str, Any]) -> str:
     """Describe a promise."""
     guarantee = ", ".join(f"{key} {value}" for key, value in promise["guarantee"].items())
     lines = [f"Promises      {guarantee}; basis {promise['basis']}"]
-    lines += [f"Why           {promise['why']}"] if "why" in promise else []
+    lines += [f"{word:<13} {promise[key]}" for key, word in _SAID.items() if key in promise]
+    if "holds" in promise:
+        lines.append(f"Really holds  {', '.join(f'{key} {value}' for key, value in promise['holds'].items())}")
+    lines += [f"WARNING       {warning}" for warning in promise.get("warnings", [])]
     lines += ["In clear", *_bullets(promise["in_clear"])]
     lines += ["Assumes", *_bullets([f"{name}: {says}" for name, says in promise["assumptions"].items()])]
     return "\n".join(lines)
@@ -160,5 +207,6 @@ def dry_run_text(run: DryRun) -> str:
             f"Spent so far  {run.before.total}",
             f"Left now      {run.before.left_text()}",
             f"Left then     {run.after.left_text()}",
+            *([text] if (text := foresight_text(run.foresight)) else []),
         ]
     )

@@ -2,7 +2,9 @@
 """verify: check a release folder from outside, with nothing but the folder.
 
 Digests come before parsing. Then what can be counted is counted again: k over public and generalised columns, class
-sizes, bounds, sums, domains, and every figure the certificate prints. What cannot be seen from outside is said.
+sizes, bounds, sums, domains, and every figure the certificate prints. Intervals around noisy values must follow from
+the laws of the noise and these from epsilon; epsilon and delta of a sample are worked out again. What cannot be seen
+from outside is said.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from dunnage.certificate import Certificate, composition_rule, load_public_key, meaning
@@ -31,8 +35,21 @@ from dunnage.domains import (
     hierarchy_of,
 )
 from dunnage.errors import CheckFailed, ReleaseError
-from dunnage.exact import exact
-from dunnage.guarantees import Basis, Guarantee, KAnonymity, Neighbours, Promise, guarantee_from
+from dunnage.exact import decimal_text, exact, plain
+from dunnage.guarantees import (
+    Basis,
+    Guarantee,
+    KAnonymity,
+    Loss,
+    Neighbours,
+    Promise,
+    PureDP,
+    SampledDP,
+    WithinCluster,
+    WithinPublishedBorders,
+    guarantee_from,
+)
+from dunnage.laws import Cells, cut_text
 from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
 from dunnage.release import (
     CERTIFICATE_FILE,
@@ -47,14 +64,21 @@ from dunnage.release import (
     read_certificate,
     read_tables,
 )
+from dunnage.sampling_loss import published_choice_delta, sampling_beta, sampling_delta, sampling_epsilon
 
 _TOLERANCE = 1e-9
+_MOST_BORDERS = 10_000
 NOT_CHECKED = (
     "that the rows are the owner's true records, and all of them",
     "that domains and hierarchies were chosen without looking at the data",
     "that what is said to be in clear and assumed is complete",
     "that the order of rows was drawn at random",
     "that the ledger holds the spend, and what else was released about the same records",
+)
+NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row and column",)
+SAMPLE_NOT_CHECKED = (
+    "that the sample was drawn at the stated rate, afresh for this release, and is kept secret",
+    "that the levels were drawn as stated, on a second such sample, and rows left out for no other reason",
 )
 
 
@@ -139,13 +163,13 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     try:
         certificate = read_certificate(path)
         result.basis = str(certificate.basis)
+        result.not_checked = _not_checked(certificate)
         result.checks.append("the certificate is readable, in canonical form, and fits its own digest")
         result.checks.append(certificate.check_signature(trusted))
         _check_digests(path, certificate)
         result.checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
-        for check in _CHECKS:
-            result.checks.append(check(release, path))
+        result.checks += [held for check in _CHECKS if (held := check(release, path))]
     except (CheckFailed, ReleaseError) as failure:
         result.problems.append(str(failure))
     except OSError as failure:
@@ -156,6 +180,14 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         # Whatever goes wrong from here on, whoever made the folder made it malformed: never pass, never crash.
         result.problems.append(f"the contents do not have the form of a release ({type(failure).__name__})")
     return result
+
+
+def _not_checked(certificate: Certificate) -> tuple[str, ...]:
+    noisy = not {"noise", "published_intervals"}.isdisjoint(certificate.body["measures"])
+    noise = NOISE_NOT_CHECKED if noisy else ()
+    if not isinstance(certificate.guarantee, SampledDP):
+        return (*NOT_CHECKED, *noise)
+    return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *noise)
 
 
 def _check_digests(folder: Path, certificate: Certificate) -> None:
@@ -187,13 +219,17 @@ def _check_statement(release: Release, folder: Path) -> str:
         holds=holds,
         why=body.get("why", ""),
     )
+    _require(_same(promise.guarantee.to_dict(), body["guarantee"]), "certificate.json: guarantee in another form")
     wrong = "gives a reason why it is not" if promise.why else "does not say why"
     _require((basis is Basis.PROVED) != bool(promise.why), f"certificate.json: {basis}, but {wrong}")
     _require(holds is None or basis is Basis.CLAIMED, f"certificate.json: {basis}, but states what holds instead")
     _require(body["meaning"] == meaning(promise), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(promise, body["composition"])
-    k = getattr(promise.guarantee, "k", None)
-    _require(body["mechanism"].get("k", k) == k, "certificate.json: mechanism and guarantee have another k")
+    if isinstance(promise.guarantee, KAnonymity):
+        k = promise.guarantee.k
+        _require(body["mechanism"].get("k", k) == k, "certificate.json: mechanism and guarantee have another k")
+    elif body["mechanism"].get("as_published"):
+        _require(basis is not Basis.PROVED, "certificate.json: proved, but made as published, which is not")
     _require(body["time"] == body["spend"]["at"], "certificate.json: its time is not that of the spend")
     return "the odds and composition rule follow from the guarantee"
 
@@ -201,13 +237,30 @@ def _check_statement(release: Release, folder: Path) -> str:
 def _check_composition(promise: Promise, stated: Mapping[str, Any]) -> None:
     rule = composition_rule(promise.guarantee)
     _require(stated["rule"] == rule, "certificate.json: the composition rule does not fit the guarantee")
-    bounded = promise.true_loss(Neighbours(stated["neighbours"])).bounded
-    none = all(stated[name] == "none" for name in ("total", "total_per_period"))
-    _require(bounded or none, "certificate.json: states a total, which does not exist after this release")
+    own = promise.true_loss(Neighbours(stated["neighbours"]))
+    totals = [total for total in (stated["total"], stated["total_per_period"]) if total != "none"]
+    _require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
+    fits = all(own.within(Loss(exact(total["epsilon"]), exact(total["delta"]))) for total in totals)
+    _require(fits, "certificate.json: states a total that is less than this release alone")
 
 
 def _with_role(release: Release, *roles: str) -> list[str]:
     return [name for role in roles for name, item in release.attributes.items() if item["role"] == role]
+
+
+def _has_classes(release: Release) -> bool:
+    """Return whether records are told by classes that look alike, not by noise."""
+    return isinstance(release.certificate.guarantee, KAnonymity | SampledDP)
+
+
+def _k(release: Release) -> int:
+    """Return how many records of a class must look alike."""
+    guarantee = release.certificate.guarantee
+    if isinstance(guarantee, KAnonymity):
+        return guarantee.k
+    k = release.certificate.body["mechanism"].get("k")
+    _require(type(k) is int and k >= 2, "certificate.json: the mechanism does not state its k")
+    return cast("int", k)
 
 
 def _generalised(release: Release) -> list[str]:
@@ -232,6 +285,10 @@ def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None
     """Return the tables and columns that the certificate speaks of; None is any type."""
     whole = pa.int64()
     as_is = dict.fromkeys(_with_role(release, "public", "sensitive"))
+    if not _has_classes(release):
+        ends = ("", "_lower", "_upper")
+        noisy = {f"{name}{end}": pa.float64() for name in _generalised(release) for end in ends}
+        return {"data": {"row": whole, **as_is, **noisy}}
     classes = _class_columns(release)
     tables: dict[str, dict[str, pa.DataType | None]] = {
         "data": {"row": whole, "class_id": whole, **as_is, **classes},
@@ -245,10 +302,13 @@ def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None
 
 def _check_columns(release: Release, folder: Path) -> str:
     """Check that no table or column is there that the certificate does not speak of, and none missing."""
-    _require(len(release.attributes) == len(release.certificate.body["attributes"]), "an attribute is listed twice")
-    if not isinstance(release.certificate.guarantee, KAnonymity):
-        _require(release.classes is None and release.members is None, "classes in a release that is not k-anonymous")
-        return "no classes"
+    body = release.certificate.body
+    _require(len(release.attributes) == len(body["attributes"]), "an attribute is listed twice")
+    _require(body["kind"] == "rows", "certificate.json: a kind of release that this version cannot check")
+    unchanged = not isinstance(release.certificate.guarantee, KAnonymity) and _with_role(release, "sensitive")
+    _require(
+        not unchanged, "certificate.json: sensitive columns as they are, which differential privacy does not cover"
+    )
     expected = _expected_tables(release)
     _require(list(release.tables) == list(expected), "the tables are not those that the certificate speaks of")
     for name, columns in expected.items():
@@ -304,34 +364,45 @@ def _check_rows(release: Release, folder: Path) -> str:
     return f"{num_rows} rows"
 
 
+def _in_classes(release: Release) -> pa.Table:
+    """Return the rows of data that are in a class: all but those that a sample left out, and noise tells of."""
+    return release.data.filter(pc.greater_equal(release.data.column("class_id"), 0)) if release.noisy else release.data
+
+
 def _check_k(release: Release, folder: Path) -> str:
     """Count k again: smallest group over all public and generalised columns together."""
-    guarantee = release.certificate.guarantee
-    if not isinstance(guarantee, KAnonymity):
-        return "no k to count"
+    if not _has_classes(release):
+        return ""
+    k = _k(release)
     columns = [*_with_role(release, "public"), *_class_columns(release)]
-    groups = release.data.group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
+    data = _in_classes(release)
+    if not data.num_rows:
+        _require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
+        return f"k = {k} asked, of no rows"
+    groups = data.group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
     smallest = int(np.min(groups.column("count_all").to_numpy()))
-    _require(smallest >= guarantee.k, f"data: the smallest class has {smallest} records, not {guarantee.k}")
+    _require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
     _require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
-    num_classes = len(np.unique(release.data.column("class_id").to_numpy()))
+    num_classes = len(np.unique(data.column("class_id").to_numpy()))
     _require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
-    return f"k = {guarantee.k} asked, {smallest} reached, counted over {', '.join(columns)}"
+    return f"k = {k} asked, {smallest} reached, counted over {', '.join(columns)}"
 
 
 def _check_classes(release: Release, folder: Path) -> str:
     """Check that sizes, bounds and means are the same wherever they are printed."""
     if release.classes is None:
-        return "no classes"
-    class_id = release.data.column("class_id").to_numpy()
+        return ""
+    data = _in_classes(release)
+    class_id = data.column("class_id").to_numpy()
     ids = release.classes.column("class_id").to_numpy()
     _require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
     # Looked at before counting: a huge number would be a huge array.
-    _require(bool(class_id.min() == 0 and class_id.max() == len(ids) - 1), "data: a class_id is not in classes")
+    ends = (int(class_id.min()), int(class_id.max())) if len(class_id) else (0, -1)
+    _require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
     sizes = class_sizes(class_id)
     _require(bool(np.array_equal(sizes, release.classes.column("size").to_numpy())), "classes: sizes do not add up")
     for name in _class_columns(release):
-        same = np.array_equal(release.classes.column(name).to_numpy()[class_id], release.data.column(name).to_numpy())
+        same = np.array_equal(release.classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
         _require(bool(same), f"classes: {name} differs between classes and data")
     return "class sizes, bounds, nodes and means agree between data and classes"
 
@@ -356,7 +427,7 @@ def _floats(table: pa.Table, name: str) -> FloatArray:
 def _check_domains(release: Release, folder: Path) -> str:
     """Check that intervals lie in the public domain, on its grid if they should, and nodes in the public hierarchy."""
     if release.classes is None:
-        return "no intervals"
+        return ""
     for name in _generalised(release):
         if _is_number(release, name):
             _check_intervals(release, release.classes, name)
@@ -383,10 +454,10 @@ def _check_intervals(release: Release, classes: pa.Table, name: str) -> None:
 def _check_levels(release: Release, folder: Path) -> str:
     """Check that each attribute is generalised to the one level of its public hierarchy that is stated."""
     levels = release.certificate.body["measures"].get("levels")
-    full_domain = release.certificate.body["mechanism"].get("name") == "full-domain"
+    full_domain = release.certificate.body["mechanism"].get("name") in ("full-domain", "sampled-lattice")
     nodes = [name for name in _generalised(release) if not _is_number(release, name)]
     if release.classes is None or (levels is None and not full_domain and not nodes):
-        return "no levels"
+        return ""
     stated = isinstance(levels, dict) and levels.keys() == set(_generalised(release))
     _require(stated, "certificate.json: does not state one level for each generalised attribute")
     for name, level in cast("dict[str, Any]", levels).items():
@@ -426,7 +497,7 @@ def _generalisations(values: Any, level: int, hierarchy: Hierarchy, name: str) -
 def _check_members(release: Release, folder: Path) -> str:
     """Check that multisets are sorted and have the size, bounds and mean of their class."""
     if release.members is None or release.classes is None:
-        return "no multisets"
+        return ""
     class_id = release.members.column("class_id").to_numpy()
     sizes = release.classes.column("size").to_numpy()
     _require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
@@ -461,27 +532,45 @@ def _check_member_values(release: Release, classes: pa.Table, name: str, starts:
 
 def _check_measures(release: Release, folder: Path) -> str:
     """Check that every figure of the certificate comes out again from the tables."""
-    guarantee = release.certificate.guarantee
-    if not isinstance(guarantee, KAnonymity) or release.classes is None:
-        return "no figures to recompute"
+    if release.classes is None:
+        return ""
     stated = dict(release.certificate.body["measures"])
+    loss = stated.pop("loss")
+    stated.pop("levels", None)  # looked at with the hierarchies
+    sizes = release.classes.column("size").to_numpy()
+    if isinstance(release.certificate.guarantee, KAnonymity):
+        suppressed, words = _suppressed(release, stated), "k, class sizes, risks, l, t and loss"
+        found = size_measures(sizes, _k(release), suppressed)
+        found["sensitive"] = _sensitive(release)
+    else:  # what was suppressed would tell of records that are not released
+        suppressed, words = 0, "k, class sizes and loss"
+        found = {**_NO_CLASSES, "k_asked": _k(release)}
+        found |= {name: size_measures(sizes, _k(release), 0)[name] for name in found} if len(sizes) else {}
+        stated.pop("noise", None)  # looked at with the sample
+    wrong = [name for name in found.keys() | stated.keys() if not _agree(found.get(name, ""), stated.get(name, ""))]
+    _require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
+    if len(sizes):
+        _check_loss(release, release.classes, suppressed, loss)
+    _require(len(sizes) > 0 or loss is None, "certificate.json: states a loss of no rows")
+    return f"{words} of the certificate come out again"
+
+
+def _sensitive(release: Release) -> dict[str, Any]:
+    class_id, data = release.data.column("class_id").to_numpy(), release.data
+    names = _with_role(release, "sensitive")
+    return {name: sensitive_measures(class_id, data.column(name).combine_chunks()) for name in names}
+
+
+_NO_CLASSES: Mapping[str, Any] = {"records": 0, "k_asked": 0, "k_reached": None, "classes": 0, "class_size": None}
+
+
+def _suppressed(release: Release, stated: Mapping[str, Any]) -> int:
+    """Return how many records a k-anonymous release says are suppressed."""
     suppressed = stated["suppressed"]["count"]
     countable = type(suppressed) is int and suppressed >= 0
     _require(countable, "certificate.json: the number of suppressed records is no number")
     _check_limit(release, suppressed)
-    loss = stated.pop("loss")
-    stated.pop("levels", None)  # looked at with the hierarchies
-    class_id = release.data.column("class_id").to_numpy()
-    sizes = release.classes.column("size").to_numpy()
-    found = size_measures(sizes, guarantee.k, suppressed)
-    found["sensitive"] = {
-        name: sensitive_measures(class_id, release.data.column(name).combine_chunks())
-        for name in _with_role(release, "sensitive")
-    }
-    wrong = [name for name in found.keys() | stated.keys() if not _agree(found.get(name), stated.get(name))]
-    _require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
-    _check_loss(release, release.classes, suppressed, loss)
-    return "k, class sizes, risks, l, t and loss of the certificate come out again"
+    return cast("int", suppressed)
 
 
 def _agree(found: Any, stated: Any) -> bool:
@@ -539,6 +628,164 @@ def _widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatArray,
     return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
 
 
+def _check_sample(release: Release, folder: Path) -> str:
+    """Work out again what a secret sample costs: neither epsilon nor delta may be less than that."""
+    body, guarantee = release.certificate.body, release.certificate.guarantee
+    if not isinstance(guarantee, SampledDP):
+        return ""
+    mechanism, beta = body["mechanism"], guarantee.beta
+    known = mechanism["name"] == "sampled-lattice" and guarantee.neighbours is Neighbours.ADD_REMOVE
+    _require(known, "certificate.json: the mechanism keeps another guarantee")
+    _require(exact(mechanism["beta"]) == beta, "certificate.json: mechanism and guarantee sample at different rates")
+    _require("holds" not in body or body["holds"] == body["guarantee"], "certificate.json: what holds does not follow")
+    choice, published = exact(mechanism["epsilon_choice"]), bool(mechanism["as_published"])
+    delta = published_choice_delta(_k(release), beta, choice) if published else sampling_delta(_k(release), beta)
+    rest = guarantee.epsilon - (2 if published else 1) * choice
+    enough = rest >= sampling_epsilon(beta) or (rest > 0 and beta <= sampling_beta(rest))
+    _require(choice > 0 and enough, "certificate.json: the sample costs more epsilon than is stated")
+    _require(guarantee.delta >= delta, "certificate.json: delta is larger than stated")
+    asked = ((mechanism[name], getattr(guarantee, name)) for name in ("epsilon", "delta"))
+    fits = all(most is None or exact(most) >= met for most, met in asked)
+    _require(fits, "certificate.json: epsilon or delta is more than the mechanism was asked for")
+    _check_left_out(release)
+    return f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)} follow from k and beta"
+
+
+def _check_left_out(release: Release) -> None:
+    """Check that records which a sample left out are told by noise alone if at all, and that nothing is proved then."""
+    body, mechanism = release.certificate.body, release.certificate.body["mechanism"]
+    left_out, noisy = mechanism["left_out"], release.data.filter(pc.less(release.data.column("class_id"), 0))
+    proved = left_out == "drop" or (left_out in ("pool", "noisy") and release.certificate.basis is not Basis.PROVED)
+    _require(proved and (left_out != "noisy" or "holds" not in body), "certificate.json: states more than is proved")
+    _require((left_out == "noisy") == release.noisy, "certificate.json: noise on records that are not released")
+    _require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
+    if left_out != "noisy":
+        return
+    for name, cells in _cells(release, {}, law="laplace", epsilon=exact(mechanism["left_out_epsilon"])).items():
+        lower, upper = _floats(noisy, f"{name}_lower"), _floats(noisy, f"{name}_upper")
+        _require(_are_around_values(cells, lower, upper), f"data: intervals of {name} do not follow from its noise")
+
+
+def _cells(release: Release, borders: Mapping[str, Sequence[Any]], *, law: str, epsilon: Fraction) -> dict[str, Cells]:
+    """Cut the public domains, whose noise shares epsilon evenly, and check that the certificate describes it so."""
+    body, names = release.certificate.body, _generalised(release)
+    _require(sum(map(len, borders.values())) <= _MOST_BORDERS, "certificate.json: too many borders to check")
+    confidence = exact(body["mechanism"]["confidence"])
+    cells = {}
+    for name in names:
+        cuts = [exact(border) for border in borders.get(name, ())]
+        share = epsilon / len(names)
+        cells[name] = Cells.cut(_domain(release, name), cuts, law=law, epsilon=share, confidence=confidence)
+    told = {name: of_column.describe() for name, of_column in cells.items()}
+    _require(_same(told, body["measures"]["noise"]), "certificate.json: the noise does not follow from the mechanism")
+    return cells
+
+
+def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:
+    """Return whether each interval is the one around some value of a domain that is not cut."""
+    if not (cells.domain.contains(lower) & cells.domain.contains(upper)).all():
+        return False
+    radius = cells.cells[0].law.radius
+    # The value is as far from an end as the radius says, or, with both ends at those of the domain, in the middle.
+    places = (cells.steps(lower) + radius, cells.steps(upper) - radius - 1, cells.steps((lower + upper) / 2))
+    found = np.zeros(len(lower), dtype=bool)
+    for steps in places:
+        low, high = cells.interval(cells.domain.grid_values(np.clip(steps, 0, cells.domain.num_steps)))
+        found |= (low == lower) & (high == upper)
+    return bool(found.all())
+
+
+def _check_noise(release: Release, folder: Path) -> str:
+    """Check that intervals follow from noisy values, laws from epsilon, and nothing leaves its public domain."""
+    if _has_classes(release):
+        return ""
+    body, names = release.certificate.body, _generalised(release)
+    measures, mechanism = body["measures"], body["mechanism"]
+    _require(_same(measures.get("records"), len(release)), "certificate.json: another number of records")
+    published = mechanism.get("as_published", False) is not False
+    kind = _noisy_guarantee(release, published)
+    private = kind is WithinPublishedBorders
+    figures = {"records", "published_intervals" if published else "noise"} | ({"borders"} if private else set())
+    _require(measures.keys() == figures, "certificate.json: figures that do not belong to such noise")
+    if published:
+        told = {name: {"confidence": mechanism["confidence"]} for name in names}
+        _require(_same(told, measures["published_intervals"]), "certificate.json: another confidence")
+        for name in names:
+            _check_published(release, name)
+        return "every noisy value and interval lies in the public domain; by what noise is not stated"
+    epsilon = exact(mechanism["epsilon"]) - (_spent_on_borders(mechanism) if private else 0)
+    borders = _borders(release, kind) if kind is not PureDP else {}
+    for name, cells in _cells(release, borders, law=mechanism["law"], epsilon=epsilon).items():
+        _check_noisy_values(release, name, cells)
+    return "every noisy value is on its public grid; intervals follow from the laws of the noise, these from epsilon"
+
+
+def _same(found: Any, stated: Any) -> bool:
+    """Return whether plain data is the same in a file: 1 is neither 1.0 nor true."""
+    return json.dumps(found, sort_keys=True) == json.dumps(stated, sort_keys=True)
+
+
+def _noisy_guarantee(release: Release, published: bool) -> type:
+    """Check that the mechanism keeps the guarantee that is stated, and return its type."""
+    body, guarantee = release.certificate.body, release.certificate.guarantee
+    mechanism = body["mechanism"]
+    kind: type | None = {"noisy-values": PureDP, "noisy-clusters": WithinCluster}.get(mechanism["name"])
+    if kind is WithinCluster:
+        private = mechanism["quantiles"] is not None
+        _require(private == (mechanism["borders"] is None), "certificate.json: borders and quantiles, or neither")
+        kind = WithinPublishedBorders if private and not published else WithinCluster
+    if kind is None or isinstance(guarantee, KAnonymity) or type(guarantee) is not kind:
+        raise CheckFailed("certificate.json: the mechanism keeps another guarantee")
+    _require(guarantee.neighbours is Neighbours.REPLACE_ONE, "certificate.json: noise hides values, not who is there")
+    agree = _same(mechanism["epsilon"], body["guarantee"]["epsilon"])
+    _require(agree, "certificate.json: mechanism and guarantee have another epsilon")
+    _require(not published or "holds" not in body, "certificate.json: says what holds as published, where nothing does")
+    return kind
+
+
+def _spent_on_borders(mechanism: Mapping[str, Any]) -> Fraction:
+    epsilon = exact(mechanism["epsilon"])
+    spent = exact(mechanism["border_share"]) * epsilon
+    parts = {"epsilon_borders": plain(spent), "epsilon_values": plain(epsilon - spent)}
+    _require(_same(parts, {name: mechanism[name] for name in parts}), "certificate.json: epsilon is not shared so")
+    return spent
+
+
+def _borders(release: Release, kind: type) -> dict[str, list[Any]]:
+    """Return where the domain of each noisy column is cut: as was given, or as was drawn."""
+    body, names, guarantee = release.certificate.body, _generalised(release), release.certificate.guarantee
+    given = body["mechanism"]["quantiles" if kind is WithinPublishedBorders else "borders"]
+    by_name = given if isinstance(given, dict) else dict(zip(names, [given], strict=True))
+    drawn: dict[str, list[Any]] = body["measures"]["borders"] if kind is WithinPublishedBorders else by_name
+    fits = drawn.keys() == by_name.keys() <= set(names)
+    fits = fits and all(0 < len(drawn[name]) <= len(by_name[name]) for name in by_name)
+    fits = fits and all(_same([plain(exact(border)) for border in cuts], cuts) for cuts in drawn.values())
+    _require(fits, "certificate.json: the borders are not those that the mechanism draws")
+    if isinstance(guarantee, WithinCluster):
+        clusters = "; ".join(cut_text(name, _domain(release, name), drawn.get(name, [])) for name in names)
+        _require(guarantee.clusters == clusters, "certificate.json: the guarantee names other clusters")
+    return drawn
+
+
+def _check_noisy_values(release: Release, name: str, cells: Cells) -> None:
+    value, lower, upper = (_floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+    _require(bool(cells.domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+    fits = map(np.array_equal, cells.interval(value), (lower, upper))
+    _require(all(fits), f"data: intervals of {name} do not follow from its noise")
+
+
+def _check_published(release: Release, name: str) -> None:
+    """Check what can be checked where the noise was drawn by ranges that the release does not state."""
+    domain = _domain(release, name)
+    value, lower, upper = (_floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+    inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
+    if not exact(release.certificate.body["mechanism"]["confidence"]):
+        inside &= (lower == value) & (value == upper)
+    _require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
+    _require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+
+
+# Each says what held, or nothing if a release has nothing of the kind.
 _CHECKS: tuple[Callable[[Release, Path], str], ...] = (
     _check_statement,
     _check_columns,
@@ -551,4 +798,6 @@ _CHECKS: tuple[Callable[[Release, Path], str], ...] = (
     _check_members,
     _check_levels,
     _check_measures,
+    _check_noise,
+    _check_sample,
 )

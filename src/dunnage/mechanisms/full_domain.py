@@ -13,14 +13,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.dataset import Dataset
-from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
+from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import Exact, exact, plain, shown_number
 from dunnage.guarantees import (
@@ -35,12 +34,10 @@ from dunnage.guarantees import (
     Promise,
 )
 from dunnage.ledger import Ledger
+from dunnage.mechanisms.lattice import LARGEST_KEY, Column, Groups, Node, Records, hierarchies_of, lost_widths
 from dunnage.mechanisms.recode import (
     STATISTICS,
     Classes,
-    Generalised,
-    Intervals,
-    Nodes,
     check_choice,
     check_stratum_sizes,
     importance_of,
@@ -51,17 +48,15 @@ from dunnage.mechanisms.recode import (
 )
 from dunnage.noise import Noise
 from dunnage.publication import Publication
-from dunnage.schema import Attribute, Schema
+from dunnage.schema import Schema
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 CostArray = npt.NDArray[Any]
 """Whole numbers, exact: int64, or Python's own where those could overflow."""
-Node = tuple[int, ...]
 
 MOST_NODES = 2**18
 """Largest lattice that is searched."""
-_LARGEST_KEY = 2**62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +193,8 @@ class FullDomain:
         usable = np.flatnonzero(sizes[stratum] >= self.k)  # the others are suppressed at every node
         limit = self._limit(len(dataset), len(usable))
         weights = [dict(self.importance).get(a.name, Fraction(1)) for a in dataset.schema.quasi_identifiers]
-        columns = [_Column.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
-        records = _Records.of(stratum[usable], columns)
+        columns = [Column.of(dataset, name, hierarchy, usable) for name, hierarchy in hierarchies.items()]
+        records = Records.of(stratum[usable], columns)
         node = _Search(records, _Costs.of(columns, weights, self.alpha, len(usable)), self.k, limit).best()
         of_row = np.full(len(dataset), -1, dtype=np.int64)
         of_row[usable] = records.class_of_row(node, self.k)
@@ -221,7 +216,7 @@ class FullDomain:
         return limit
 
     def _classes(
-        self, of_row: IntArray, usable: IntArray, columns: Sequence[_Column], node: Node, weights: Sequence[Fraction]
+        self, of_row: IntArray, usable: IntArray, columns: Sequence[Column], node: Node, weights: Sequence[Fraction]
     ) -> Classes:
         of_usable = of_row[usable]
         kept = of_usable >= 0
@@ -230,10 +225,7 @@ class FullDomain:
         member[of_usable[kept]] = np.flatnonzero(kept)
         sizes = np.bincount(of_usable[kept])
         suppressed = self.alpha * int((of_row < 0).sum())
-        losses = [
-            Fraction(_exact_sum(column.widths[level][column.codes[member]], sizes), column.hierarchy.whole) + suppressed
-            for column, level in zip(columns, node, strict=True)
-        ]
+        losses = [lost + suppressed for lost in lost_widths(columns, member, sizes, node)]
         told = [column.told(member, level) for column, level in zip(columns, node, strict=True)]
         return Classes(
             of_row=of_row,
@@ -245,24 +237,12 @@ class FullDomain:
 
     def _hierarchies(self, schema: Schema) -> dict[str, Hierarchy]:
         """Return the hierarchy of each quasi-identifier; refuse what has none, and a lattice that is too large."""
-        attributes = schema.quasi_identifiers
-        if not attributes:
-            raise ParameterError(
-                "full-domain generalises quasi-identifiers. Got none. Give one column or more that role."
-            )
-        names = [attribute.name for attribute in attributes]
-        strange = sorted(dict(self.importance).keys() - set(names))
+        hierarchies = hierarchies_of(schema, mechanism=self.name, verb="searches", most_nodes=MOST_NODES)
+        strange = sorted(dict(self.importance).keys() - hierarchies.keys())
         if strange:
             raise ParameterError(
                 f"importance is given for {', '.join(strange)}, which is no quasi-identifier. There are: "
-                f"{', '.join(names)}."
-            )
-        hierarchies = {attribute.name: _hierarchy(attribute) for attribute in attributes}
-        num_nodes = math.prod(hierarchy.num_levels for hierarchy in hierarchies.values())
-        if num_nodes > MOST_NODES:
-            raise ParameterError(
-                f"full-domain searches at most {MOST_NODES} combinations of levels. Got {num_nodes}. Use hierarchies "
-                "with fewer levels (a larger doubling), or fewer quasi-identifiers."
+                f"{', '.join(hierarchies)}."
             )
         return hierarchies
 
@@ -284,75 +264,6 @@ class FullDomain:
         return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
 
-def _hierarchy(attribute: Attribute) -> Hierarchy:
-    if attribute.domain is None:  # a schema has no such quasi-identifier
-        raise ParameterError(f"attribute {attribute.name!r} has no domain. Give it a kind and a domain.")
-    if attribute.name == "size" and attribute.kind != "numeric":
-        raise ParameterError(
-            "a quasi-identifier of labels cannot be named 'size': the table of classes has such a column. Rename it."
-        )
-    try:
-        return hierarchy_of(attribute.domain)
-    except ParameterError as error:
-        raise ParameterError(f"attribute {attribute.name!r}: {error}") from None
-
-
-def _exact_sum(widths: IntArray, sizes: IntArray) -> int:
-    # Products may pass 2**63; halves of 26 bits do not.
-    high, low = np.divmod(widths, 2**26)
-    return int(np.dot(high, sizes)) * 2**26 + int(np.dot(low, sizes))
-
-
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """One attribute of the rows: its distinct values, and what becomes of each value at each level.
-
-    ``values`` are numbers, or codes of labels, in order; ``codes`` says which of them a row has. ``groups[level]``
-    numbers their generalisations without gaps, ``widths[level]`` says how wide these are.
-    """
-
-    name: str
-    hierarchy: Hierarchy
-    values: npt.NDArray[Any]
-    codes: IntArray
-    groups: tuple[IntArray, ...]
-    widths: tuple[IntArray, ...]
-
-    @classmethod
-    def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> _Column:
-        """Encode some rows of an attribute."""
-        values, codes = np.unique(_values(dataset, name, hierarchy)[rows], return_inverse=True)
-        groups, widths = [], []
-        for level in range(hierarchy.num_levels):
-            groups.append(np.unique(hierarchy.groups(values, level), return_inverse=True)[1])
-            widths.append(hierarchy.widths(values, level))
-        return cls(name, hierarchy, values, codes, tuple(groups), tuple(widths))
-
-    @cached_property
-    def num_groups(self) -> tuple[int, ...]:
-        """How many generalisations of the values there are at each level."""
-        return tuple(int(groups.max()) + 1 for groups in self.groups)
-
-    def told(self, rows: IntArray, level: int) -> Generalised:
-        """Return the generalisation of some rows as it is released."""
-        values = self.values[self.codes[rows]]
-        if isinstance(self.hierarchy, IntervalHierarchy):
-            lower, upper = self.hierarchy.bounds(values, level)
-            return Intervals(name=self.name, lower=lower, upper=upper)
-        labels = self.hierarchy.labels(level)
-        return Nodes(name=self.name, labels=tuple(labels[code] for code in values.tolist()))
-
-
-def _values(dataset: Dataset, name: str, hierarchy: Hierarchy) -> npt.NDArray[Any]:
-    """Return a numeric column, or the codes of a column of labels."""
-    if isinstance(hierarchy, IntervalHierarchy):
-        return dataset.numbers(name)
-    encoded = dataset.column(name).dictionary_encode()
-    codes = hierarchy.domain.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
-    indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
-    return codes[indices]
-
-
 @dataclass(frozen=True, eq=False)
 class _Costs:
     """What a record costs, as whole numbers in one common unit.
@@ -365,7 +276,7 @@ class _Costs:
     most: tuple[int, ...]
 
     @classmethod
-    def of(cls, columns: Sequence[_Column], weights: Sequence[Fraction], alpha: Fraction, num_records: int) -> _Costs:
+    def of(cls, columns: Sequence[Column], weights: Sequence[Fraction], alpha: Fraction, num_records: int) -> _Costs:
         """Find the common unit, and whether 64 bits hold every sum."""
         each = [weight / column.hierarchy.whole for column, weight in zip(columns, weights, strict=True)]
         unit = math.lcm(*((weight * alpha).denominator for weight in weights), *(cost.denominator for cost in each))
@@ -373,7 +284,7 @@ class _Costs:
         most = tuple(int(weight * alpha * unit) for weight in weights)
         dearest = sum(factor * column.hierarchy.whole for factor, column in zip(factors, columns, strict=True))
         # Room for twice the largest sum: a bound is a sum of three terms, none above the cost of everything.
-        fits = 4 * num_records * (dearest + sum(most)) < _LARGEST_KEY
+        fits = 4 * num_records * (dearest + sum(most)) < LARGEST_KEY
         dtype = np.int64 if fits else np.object_
         costs = (
             tuple(widths.astype(dtype) * factor for widths in column.widths)
@@ -387,79 +298,6 @@ class _Costs:
         return sum(self.most)
 
 
-@dataclass(frozen=True, eq=False)
-class _Groups:
-    """Records that look alike at a node: one of each group, and how many there are."""
-
-    record: IntArray
-    sizes: IntArray
-
-
-@dataclass(frozen=True, eq=False)
-class _Records:
-    """Rows that differ in something; equal rows are one record that counts several times."""
-
-    stratum: IntArray
-    num_strata: int
-    columns: Sequence[_Column]
-    codes: tuple[IntArray, ...]
-    counts: IntArray
-    of_row: IntArray
-
-    @classmethod
-    def of(cls, stratum: IntArray, columns: Sequence[_Column]) -> _Records:
-        """Collapse rows that are equal in stratum and all values."""
-        num_strata = int(stratum.max()) + 1
-        keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
-        _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        codes = tuple(column.codes[first] for column in columns)
-        return cls(stratum[first], num_strata, columns, codes, counts.astype(np.int64), of_row)
-
-    @property
-    def bottom(self) -> _Groups:
-        """Every record by itself: what all nodes can be reached from."""
-        return _Groups(np.arange(len(self.counts)), self.counts)
-
-    def keys(self, node: Node, record: IntArray) -> tuple[IntArray, int]:
-        """Give some records a number each, equal if they look alike at a node; also a bound of the numbers."""
-        parts = [(self.stratum[record], self.num_strata)]
-        for column, codes, level in zip(self.columns, self.codes, node, strict=True):
-            parts.append((column.groups[level][codes[record]], column.num_groups[level]))
-        return _combined(parts)
-
-    def merged(self, node: Node, finer: _Groups) -> _Groups:
-        """Return the groups of a node from those of a node below it: groups only merge."""
-        keys, num_keys = self.keys(node, finer.record)
-        if num_keys <= 4 * len(keys) + 1024:
-            sizes = np.bincount(keys, weights=finer.sizes, minlength=num_keys)  # counts are exact in a double
-            record = np.empty(num_keys, dtype=np.int64)
-            record[keys] = finer.record
-            present = np.flatnonzero(sizes)
-            return _Groups(record[present], sizes[present].astype(np.int64))
-        order = np.argsort(keys)
-        starts = np.flatnonzero(np.diff(keys[order], prepend=-1))
-        return _Groups(finer.record[order[starts]], np.add.reduceat(finer.sizes[order], starts))
-
-    def class_of_row(self, node: Node, k: int) -> IntArray:
-        """Return the class of each row at a node, in the order of public values and generalisations; -1 below k."""
-        keys, _ = self.keys(node, np.arange(len(self.counts)))
-        _, group = np.unique(keys, return_inverse=True)
-        kept = np.bincount(group, weights=self.counts) >= k
-        number = np.where(kept, np.cumsum(kept) - 1, -1)
-        return np.asarray(number[group][self.of_row], dtype=np.int64)
-
-
-def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
-    """Make one number of several, each below its bound, that keeps their order; also its bound."""
-    keys, num_keys = parts[0]
-    for codes, num in parts[1:]:
-        if num_keys * num >= _LARGEST_KEY:
-            present, keys = np.unique(keys, return_inverse=True)
-            num_keys = len(present)
-        keys, num_keys = keys * num + codes, num_keys * num
-    return keys, num_keys
-
-
 class _Search:
     """Search of the lattice for the node of least cost; of several the first in the order of their levels.
 
@@ -468,7 +306,7 @@ class _Search:
     node that was looked at bounds the penalty of all below it and the excess of all above it.
     """
 
-    def __init__(self, records: _Records, costs: _Costs, k: int, limit: int) -> None:
+    def __init__(self, records: Records, costs: _Costs, k: int, limit: int) -> None:
         self.records, self.price, self.k, self.limit = records, costs.price, k, limit
         pairs = list(zip(costs.of_value, costs.most, strict=True))
         self.capped = [[np.minimum(cost, most) for cost in levels] for levels, most in pairs]
@@ -478,7 +316,7 @@ class _Search:
         self.penalty, self.excess = np.zeros_like(self.base), np.zeros_like(self.base)
         self.closed: BoolArray = np.zeros(self.base.shape, dtype=bool)
         self.alive: IntArray = np.arange(self.base.size)  # nodes by their number in the order of levels
-        self.known: list[tuple[Node, _Groups]] = [((0,) * self.base.ndim, records.bottom)]
+        self.known: list[tuple[Node, Groups]] = [((0,) * self.base.ndim, records.bottom)]
         self.room = 8 * len(records.counts)  # groups that may be kept in memory for others to start from
         self.least: int | None = None
         self.node: Node = tuple(num - 1 for num in self.base.shape)
@@ -560,7 +398,7 @@ class _Search:
         if self.least is None or (cost, node) < (self.least, self.node):
             self.least, self.node = cost, node
 
-    def _total(self, costs: Sequence[Sequence[CostArray]], node: Node, groups: _Groups, chosen: BoolArray) -> int:
+    def _total(self, costs: Sequence[Sequence[CostArray]], node: Node, groups: Groups, chosen: BoolArray) -> int:
         """Add up what the records of some groups cost at a node."""
         record, sizes = groups.record[chosen], groups.sizes[chosen]
         total = 0
@@ -568,7 +406,7 @@ class _Search:
             total += int(np.sum(levels[level][codes[record]] * sizes))
         return total
 
-    def _groups(self, node: Node) -> _Groups:
+    def _groups(self, node: Node) -> Groups:
         """Return the groups of a node, from the known node below it that has fewest."""
         finer = min(
             (groups for known, groups in self.known if all(a <= b for a, b in zip(known, node, strict=True))),

@@ -216,8 +216,8 @@ def publish_classes(
     kept = np.flatnonzero(classes.of_row >= 0)
     order = kept[noise_arrays.permutation(noise, len(kept))]
     class_id = classes.of_row[order]
-    summary = _class_table(dataset, classes, statistic)
-    data = _row_table(dataset, summary, order, class_id)
+    summary = class_table(dataset, classes, statistic)
+    data = row_table(dataset, summary, order, class_id)
     measures = _measures(data, classes, k, len(dataset) - len(kept), dataset)
     certificate = certify(
         promise,
@@ -230,10 +230,11 @@ def publish_classes(
     )
     members = _member_table(dataset, classes, kept) if statistic == "multiset" else None
     release = Release(certificate=certificate, data=data, classes=summary, members=members)
-    return Publication(release, _key(dataset, order, class_id, noise))
+    return Publication(release, key_of(dataset, order, class_id, noise))
 
 
-def _class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
+def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
+    """Make the table of classes, a line each."""
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
@@ -267,7 +268,18 @@ def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
     return np.asarray(sums / (sizes * scale))
 
 
-def _row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
+def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
+    """Make the table of released rows, in the order given.
+
+    Parameters
+    ----------
+    dataset
+        The private rows.
+    summary
+        The table of classes.
+    order, class_id
+        The dataset row of each released row, and its class.
+    """
     # data : row, class_id, public and sensitive columns, then the class's columns
     columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
@@ -305,11 +317,14 @@ def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dat
     return measures
 
 
-def _key(dataset: Dataset, order: IntArray, class_id: IntArray, noise: Noise) -> Key:
+def key_of(dataset: Dataset, order: IntArray, class_id: IntArray | None, noise: Noise) -> Key:
+    """Make the key of released rows: the dataset row of each, and its class if there are classes."""
     # key : a line per source row, so several for a row of merged ones
     parts = dataset.parts
     row, position = parts.of(order)
-    columns: dict[str, Any] = {"row": row, "source_row": parts.source_rows[position], "class_id": class_id[row]}
+    columns: dict[str, Any] = {"row": row, "source_row": parts.source_rows[position]}
+    if class_id is not None:
+        columns["class_id"] = class_id[row]
     for attribute in dataset.schema.identifiers:
         columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
     salt = noise.draw_bytes(32)

@@ -1,0 +1,681 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NoisyClusters: cut each domain at borders and hide every value among the values between two of them.
+
+Three forms. Public borders keep epsilon within each cluster. Borders drawn privately from quantiles keep epsilon
+between values that the published borders do not separate. The published form (Li et al. 2022, algorithm 2) takes
+borders and ranges from the records and keeps no epsilon; it is here so that it can be reproduced and compared.
+``docs/proofs/noisy-clusters.md`` has the proofs, and why the last has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage import noise_arrays
+from dunnage.dataset import Dataset
+from dunnage.domains.numeric import Grid, Numeric
+from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
+from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.guarantees import (
+    PUBLIC_BORDERS,
+    SHOWN_CLUSTERS,
+    Basis,
+    Neighbours,
+    Promise,
+    WithinCluster,
+    WithinPublishedBorders,
+)
+from dunnage.laws import Cells, cut_text, exp_bounds
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.foresight import Foresight
+from dunnage.mechanisms.perturb import (
+    Drawn,
+    check_law,
+    confidence_of,
+    cut_cells,
+    epsilon_of,
+    foresee_intervals,
+    noisy_domains,
+    noisy_promise,
+    release_noisy,
+)
+from dunnage.noise import Noise
+from dunnage.publication import Publication
+from dunnage.schema import Schema
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Numbers = tuple[Fraction, ...]
+Table = tuple[tuple[str, Numbers], ...]
+"""Numbers by attribute; under the name "" where there is one attribute, whatever its name."""
+
+MOST_CANDIDATES = 1024
+"""Most places among which a private border is drawn."""
+_ONLY = ""
+_USUAL_SHARE = Fraction(1, 4)
+_UNSURE = Fraction(1, 10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyClusters:
+    """Release a noisy value with an interval for each number, which never leaves the cluster of the true one.
+
+    Parameters
+    ----------
+    epsilon
+        What is kept between values of one cluster, over all noisy columns together, which share it evenly.
+    borders
+        Public borders: a list for one noisy column, or a table of lists by attribute; a border is the first grid point
+        of the cluster above it. Attributes that are not in the table are one cluster.
+    quantiles
+        Shares of the records, rising between 0 and 1, at which borders are drawn privately; given as borders are.
+        Either borders or quantiles.
+    confidence
+        How sure an interval is to hold the true value, at least, whatever that is; 0 for no intervals.
+    law
+        ``laplace``: discrete Laplace noise, clamped to the cluster; ``piecewise``: near the true value, or anywhere.
+    border_share
+        Share of epsilon that drawing the borders at quantiles takes.
+    as_published
+        Cut by rank at the quantiles and scale noise by the range of each cluster's own values, which keeps no epsilon.
+
+    Guarantee
+    ---------
+    With ``borders`` epsilon between values of one cluster, with ``quantiles`` between values that the published borders
+    do not separate, both proved, for datasets that differ in the values of one record. As published only claimed.
+
+    Assumptions
+    -----------
+    Public domains and record count; public columns are known; which cluster a value is in is shown.
+
+    Runtime
+    -------
+    O(n log n) for the order of rows, O(n) noise for each column; at most 1024 places are weighed for
+    each private border.
+
+    Utility
+    -------
+    Each interval holds the true value with at least the stated confidence, for every value of the domain, on the grid
+    or off it.
+
+    References
+    ----------
+    Li, Erkin, Lagendijk 2022, algorithm 2; He, Machanavajjhala, Ding 2014 (Blowfish: partitions as policies); Smith
+    2011 (private quantiles by the exponential mechanism).
+
+    Examples
+    --------
+    >>> NoisyClusters(epsilon=1, quantiles=[0.5], border_share=0.2).describe()["epsilon_borders"]
+    0.2
+    """
+
+    name: ClassVar[str] = "noisy-clusters"
+    epsilon: Fraction
+    borders: Table | None = None
+    quantiles: Table | None = None
+    confidence: Fraction = Fraction(9, 10)
+    law: str = "laplace"
+    border_share: Fraction = _USUAL_SHARE
+    as_published: bool = False
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(
+            self,
+            *,
+            epsilon: Exact,
+            borders: Sequence[Exact] | Mapping[str, Sequence[Exact]] | Table | None = None,
+            quantiles: Sequence[Exact] | Mapping[str, Sequence[Exact]] | Table | None = None,
+            confidence: Exact = 0.9,
+            law: str = "laplace",
+            border_share: Exact = _USUAL_SHARE,
+            as_published: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", epsilon_of(self.epsilon))
+        object.__setattr__(self, "confidence", confidence_of(self.confidence))
+        check_law(self.law)
+        for name in ("borders", "quantiles"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _table_of(getattr(self, name), name))
+        object.__setattr__(self, "border_share", exact(self.border_share, what="border_share"))
+        self._check_form()
+        self._check_shares()
+
+    def _check_form(self) -> None:
+        if (self.borders is None) == (self.quantiles is None):
+            got = "Got neither" if self.borders is None else "Got both"
+            raise ParameterError(
+                f"noisy-clusters needs borders (public) or quantiles (private borders). {got}. Write borders = "
+                "[100, 250], say, or quantiles = [0.25, 0.5, 0.75]."
+            )
+        if not isinstance(self.as_published, bool):
+            raise ParameterError(f"as_published must be true or false. Got {shown(self.as_published)}.")
+        if self.as_published and (self.quantiles is None or self.law != "laplace"):
+            raise ParameterError(
+                "as_published cuts at shares of the records and draws Laplace noise. Got other parameters. Give "
+                'quantiles = [0.05, 0.35, 0.65, 0.95], say, and law = "laplace".'
+            )
+
+    def _check_shares(self) -> None:
+        if self.border_share != _USUAL_SHARE and (self.borders is not None or self.as_published):
+            raise ParameterError(
+                "border_share is for borders that are drawn privately at quantiles. Got it without. Leave it out."
+            )
+        if not 0 < self.border_share < 1:
+            raise ParameterError(
+                f"border_share must be above 0 and below 1. Got {shown_number(self.border_share)}. Use 0.25, say."
+            )
+        for _, shares in self.quantiles or ():
+            if not (shares[0] > 0 and shares[-1] < 1):
+                raise ParameterError(
+                    "quantiles must lie between 0 and 1, without these. Got "
+                    f"{', '.join(map(shown_number, shares))[:60]}. Use [0.25, 0.5, 0.75], say."
+                )
+
+    def promise(self, schema: Schema) -> Promise:
+        """State what a release under this schema will guarantee; needs no data."""
+        return self._form(schema).promise()
+
+    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
+        """Spend, then release noisy values with rows in random order.
+
+        Raises
+        ------
+        Refusal
+            As published only: if values would be printed exactly. Nothing is spent then.
+        BudgetError
+            If the ledger refuses; nothing is drawn then.
+        """
+        form = self._form(dataset.schema)
+        if printed := form.printed(dataset):
+            raise Refusal(f"{dataset.source}: {' '.join(printed)}")
+        return release_noisy(form.promise(), form.draw, dataset, ledger=ledger, noise=noise)
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
+        return self._form(dataset.schema).foresee(dataset)
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data."""
+        described = {
+            "name": self.name,
+            "epsilon": plain(self.epsilon),
+            "borders": _plain_table(self.borders),
+            "quantiles": _plain_table(self.quantiles),
+            "confidence": plain(self.confidence),
+            "law": self.law,
+            "as_published": self.as_published,
+        }
+        if self.quantiles is None or self.as_published:
+            return described
+        return described | {
+            "border_share": plain(self.border_share),
+            "epsilon_borders": plain(self.epsilon * self.border_share),
+            "epsilon_values": plain(self.epsilon * (1 - self.border_share)),
+        }
+
+    def _form(self, schema: Schema) -> _Form:
+        domains = noisy_domains(schema, self.name)
+        if self.borders is not None:
+            return _PublicBorders(self, schema, domains, _by_attribute(self.borders, domains, "borders"))
+        shares = _by_attribute(self.quantiles or (), domains, "quantiles")
+        return (_AsPublished if self.as_published else _PrivateBorders)(self, schema, domains, shares)
+
+
+def _table_of(given: Any, what: str) -> Table:
+    """Read a list of rising numbers, or a table of such lists; kept so that it cannot be changed and can be hashed."""
+    problem = f"{what} must be a list of numbers, or a table attribute = list. Got {shown(given)}."
+    if isinstance(given, str) or not isinstance(given, Sequence | Mapping) or not len(given) or _ONLY in given:
+        raise ParameterError(f"{problem} Write {what} = [...] or [mechanism.{what}].")
+    if isinstance(given, Mapping):
+        pairs: Any = given.items()
+    else:
+        pairs = given if all(isinstance(item, tuple) for item in given) else ((_ONLY, given),)
+    try:
+        return tuple(sorted((str(name), _rising(numbers, what)) for name, numbers in pairs))
+    except ParameterError:
+        raise
+    except (TypeError, ValueError):
+        raise ParameterError(problem) from None
+
+
+def _rising(given: Any, what: str) -> Numbers:
+    if isinstance(given, str):
+        raise TypeError
+    numbers = tuple(exact(number, what=f"each of {what}") for number in given)
+    if not numbers or any(b <= a for a, b in pairwise(numbers)):
+        raise ParameterError(f"{what} must rise, one number at least. Got {shown(given)}. Sort them, each once.")
+    return numbers
+
+
+def _plain_table(table: Table | None) -> Any:
+    if table is None:
+        return None
+    plain_lists = {name: [plain(number) for number in numbers] for name, numbers in table}
+    return plain_lists.get(_ONLY, plain_lists)
+
+
+def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> dict[str, Numbers]:
+    """Say for each attribute which numbers are its own."""
+    found, names = dict(table), ", ".join(domains)
+    if _ONLY in found:
+        if len(domains) > 1:
+            raise ParameterError(
+                f"{what} for several noisy columns must say which they are for. Got one list for {names}. Write "
+                f"[mechanism.{what}] with a list for each."
+            )
+        return {next(iter(domains)): found[_ONLY]}
+    strange = sorted(found.keys() - domains.keys())
+    if strange:
+        raise ParameterError(
+            f"{what} are given for {', '.join(map(shown, strange))}, which gets no noise. Columns that do: {names}."
+        )
+    return found
+
+
+class _Form(Protocol):
+    """One of the three forms, for one schema."""
+
+    def promise(self) -> Promise: ...
+
+    def printed(self, dataset: Dataset) -> list[str]: ...
+
+    def draw(self, dataset: Dataset, noise: Noise) -> Drawn: ...
+
+    def foresee(self, dataset: Dataset) -> Foresight: ...
+
+
+@dataclass(frozen=True)
+class _Clusters:
+    """What the forms share: the mechanism, the schema, the grids, and the numbers given for each attribute."""
+
+    mechanism: NoisyClusters
+    schema: Schema
+    domains: Mapping[str, Numeric]
+    given: Mapping[str, Numbers]
+
+    def printed(self, dataset: Dataset) -> list[str]:
+        """Say which records would be printed exactly: none, and a proved form must not refuse because of records."""
+        return []
+
+    def cells(self, borders: Mapping[str, Sequence[Fraction]], epsilon: Fraction) -> dict[str, Cells]:
+        """Cut all domains."""
+        law, confidence = self.mechanism.law, self.mechanism.confidence
+        return cut_cells(self.domains, borders, law=law, epsilon=epsilon, confidence=confidence)
+
+
+class _PublicBorders(_Clusters):
+    """Clusters between public borders."""
+
+    def promise(self) -> Promise:
+        cells = self.cells(self.given, self.mechanism.epsilon)
+        guarantee = WithinCluster(
+            epsilon=self.mechanism.epsilon,
+            clusters="; ".join(
+                cut_text(name, of_column.domain, self.given.get(name, ())) for name, of_column in cells.items()
+            ),
+            protects=self.schema.protects,
+            neighbours=Neighbours.REPLACE_ONE,
+        )
+        cut = ", ".join(self.given)
+        told = [f"between which borders each {cut} lies, after rounding to the grid"]
+        told += [_single_text(name, of_column) for name, of_column in cells.items() if _single_points(of_column)]
+        return noisy_promise(
+            guarantee,
+            self.schema,
+            mechanism=self.mechanism.describe(),
+            in_clear=told,
+            assumptions=(PUBLIC_BORDERS,),
+        )
+
+    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        return Drawn.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        cells = self.cells(self.given, self.mechanism.epsilon)
+        held = {name: _records_in(cells[name], dataset.numbers(name)) for name in self.given}
+        lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in held.items())
+        known = foresee_intervals(cells)
+        alone = tuple(
+            f"{name}: {num.count(1)} of its clusters hold a single record, which can be told by its cluster alone. "
+            "Choose wider clusters."
+            for name, num in held.items()
+            if 1 in num
+        )
+        return Foresight(
+            warnings=(*known.warnings, *alone),
+            lines=(*known.lines, *lines),
+            details={**known.details, "cluster_sizes": held},
+        )
+
+
+def _single_points(cells: Cells) -> list[Fraction]:
+    resolution = cells.domain.resolution or Fraction(0)
+    return [cells.domain.lower + cell.first * resolution for cell in cells.cells if cell.law.last == 0]
+
+
+def _single_text(name: str, cells: Cells) -> str:
+    points = ", ".join(map(shown_number, _single_points(cells)))
+    return f"values of {name} that are {points} after rounding: such a cluster has one point and hides nothing"
+
+
+def _records_in(cells: Cells, values: FloatArray) -> list[int]:
+    found: list[int] = np.bincount(cells.index(cells.steps(values)), minlength=len(cells.cells)).tolist()
+    return found
+
+
+class _PrivateBorders(_Clusters):
+    """Clusters between borders that the exponential mechanism draws at quantiles."""
+
+    @property
+    def border_epsilon(self) -> Fraction:
+        """What is spent on each border."""
+        mechanism = self.mechanism
+        return mechanism.epsilon * mechanism.border_share / sum(len(shares) for shares in self.given.values())
+
+    @property
+    def values_epsilon(self) -> Fraction:
+        """What is spent on the values, over all columns."""
+        return self.mechanism.epsilon * (1 - self.mechanism.border_share)
+
+    def promise(self) -> Promise:
+        for name in self.given:
+            _check_candidates(name, self.domains[name])
+        self.cells({}, self.values_epsilon)  # refuses what can be given no noise
+        cut = ", ".join(self.given)
+        guarantee = WithinPublishedBorders(
+            epsilon=self.mechanism.epsilon, protects=self.schema.protects, neighbours=Neighbours.REPLACE_ONE
+        )
+        return noisy_promise(
+            guarantee,
+            self.schema,
+            mechanism=self.mechanism.describe(),
+            in_clear=(
+                f"between which of the published borders each {cut} lies, after rounding to the grid: where two "
+                "borders are close, values between them are known that closely",
+            ),
+            assumptions=(SHOWN_CLUSTERS,),
+        )
+
+    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        whole = self.cells({}, self.values_epsilon)
+        borders: dict[str, list[Fraction]] = {}
+        for name, shares in self.given.items():
+            domain = self.domains[name]
+            steps = whole[name].steps(dataset.numbers(name))
+            drawn = draw_borders(steps, shares, domain.num_steps, epsilon=self.border_epsilon, noise=noise)
+            borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
+        values = Drawn.of(self.cells(borders, self.values_epsilon), dataset, noise)
+        told = {name: [plain(border) for border in found] for name, found in borders.items()}
+        return replace(values, measures={**values.measures, "borders": told})
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell how far borders may be off; it follows from the number of records and public facts."""
+        lines, warnings, details = [], [], {}
+        for name, shares in self.given.items():
+            num = len(candidate_steps(self.domains[name].num_steps))
+            miss = details[name] = _border_miss(num, self.border_epsilon)
+            text = (
+                f"{name}: each border is drawn with epsilon {shown_number(self.border_epsilon)}; with 90 % it misses "
+                f"its share by at most {miss} of {len(dataset)} records more than the best place does"
+            )
+            lines.append(text)
+            if miss * (len(shares) + 1) > len(dataset):
+                warnings.append(
+                    f"{text}: the borders will be arbitrary. Raise epsilon or border_share, or ask for fewer."
+                )
+        return Foresight(warnings=tuple(warnings), lines=tuple(lines), details={"border_miss": details})
+
+
+def candidate_steps(num_steps: int) -> IntArray:
+    """Return the grid steps among which a private border is drawn: public, evenly spaced, at most 1024.
+
+    They are at least two steps apart and from either end of the domain, so that no cluster has a single point, which
+    would be printed exactly.
+
+    Examples
+    --------
+    >>> candidate_steps(9).tolist()
+    [2, 4, 6, 8]
+    """
+    stride = max(2, -(-(num_steps - 1) // MOST_CANDIDATES))
+    return np.arange(stride, num_steps, stride, dtype=np.int64)
+
+
+def _check_candidates(name: str, domain: Numeric) -> None:
+    if not len(candidate_steps(domain.num_steps)):
+        raise ParameterError(
+            f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. Choose "
+            "a finer resolution, or leave it out of quantiles."
+        )
+
+
+def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> list[Fraction]:
+    """Score candidates for a border: minus how many records the share below it is off. Sensitivity 1 under replace-one.
+
+    Parameters
+    ----------
+    steps
+        The grid step of each record: private, and so are the scores.
+    share
+        The share of records that should lie below.
+    candidates
+        Public grid steps.
+    """
+    below = np.searchsorted(np.sort(steps), candidates, side="left").tolist()
+    return [-abs(num - share * len(steps)) for num in below]
+
+
+def draw_borders(
+    steps: IntArray, shares: Sequence[Fraction], num_steps: int, *, epsilon: Fraction, noise: Noise
+) -> list[int]:
+    """Draw borders at shares of the records by the exponential mechanism; epsilon is spent on each share.
+
+    Parameters
+    ----------
+    steps
+        The grid step of each record, 0 to ``num_steps``: private.
+    shares
+        Where to draw borders.
+    num_steps
+        The last step of the public grid.
+    epsilon, noise
+        What is spent on each border, and where randomness comes from.
+
+    Returns
+    -------
+    list of int
+        First steps of the clusters above the borders, rising; borders that coincide are one.
+    """
+    candidates = candidate_steps(num_steps)
+    ranked = np.sort(steps)
+    found = set()
+    for share in shares:
+        scores = [epsilon * score / 2 for score in border_scores(ranked, share, candidates)]
+        found.add(int(candidates[noise.exponential_choice(scores)]))
+    return sorted(found)
+
+
+def _border_miss(num_candidates: int, epsilon: Fraction) -> int:
+    """Bound how many records worse than the best a drawn border is, in nine cases of ten (McSherry and Talwar 2007)."""
+    return math.ceil(2 * math.log(num_candidates / _UNSURE) / epsilon)
+
+
+class _AsPublished(_Clusters):
+    """Algorithm 2 as published: clusters by rank, noise scaled by the range of each cluster's own values."""
+
+    def promise(self) -> Promise:
+        epsilon = self.mechanism.epsilon
+        for name in self.domains:
+            self._grid(name)  # refuses a domain that is too wide for noise, and no range is wider
+        cut = "; ".join(f"{name} at {', '.join(map(shown_number, shares))}" for name, shares in self.given.items())
+        guarantee = WithinCluster(
+            epsilon=epsilon,
+            clusters=f"ranks of the records themselves, cut by shares: {cut}",
+            protects=self.schema.protects,
+            neighbours=Neighbours.REPLACE_ONE,
+        )
+        sound = noisy_promise(
+            guarantee,
+            self.schema,
+            mechanism=self.mechanism.describe(),
+            in_clear=("the range of each cluster's own values, by the width of its intervals",),
+        )
+        return replace(
+            sound,
+            basis=Basis.CLAIMED,
+            claim=f"epsilon {shown_number(epsilon)} between records of one cluster (Li, Erkin, Lagendijk 2022, IV-B)",
+            why="borders and ranges of clusters come from the records, so that replacing one record changes the noise "
+            "of all in its cluster, and no bound holds: a cluster of one record has range 0 and its value is printed "
+            "exactly; each column takes the whole epsilon",
+            numerics=f"{sound.numerics}; shares are rounded to the nearest rank, halves up; the noise is discrete on "
+            "the public grid where the paper's is continuous",
+        )
+
+    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        columns = {}
+        for name, domain in self.domains.items():
+            noisy, radius = published_noise(
+                self._grid(name).steps(dataset.numbers(name)),
+                self.given.get(name, ()),
+                epsilon=self.mechanism.epsilon,
+                confidence=self.mechanism.confidence,
+                noise=noise,
+            )
+            steps = np.clip(noisy, 0, domain.num_steps)
+            columns[name] = (domain.grid_values(steps), *_ends(domain, steps, radius))
+        stated = {"confidence": plain(self.mechanism.confidence)}
+        return Drawn(columns, {"published_intervals": dict.fromkeys(columns, stated)})
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Warn of the values that would be printed exactly."""
+        return Foresight(warnings=tuple(self.printed(dataset)))
+
+    def _grid(self, name: str) -> Cells:
+        only = {name: self.domains[name]}
+        epsilon, confidence = self.mechanism.epsilon, self.mechanism.confidence
+        return cut_cells(only, {}, law="laplace", epsilon=epsilon, confidence=confidence)[name]
+
+    def printed(self, dataset: Dataset) -> list[str]:
+        """Say, column by column, which records would be printed exactly; row numbers only."""
+        found = []
+        for name in self.domains:
+            steps = self._grid(name).steps(dataset.numbers(name))
+            exposed = exposed_records(steps, self.given.get(name, ()))
+            if exposed.any():
+                parts = dataset.parts
+                rows = np.sort(parts.source_rows[exposed[parts.records]]) + 1
+                num = int(exposed.sum())
+                problem = Problem(
+                    f"the published form would print {num} record{'s' * (num > 1)} exactly (all values of a cluster "
+                    "are equal, so that its range is 0 and it gets no noise)",
+                    where=f"column {name!r}",
+                    rows=tuple(rows[:MOST_ROWS_NAMED].tolist()),
+                    num_rows=len(rows),
+                    remedy="Give shares that leave more records to a cluster, or leave as_published out.",
+                )
+                found.append(str(problem))
+        return found
+
+
+def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
+    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty.
+
+    Examples
+    --------
+    >>> rank_clusters(25, [Fraction(1, 20), Fraction(19, 20)])
+    [slice(0, 1, None), slice(1, 24, None), slice(24, 25, None)]
+    """
+    ends = [0, *(math.floor(share * num + Fraction(1, 2)) for share in shares), num]
+    return [slice(a, b) for a, b in pairwise(ends) if a < b]
+
+
+def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> npt.NDArray[np.bool_]:
+    """Tell which records the published form would print exactly: those of clusters with range 0.
+
+    Parameters
+    ----------
+    steps
+        The grid step of each record: private.
+    shares
+        Cumulative shares at which to cut.
+    """
+    order = np.argsort(steps, kind="stable")
+    exposed = np.zeros(len(steps), dtype=bool)
+    for cluster in rank_clusters(len(steps), shares):
+        members = order[cluster]
+        exposed[members] = steps[members[0]] == steps[members[-1]]
+    return exposed
+
+
+def published_noise(
+    steps: IntArray, shares: Sequence[Fraction], *, epsilon: Fraction, confidence: Fraction, noise: Noise
+) -> tuple[IntArray, IntArray]:
+    """Add the noise of the published algorithm, in steps of a grid: sort, cut by rank, scale by each cluster's range.
+
+    Nothing is refused or clamped here: a cluster of range 0 comes out exactly as it is.
+
+    Parameters
+    ----------
+    steps
+        Values in whole steps.
+    shares
+        Cumulative shares at which to cut: 5/30/30/30/5 % is 0.05, 0.35, 0.65, 0.95.
+    epsilon, confidence
+        The paper's epsilon and c.
+    noise
+        Where the randomness comes from.
+
+    Returns
+    -------
+    tuple of arrays
+        For each value the noisy one, and how far its interval goes to either side; -1 for no interval.
+    """
+    noisy = np.array(steps, dtype=np.int64)
+    radius = np.zeros(len(noisy), dtype=np.int64)
+    order = np.argsort(noisy, kind="stable")
+    for cluster in rank_clusters(len(noisy), shares):
+        members = order[cluster]
+        scale = Fraction(int(steps[members[-1]]) - int(steps[members[0]])) / epsilon
+        if scale:
+            noisy[members] += noise_arrays.discrete_laplace(noise, scale, len(members))
+            radius[members] = laplace_radius(scale, confidence)
+    return noisy, (radius if confidence else np.full_like(radius, -1))
+
+
+def laplace_radius(scale: Fraction, confidence: Fraction) -> int:
+    """Return the smallest radius that discrete Laplace noise stays within with at least this probability.
+
+    Examples
+    --------
+    >>> laplace_radius(Fraction(10), Fraction(9, 10))
+    23
+    """
+    # P(|X| > r) = 2 e^(-(r + 1) / scale) / (1 + e^(-1 / scale)), rounded up
+    allowed = (1 - confidence) * (1 + exp_bounds(-1 / scale)[0]) / 2
+    low, high = -1, 0
+    while exp_bounds(-(high + 1) / scale)[1] > allowed:
+        low, high = high, 2 * high + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if exp_bounds(-(middle + 1) / scale)[1] <= allowed else (middle, high)
+    return high
+
+
+def _ends(domain: Numeric, steps: IntArray, radius: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Go so many steps down and up from steps, and half a step more for values off the grid, within the domain."""
+    halves = Grid.of(domain.lower, (domain.resolution or Fraction(1)) / 2)
+    told = domain.grid_values(steps)
+    lower = halves.points(np.maximum(2 * (steps - radius) - 1, 0))
+    upper = halves.points(np.minimum(2 * (steps + radius) + 1, 2 * domain.num_steps))
+    return np.where(radius < 0, told, lower), np.where(radius < 0, told, upper)

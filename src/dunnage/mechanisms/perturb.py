@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mechanisms that release noisy values share: which attributes they take, the promise, and the release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dunnage import noise_arrays
+from dunnage.certificate import certify
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, decimal_text, exact, shown_number
+from dunnage.guarantees import (
+    EPSILON_PER_RECORD,
+    PUBLIC_COLUMNS,
+    PUBLIC_COUNT,
+    PUBLIC_DOMAIN,
+    SYSTEM_ENTROPY,
+    Assumption,
+    Basis,
+    Guarantee,
+    Promise,
+)
+from dunnage.laws import LAWS, MOST_EPSILON, Cell, Cells
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.foresight import Foresight
+from dunnage.mechanisms.recode import check_choice, key_of, released_column
+from dunnage.noise import Noise
+from dunnage.publication import Publication
+from dunnage.release import Release
+from dunnage.schema import Attribute, Schema
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+NUMERICS = (
+    "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
+    "numbers are the doubles of grid points and of points halfway between them; radii and coverage are rounded to the "
+    "safe side"
+)
+SEEDED = "the noise was drawn from a seed that others may know"
+_LITTLE_TOLD = Fraction(1, 2)
+
+
+def epsilon_of(given: Exact) -> Fraction:
+    """Read an epsilon."""
+    epsilon = exact(given, what="epsilon")
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise ParameterError(
+            f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(epsilon)}. Use 1, say."
+        )
+    return epsilon
+
+
+def confidence_of(given: Exact) -> Fraction:
+    """Read the confidence of intervals."""
+    confidence = exact(given, what="confidence")
+    if not 0 <= confidence < 1:
+        raise ParameterError(
+            f"confidence must be at least 0 (no intervals) and below 1. Got {shown_number(confidence)}. Use 0.9, say."
+        )
+    return confidence
+
+
+def check_law(given: str) -> None:
+    """Refuse a law that there is not."""
+    check_choice("law", given, tuple(LAWS))
+
+
+def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
+    """Return the grids of the attributes that get noise, by name.
+
+    Raises
+    ------
+    ParameterError
+        If there is none, one is not a number on a grid, or a column would be released as it is without being public.
+    """
+    if schema.sensitive:
+        names = ", ".join(attribute.name for attribute in schema.sensitive)
+        raise ParameterError(
+            f"{mechanism} is differentially private, which a value released unchanged is not. Got the sensitive "
+            f'{names}. Give it the role "quasi-identifier" for noise, "drop", or "public" if anyone may know it.'
+        )
+    if not schema.quasi_identifiers:
+        raise ParameterError(
+            f"{mechanism} adds noise to quasi-identifiers. Got none. Give one column or more that role."
+        )
+    return {attribute.name: _grid_domain(attribute, mechanism) for attribute in schema.quasi_identifiers}
+
+
+def _grid_domain(attribute: Attribute, mechanism: str) -> Numeric:
+    if not isinstance(attribute.domain, Numeric):
+        raise ParameterError(
+            f"{mechanism} adds noise to numbers. Got {attribute.name!r} of kind {attribute.kind}. Give it the role "
+            '"drop", or "public" if anyone may know it, or choose sampled-lattice.'
+        )
+    if attribute.domain.resolution is None:
+        raise ParameterError(
+            f"{mechanism} draws noise on a public grid. Got {attribute.name!r} without one. Add resolution = 0.1, say."
+        )
+    return attribute.domain
+
+
+def cut_cells(
+    domains: Mapping[str, Numeric],
+    borders: Mapping[str, Sequence[Fraction]],
+    *,
+    law: str,
+    epsilon: Fraction,
+    confidence: Fraction,
+) -> dict[str, Cells]:
+    """Cut each domain at its borders, if it has any; all columns share epsilon evenly."""
+    share = epsilon / len(domains)
+    cells = {}
+    for name, domain in domains.items():
+        try:
+            cells[name] = Cells.cut(domain, borders.get(name, ()), law=law, epsilon=share, confidence=confidence)
+        except ParameterError as error:
+            raise ParameterError(f"attribute {name!r}: {error}") from None
+    return cells
+
+
+def noisy_promise(
+    guarantee: Guarantee,
+    schema: Schema,
+    *,
+    mechanism: Mapping[str, Any],
+    in_clear: Sequence[str] = (),
+    assumptions: Sequence[Assumption] = (),
+) -> Promise:
+    """State a proved guarantee of noisy values, with what all of them rest on and show."""
+    known = (PUBLIC_COLUMNS,) if schema.public else ()
+    return Promise(
+        guarantee=guarantee,
+        basis=Basis.PROVED,
+        mechanism=mechanism,
+        assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+        in_clear=("number of records", *in_clear, *_unchanged(schema)),
+        numerics=NUMERICS,
+    )
+
+
+def _unchanged(schema: Schema) -> list[str]:
+    names = ", ".join(attribute.name for attribute in schema.public)
+    told = [f"public columns as they are: {names}"] if names else []
+    return told + [attribute.exception for attribute in schema if attribute.exception]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawn:
+    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them.
+
+    Parameters
+    ----------
+    columns
+        For each attribute the noisy values, and the lower and upper ends of their intervals.
+    measures
+        Public figures, besides the number of records.
+    """
+
+    columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
+    measures: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> Drawn:
+        """Draw fresh noise for every record and column."""
+        columns = {}
+        for name, of_column in cells.items():
+            told = of_column.perturb(dataset.numbers(name), noise)
+            columns[name] = (told, *of_column.interval(told))
+        return cls(columns, {"noise": {name: of_column.describe() for name, of_column in cells.items()}})
+
+
+def release_noisy(
+    promise: Promise,
+    draw: Callable[[Dataset, Noise], Drawn],
+    dataset: Dataset,
+    *,
+    ledger: Ledger,
+    noise: Noise,
+) -> Publication:
+    """Spend once, then draw noisy values and release them with rows in random order.
+
+    Parameters
+    ----------
+    promise
+        What is spent on; void if the noise is seeded.
+    draw
+        Draws the noisy columns; called only after the ledger has accepted the spend.
+    dataset, ledger, noise
+        What is released, charged and drawn from.
+
+    Raises
+    ------
+    BudgetError
+        If the ledger refuses; nothing is drawn then.
+    """
+    if noise.seeded:
+        promise = promise.voided(SEEDED)
+    spend = ledger.spend(promise, dataset.purpose)
+    drawn = draw(dataset, noise)
+    order = noise_arrays.permutation(noise, len(dataset))
+    certificate = certify(
+        promise,
+        kind="rows",
+        dataset=dataset.policy.dataset,
+        period=dataset.period,
+        attributes=dataset.schema.describe(),
+        measures={"records": len(dataset), **drawn.measures},
+        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+    )
+    release = Release(certificate=certificate, data=_table(dataset, drawn, order))
+    return Publication(release, key_of(dataset, order, None, noise))
+
+
+def _table(dataset: Dataset, drawn: Drawn, order: IntArray) -> pa.Table:
+    # data : row, public columns, then per attribute the noisy value and its interval
+    columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64)}
+    for attribute in dataset.schema.public:
+        columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
+    for name, (told, lower, upper) in drawn.columns.items():
+        columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
+    return pa.table(columns)
+
+
+def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
+    """Tell how wide the intervals will be beside the ranges that values are hidden in: public facts."""
+    found = [(name, of_column, cell) for name, of_column in cells.items() for cell in of_column.cells]
+    lines = tuple(_interval_line(name, of_column, cell) for name, of_column, cell in found)
+    warnings = tuple(
+        f"{_interval_line(name, of_column, cell)}: little is told. Raise epsilon, lower confidence, or "
+        'try law = "piecewise".'
+        for name, of_column, cell in found
+        if cell.law.last and _told_share(cell) >= _LITTLE_TOLD
+    )
+    details = {name: of_column.describe() for name, of_column in cells.items()}
+    return Foresight(warnings=warnings, lines=lines, details={"noise": details})
+
+
+def _told_share(cell: Cell) -> Fraction:
+    """Return which share of a cell its widest interval spans."""
+    return min(Fraction(1), Fraction(2 * cell.law.radius + 1, cell.law.last + 1))
+
+
+def _interval_line(name: str, of_column: Cells, cell: Cell) -> str:
+    lower, resolution = of_column.domain.lower, of_column.domain.resolution or Fraction(0)
+    where = f"{name} from {with_unit(lower + cell.first * resolution)} to " + with_unit(
+        lower + cell.end * resolution, of_column.domain
+    )
+    if cell.law.last == 0:
+        return f"{where}: a single point, printed as it is"
+    if cell.law.radius < 0:
+        return f"{where}: noisy values without intervals (confidence 0)"
+    radius = with_unit(cell.law.radius * resolution + resolution / 2, of_column.domain)
+    confidence = f"{decimal_text(100 * cell.law.confidence)} %"
+    share = f"{float(100 * _told_share(cell)):.0f} %"
+    return f"{where}: {radius} to either side at {confidence} confidence, the interval spans up to {share} of it"
+
+
+def with_unit(number: Fraction, domain: Numeric | None = None) -> str:
+    """Write a number for a person, with the unit of its domain."""
+    return f"{decimal_text(number)} {domain.unit if domain else ''}".strip()

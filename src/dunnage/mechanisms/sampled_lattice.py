@@ -1,0 +1,648 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SampledLattice: release the k-anonymous part of a secret sample, at levels that are chosen with noise.
+
+Algorithm 1 of Li, Erkin and Lagendijk 2022 with the score and the sample of the choice mended, so that the guarantee is
+one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, and says what the published form lacks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dunnage import noise_arrays
+from dunnage.certificate import certify
+from dunnage.dataset import Dataset
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.guarantees import (
+    EPSILON_PER_RECORD,
+    FRESH_SAMPLE,
+    PUBLIC_DOMAIN,
+    SECRET_SAMPLE,
+    SYSTEM_ENTROPY,
+    Basis,
+    Neighbours,
+    Promise,
+    SampledDP,
+)
+from dunnage.laws import Cells
+from dunnage.ledger import Ledger
+from dunnage.measures import LOSS_METRIC, class_sizes, size_measures
+from dunnage.mechanisms.foresight import Foresight
+from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
+from dunnage.mechanisms.perturb import confidence_of, cut_cells, epsilon_of, foresee_intervals, noisy_domains
+from dunnage.mechanisms.recode import (
+    Classes,
+    check_choice,
+    class_table,
+    key_of,
+    released_column,
+    row_table,
+    strata,
+)
+from dunnage.noise import Noise
+from dunnage.publication import Key, Publication
+from dunnage.release import Release
+from dunnage.sampling_loss import (
+    published_choice_delta,
+    sampling_beta,
+    sampling_delta,
+    sampling_epsilon,
+    smallest_k,
+)
+from dunnage.schema import Schema
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LEFT_OUT = ("drop", "pool", "noisy")
+MOST_NODES = 2**15
+"""Largest lattice: every node is looked at, and one drawn among all."""
+LARGE_DELTA = Fraction(1, 1000)
+"""A delta from here on is warned of before any data is seen."""
+_LEAST_DELTA = Fraction(1, 10**300)
+_MOST_NODES_TOLD = 10
+_FORMS = "k, beta and epsilon_choice, or epsilon, delta and epsilon_choice"
+_SEEDED = "the sample and the choice were drawn from a seed that others may know"
+_NUMERICS = (
+    "samples, choice and order of rows are drawn exactly, from system entropy; scores are fractions; epsilon and delta "
+    "are rounded up"
+)
+_WHY_POOL = (
+    "what is stated holds for this release by itself. Records left out of it go into the pool of the next because of "
+    "this secret sample, so that the samples of successive releases depend on each other, and that losses add up is "
+    "not proved"
+)
+_WHY_NOISY = (
+    "noisy values are released for the records left out, so that the number of all rows is the number of all records, "
+    "and a row shows whether its record was sampled and kept: the sample is no longer secret"
+)
+_WHY_PUBLISHED = (
+    "its sensitivity k/|D| depends on the size of the secret sample, and the node is chosen on the sample that is "
+    "released, which makes a telling class likelier than delta allows for. What holds follows from scores that lie "
+    "between 0 and 1, whatever the data"
+)
+
+
+class _Rule(Protocol):
+    """How a node is chosen, and what that keeps."""
+
+    def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
+        """Return the sample that the node is chosen on, from the one that is released or drawn anew."""
+
+    def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
+        """Return the logarithm of each node's weight; utility is count kept x precision, in a unit."""
+
+    def epsilon(self, least: Fraction) -> Fraction:
+        """Return what sample and choice cost together; the sample alone costs the least."""
+
+    def delta(self) -> Fraction:
+        """Return with which probability nothing is promised."""
+
+    def stated(self) -> dict[str, Any]:
+        """Return the words of the promise that depend on the rule."""
+
+
+@dataclass(frozen=True)
+class _CountRule:
+    """Choose by counts, on a sample of its own: weights of exp(epsilon_1 u / 2k), u = count kept x precision."""
+
+    k: int
+    beta: Fraction
+    epsilon_choice: Fraction
+
+    def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
+        return draw()
+
+    def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
+        factor = self.epsilon_choice * unit / (2 * self.k)
+        return [factor * value for value in utility]
+
+    def epsilon(self, least: Fraction) -> Fraction:
+        return least + self.epsilon_choice
+
+    def delta(self) -> Fraction:
+        return sampling_delta(self.k, self.beta)
+
+    def stated(self) -> dict[str, Any]:
+        return {"basis": Basis.PROVED}
+
+
+@dataclass(frozen=True)
+class _PublishedRule:
+    """Choose by shares, on the released sample: weights of exp(epsilon' u / |D|), u / |D| between 0 and 1."""
+
+    k: int
+    beta: Fraction
+    epsilon_choice: Fraction
+
+    def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
+        return released
+
+    def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
+        factor = self.epsilon_choice * unit / max(num_sampled, 1)
+        return [factor * value for value in utility]
+
+    def epsilon(self, least: Fraction) -> Fraction:
+        return least + 2 * self.epsilon_choice
+
+    def delta(self) -> Fraction:
+        return published_choice_delta(self.k, self.beta, self.epsilon_choice)
+
+    def stated(self) -> dict[str, Any]:
+        delta = sampling_delta(self.k, self.beta, as_published=True)
+        claim = (
+            f"epsilon = -ln(1 - beta) + 2 epsilon' k / |D|, where epsilon' = {shown_number(self.epsilon_choice)} and "
+            f"|D| is the size of the secret sample, and delta {_rounded_up(delta)} "
+            "(Li, Erkin, Lagendijk 2022, eqs. 13, 14, 18 and 20)"
+        )
+        return {"basis": Basis.CLAIMED, "claim": claim, "why": _WHY_PUBLISHED}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampledLattice:
+    """Release records of a secret sample at one level per attribute, chosen with noise, at least k to a combination.
+
+    Give ``k`` and ``beta``, or ``epsilon`` and ``delta`` to be met: then the rate of the sample is
+    1 - e^-(epsilon - epsilon_choice), and k the smallest that meets delta.
+
+    Parameters
+    ----------
+    epsilon_choice
+        What the choice of the levels may cost.
+    k, beta
+        Fewest records that must look alike in the sample, and the probability that a record is sampled.
+    epsilon, delta
+        What the release may cost in all.
+    left_out
+        What becomes of records that are not sampled or suppressed: ``drop``; ``pool``, a file for the next release; or
+        ``noisy``, released with noise. The last two are claimed, not proved.
+    left_out_epsilon
+        For ``noisy``: epsilon of their noise, which the columns share.
+    confidence
+        For ``noisy``: how sure their intervals are; 0.9 if not given.
+    as_published
+        Choose as Li et al. 2022 do: ``epsilon_choice`` is then their epsilon', and the guarantee is only claimed.
+
+    Guarantee
+    ---------
+    (epsilon, delta)-differential privacy under sampling, between datasets that differ by one record, proved, with
+    epsilon = -ln(1 - beta) + epsilon_choice and delta by theorem 1 of Li, Qardaji, Su 2012.
+
+    Assumptions
+    -----------
+    Public domains and hierarchies; a secret sample, drawn afresh for each release; one record per protected unit.
+
+    Runtime
+    -------
+    Two samples are drawn, one to choose the levels on, one to release. Every node of the lattice is looked at once,
+    with as many steps as a node below it has classes.
+
+    Utility
+    -------
+    A node is e^(epsilon_1 d / 2k) times as likely as one whose count kept x precision is smaller by d, where precision
+    is 1 less the mean of level / top level.
+
+    References
+    ----------
+    Li, Erkin, Lagendijk 2022, algorithm 1; Li, Qardaji, Su 2012, theorem 1.
+
+    Examples
+    --------
+    >>> SampledLattice(epsilon=2, delta="1e-4", epsilon_choice=1).least
+    47
+    """
+
+    name: ClassVar[str] = "sampled-lattice"
+    epsilon_choice: Fraction
+    k: int | None = None
+    beta: Fraction | None = None
+    epsilon: Fraction | None = None
+    delta: Fraction | None = None
+    left_out: str = "drop"
+    left_out_epsilon: Fraction | None = None
+    confidence: Fraction | None = None
+    as_published: bool = False
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(
+            self,
+            *,
+            epsilon_choice: Exact,
+            k: int | None = None,
+            beta: Exact | None = None,
+            epsilon: Exact | None = None,
+            delta: Exact | None = None,
+            left_out: str = "drop",
+            left_out_epsilon: Exact | None = None,
+            confidence: Exact | None = None,
+            as_published: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon_choice", "beta", "epsilon", "delta"):
+            value = getattr(self, name)
+            if value is not None or name == "epsilon_choice":
+                object.__setattr__(self, name, exact(value, what=name))
+        self._check_form()
+        self._check_left_out()
+        if not 0 < self.epsilon_choice <= 700:
+            raise ParameterError(
+                f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
+                "Use a part of epsilon, 0.5, say."
+            )
+        self._rule.delta()  # refuses a k, a rate or a delta that is none
+
+    def _check_form(self) -> None:
+        """Check that one of the two forms is given, whole and alone."""
+        given = [name for name in ("k", "beta", "epsilon", "delta") if getattr(self, name) is not None]
+        if given not in (["k", "beta"], ["epsilon", "delta"]):
+            raise ParameterError(
+                f"sampled-lattice takes {_FORMS}. Got {', '.join([*given, 'epsilon_choice'])}. Give one of the two."
+            )
+        if not isinstance(self.as_published, bool):
+            raise ParameterError(f"as_published must be true or false. Got {shown(self.as_published)}.")
+        if self.as_published and self.epsilon is not None:
+            raise ParameterError(
+                "as published, epsilon depends on the size of the secret sample and cannot be asked for. Give k, beta "
+                "and epsilon_choice, which is the paper's epsilon'."
+            )
+        if self.epsilon is not None and self.epsilon <= self.epsilon_choice:
+            raise ParameterError(
+                f"epsilon_choice is a part of epsilon. Got {shown_number(self.epsilon_choice)} of "
+                f"{shown_number(self.epsilon)}, which leaves nothing for the sample. Lower it, or raise epsilon."
+            )
+
+    def _check_left_out(self) -> None:
+        check_choice("left_out", self.left_out, LEFT_OUT)
+        if self.left_out != "noisy":
+            strange = [name for name in ("left_out_epsilon", "confidence") if getattr(self, name) is not None]
+            if strange:
+                raise ParameterError(
+                    f'{strange[0]} is for left_out = "noisy" alone. Got it with {self.left_out!r}. Remove it.'
+                )
+            return
+        if self.left_out_epsilon is None:
+            raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
+        object.__setattr__(self, "left_out_epsilon", epsilon_of(self.left_out_epsilon))
+        given = Fraction(9, 10) if self.confidence is None else self.confidence
+        object.__setattr__(self, "confidence", confidence_of(given))
+
+    @cached_property
+    def rate(self) -> Fraction:
+        """The probability that a record is sampled: beta, or what epsilon leaves for it."""
+        if self.epsilon is not None:
+            return sampling_beta(self.epsilon - self.epsilon_choice)
+        assert self.beta is not None  # one of the two forms is whole
+        return self.beta
+
+    @cached_property
+    def least(self) -> int:
+        """Fewest records that must look alike: k, or the smallest that meets delta."""
+        if self.delta is not None:
+            return smallest_k(self.rate, self.delta)
+        assert self.k is not None  # one of the two forms is whole
+        return self.k
+
+    @cached_property
+    def _rule(self) -> _Rule:
+        rule = _PublishedRule if self.as_published else _CountRule
+        return rule(self.least, self.rate, self.epsilon_choice)
+
+    def promise(self, schema: Schema) -> Promise:
+        """State what a release under this schema will guarantee; needs no data."""
+        self._check_schema(schema)
+        epsilon = self._rule.epsilon(sampling_epsilon(self.rate)) if self.epsilon is None else self.epsilon
+        guarantee = SampledDP(
+            epsilon=epsilon,
+            delta=max(self._rule.delta(), _LEAST_DELTA),
+            beta=self.rate,
+            protects=schema.protects,
+            neighbours=Neighbours.ADD_REMOVE,
+        )
+        large = guarantee.delta >= LARGE_DELTA
+        words = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        promise = Promise(
+            guarantee=guarantee,
+            mechanism=self.describe(),
+            assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            in_clear=self._in_clear(schema),
+            numerics=_NUMERICS,
+            warnings=(words,) if large else (),
+            **self._rule.stated(),
+        )
+        if promise.basis is Basis.CLAIMED:
+            promise = replace(promise, holds=guarantee)
+        return self._with_left_out(promise)
+
+    def _with_left_out(self, promise: Promise) -> Promise:
+        """Say what is no longer proved because of what becomes of records that are left out."""
+        if self.left_out == "drop":
+            return promise
+        why = _WHY_POOL if self.left_out == "pool" else _WHY_NOISY
+        return replace(
+            promise,
+            basis=Basis.CLAIMED,
+            holds=promise.guarantee if self.left_out == "pool" else None,
+            why=f"{promise.why}; {why}" if promise.why else why,
+        )
+
+    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
+        """Spend, then sample, choose the levels, suppress, and release what is kept, rows in random order.
+
+        Whatever the data, there is a release; it may have no rows.
+
+        Raises
+        ------
+        BudgetError
+            If the ledger refuses; nothing is drawn then.
+        """
+        promise = self.promise(dataset.schema)
+        if noise.seeded:
+            promise = promise.voided(_SEEDED)
+        spend = ledger.spend(promise, dataset.purpose)
+        lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
+        sampled = noise_arrays.bernoulli(noise, self.rate, len(dataset))
+        node = self._chosen(lattice, sampled, noise)
+        classes = lattice.classes(sampled, node, self.least)
+        released = _Released.of(dataset, classes, self._cells(dataset.schema), noise)
+        certificate = certify(
+            promise,
+            kind="rows",
+            dataset=dataset.policy.dataset,
+            period=dataset.period,
+            attributes=dataset.schema.describe(),
+            measures=self._measures(classes, dataset.schema),
+            spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+        )
+        release = Release(certificate=certificate, data=released.data, classes=released.classes)
+        num_sampled, num_kept = int(sampled.sum()), int((classes.of_row >= 0).sum())
+        facts = {"unsampled": len(dataset) - num_sampled, "suppressed": num_sampled - num_kept}
+        return Publication(release, replace(released.key, facts=facts))
+
+    def _chosen(self, lattice: _Lattice, sampled: BoolArray, noise: Noise) -> Node:
+        """Draw a node; which sample it is chosen on is the rule's to say."""
+        looked_at = self._rule.sample(sampled, lambda: noise_arrays.bernoulli(noise, self.rate, len(sampled)))
+        kept = lattice.records.only(looked_at).kept_counts(self.least)
+        scores = lattice.scores(self._rule, kept, int(looked_at.sum()))
+        return lattice.node(noise.exponential_choice(scores))
+
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what may come of it: how large delta is for these records, and which levels are likely.
+
+        Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
+        """
+        lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
+        nodes = self._likely_nodes(lattice, len(dataset))
+        cells = self._cells(dataset.schema)
+        noisy = foresee_intervals(cells) if cells else Foresight()
+        lines = [_node_line(node, len(dataset)) for node in nodes]
+        details = {"records": len(dataset), "delta": float(self._rule.delta()), "nodes": nodes, **noisy.details}
+        return Foresight(
+            warnings=(*self.warnings(dataset), *noisy.warnings),
+            lines=(*lines, *noisy.lines),
+            details=details,
+        )
+
+    def warnings(self, dataset: Dataset) -> tuple[str, ...]:
+        """Tell the owner what not to overlook: it takes no more than the number of records."""
+        delta, num_records, warnings = self._rule.delta(), len(dataset), []
+        if delta * num_records >= 1:
+            warnings.append(
+                f"delta {_rounded_up(delta)} is at least 1/n for these {num_records} records: that a record "
+                "is told outright is not ruled out. Raise k, sample less, or ask for a smaller delta."
+            )
+        if self.least > num_records:
+            warnings.append(f"k = {self.least} is more than the {num_records} records: everything will be suppressed.")
+        elif self.least > self.rate * num_records:
+            warnings.append(
+                f"the sample will hold about {float(self.rate * num_records):.0f} of {num_records} records, fewer than "
+                f"k = {self.least}: most likely everything will be suppressed."
+            )
+        return tuple(warnings)
+
+    def _likely_nodes(self, lattice: _Lattice, num_records: int) -> list[dict[str, Any]]:
+        """Return the likeliest nodes first, of equal ones the lower levels."""
+        kept = lattice.records.kept_counts(self.least)
+        scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num_records)])
+        weights = np.exp(scores - scores.max())
+        probability = weights / weights.sum()
+        likely = np.argsort(-probability, kind="stable")[:_MOST_NODES_TOLD]
+        return [
+            {
+                "levels": dict(zip(lattice.names, lattice.node(int(number)), strict=True)),
+                "kept": int(kept.flat[number]),
+                "share": int(kept.flat[number]) / num_records,
+                "probability": float(probability[number]),
+            }
+            for number in likely
+        ]
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""
+        asked = {name: getattr(self, name) for name in ("epsilon", "delta", "left_out_epsilon", "confidence")}
+        return {
+            "name": self.name,
+            "k": self.least,
+            "beta": plain(self.rate),
+            "epsilon_choice": plain(self.epsilon_choice),
+            **{name: None if value is None else plain(value) for name, value in asked.items()},
+            "left_out": self.left_out,
+            "as_published": self.as_published,
+        }
+
+    def _check_schema(self, schema: Schema) -> dict[str, Any]:
+        """Return the hierarchy of each quasi-identifier; refuse a schema that cannot be released under."""
+        if schema.sensitive:
+            names = ", ".join(attribute.name for attribute in schema.sensitive)
+            raise ParameterError(
+                f"{self.name} is differentially private, which a value released unchanged is not. Got the sensitive "
+                f'{names}. Give it the role "quasi-identifier", "drop", or "public" to make it part of the class.'
+            )
+        if self.left_out == "noisy":
+            self._cells(schema)
+        return hierarchies_of(schema, mechanism=self.name, verb="chooses among", most_nodes=MOST_NODES)
+
+    def _cells(self, schema: Schema) -> dict[str, Cells]:
+        """Return the noise of records that are left out; none unless they are released by it."""
+        if self.left_out_epsilon is None or self.confidence is None:
+            return {}
+        domains = noisy_domains(schema, f'{self.name} with left_out = "noisy"')
+        return cut_cells(domains, {}, law="laplace", epsilon=self.left_out_epsilon, confidence=self.confidence)
+
+    def _in_clear(self, schema: Schema) -> tuple[str, ...]:
+        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
+        told = [
+            "number of released records, number of classes, size of each class; not how many records there are, were "
+            "sampled or were suppressed",
+            f"the generalisation of each released record in the public hierarchies of {names}, at one level for each, "
+            "chosen with noise (at level 0 the value itself)",
+        ]
+        if schema.public:
+            told.append(f"public columns of released records as they are: {', '.join(a.name for a in schema.public)}")
+        if self.left_out == "noisy":
+            told.append(
+                "the number of all records, and which rows are of records that were not sampled or suppressed, with "
+                f"noisy values of {names}"
+            )
+        return tuple(told) + tuple(a.exception for a in schema if a.exception)
+
+    def _measures(self, classes: Classes, schema: Schema) -> dict[str, Any]:
+        """Describe released classes; no figure depends on a record that was left out."""
+        sizes = class_sizes(classes.of_row[classes.of_row >= 0])
+        names = [attribute.name for attribute in schema.quasi_identifiers]
+        if len(sizes):
+            found = size_measures(sizes, self.least, 0)
+        else:
+            found = {"records": 0, "k_asked": self.least, "k_reached": None, "classes": 0, "class_size": None}
+        measures = {name: found[name] for name in ("records", "k_asked", "k_reached", "classes", "class_size")}
+        measures["levels"] = dict(zip(names, classes.levels, strict=True))
+        measures["loss"] = _loss(classes, names, int(sizes.sum())) if len(sizes) else None
+        cells = self._cells(schema)
+        return measures | ({"noise": {name: noise.describe() for name, noise in cells.items()}} if cells else {})
+
+
+def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
+    """Return the positions of records that a release does not tell of: what goes into the pool of the next.
+
+    Parameters
+    ----------
+    dataset
+        The rows that were released.
+    key
+        The key of the release.
+    """
+    told = np.zeros(len(dataset), dtype=bool)
+    records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
+    told[records[records >= 0]] = True
+    return np.flatnonzero(~told)
+
+
+def _loss(classes: Classes, names: Sequence[str], num_released: int) -> dict[str, Any]:
+    return {
+        "metric": LOSS_METRIC,
+        "sum": classes.loss_sum,
+        "total": classes.loss_sum / len(names) / num_released,
+        "attributes": {name: loss / num_released for name, loss in zip(names, classes.losses, strict=True)},
+    }
+
+
+def _rounded_up(delta: Fraction) -> str:
+    """Write a delta for a person, to three digits."""
+    digits = Context(prec=3, rounding=ROUND_CEILING)
+    return f"{digits.divide(Decimal(delta.numerator), Decimal(delta.denominator)).normalize():g}"
+
+
+def _node_line(node: dict[str, Any], num_records: int) -> str:
+    levels = ", ".join(f"{name} {level}" for name, level in node["levels"].items())
+    return (
+        f"levels {levels}: chosen with {100 * node['probability']:.3g} %, would keep {node['kept']} of {num_records} "
+        f"records ({100 * node['share']:.0f} %) if all were sampled"
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Lattice:
+    """All rows of a dataset, encoded for every node. Private.
+
+    ``precision`` has for every node 1 less the mean of level / top level, in units of 1 / ``denominator``.
+    """
+
+    columns: Sequence[Column]
+    records: Records
+    precision: IntArray
+    denominator: int
+
+    @classmethod
+    def of(cls, dataset: Dataset, hierarchies: dict[str, Any]) -> _Lattice:
+        """Encode the rows of a dataset."""
+        rows = np.arange(len(dataset))
+        columns = [Column.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
+        records = Records.of(strata(dataset)[0], columns)
+        return cls(columns, records, *_precision([hierarchy.num_levels for hierarchy in hierarchies.values()]))
+
+    @property
+    def names(self) -> list[str]:
+        """The generalised attributes."""
+        return [column.name for column in self.columns]
+
+    def node(self, number: int) -> Node:
+        """Return a node by its number."""
+        return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
+
+    def scores(self, rule: _Rule, kept: IntArray, num_sampled: int) -> list[Fraction]:
+        """Return the score of every node, by number."""
+        utility = (kept * self.precision).ravel().tolist()
+        return rule.scores(utility, Fraction(1, self.denominator), num_sampled)
+
+    def classes(self, sampled: BoolArray, node: Node, k: int) -> Classes:
+        """Return the classes of a sample at a node, without those of fewer than k records."""
+        of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
+        kept = np.flatnonzero(of_row >= 0)
+        sizes = class_sizes(of_row[kept])
+        # member : one row of each class, all of which look alike at this node
+        member = np.empty(len(sizes), dtype=np.int64)
+        member[of_row[kept]] = kept
+        return Classes(
+            of_row=of_row,
+            generalised=tuple(column.told(member, level) for column, level in zip(self.columns, node, strict=True)),
+            losses=tuple(float(loss) for loss in lost_widths(self.columns, member, sizes, node)),
+            importance=(1.0,) * len(self.columns),
+            levels=node,
+        )
+
+
+def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
+    """Return the precision of every node in whole units, and how many units are 1; a single level loses nothing."""
+    tops = [max(num - 1, 1) for num in num_levels]
+    common = math.lcm(*tops)
+    lost = np.zeros((), dtype=np.int64)
+    for num, top in zip(num_levels, tops, strict=True):
+        lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
+    return common * len(num_levels) - lost, common * len(num_levels)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Released:
+    """The tables of a release and its key, rows in random order."""
+
+    data: pa.Table
+    classes: pa.Table
+    key: Key
+
+    @classmethod
+    def of(cls, dataset: Dataset, classes: Classes, cells: dict[str, Cells], noise: Noise) -> _Released:
+        """Put rows in random order, and make the tables; with cells, rows that were left out come by noise."""
+        summary = class_table(dataset, classes, "bounds")
+        rows = np.flatnonzero(classes.of_row >= 0)
+        left_out = np.flatnonzero(classes.of_row < 0) if cells else rows[:0]
+        data = row_table(dataset, summary, rows, classes.of_row[rows])
+        if cells:
+            data = pa.concat_tables([data, _noisy_table(dataset, left_out, cells, noise).cast(data.schema)])
+        told = np.concatenate([rows, left_out])
+        order = noise_arrays.permutation(noise, len(told))
+        data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(told), dtype=np.int64)))
+        return cls(data, summary, key_of(dataset, told[order], classes.of_row[told[order]], noise))
+
+
+def _noisy_table(dataset: Dataset, rows: IntArray, cells: dict[str, Cells], noise: Noise) -> pa.Table:
+    # left out : row, class_id -1, public columns, intervals around noisy values
+    columns: dict[str, Any] = {"row": rows, "class_id": np.full(len(rows), -1, dtype=np.int64)}
+    for attribute in dataset.schema.public:
+        columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(rows))
+    for name, of_column in cells.items():
+        lower, upper = of_column.interval(of_column.perturb(dataset.numbers(name)[rows], noise))
+        columns |= {f"{name}_lower": lower, f"{name}_upper": upper}
+    return pa.table(columns)

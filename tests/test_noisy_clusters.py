@@ -1,0 +1,697 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NoisyClusters: each form's law enumerated over all neighbours on tiny domains, and where the published one fails.
+
+The enumeration computes laws and choices anew, in decimals of 60 digits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import time
+from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dunnage.dataset import Dataset
+from dunnage.errors import BudgetError, CompositionError, ParameterError, Refusal
+from dunnage.guarantees import Basis, WithinCluster, WithinPublishedBorders, compose, guarantee_from
+from dunnage.laws import Cells
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.noisy_clusters import (
+    MOST_CANDIDATES,
+    NoisyClusters,
+    border_scores,
+    candidate_steps,
+    draw_borders,
+    exposed_records,
+    laplace_radius,
+    published_noise,
+    rank_clusters,
+)
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.publishing import _parameter_problems
+
+ALPHA = 1e-9
+SLACK = Fraction(1, 10**50)
+CONFIDENCES = ("0.5", "0.7", "0.9", "0.99")
+FIVE = ("0.05", "0.35", "0.65", "0.95")
+NO_NOISE = 700
+"""An epsilon at which a tiny domain gets noise with a chance below e^-80: released values are the true ones."""
+
+
+def numeric(lower=0, upper=6, resolution=1, **more):
+    domain = {"domain": [lower, upper], "resolution": resolution, "unit": "kg", **more}
+    return {"role": "quasi-identifier", "kind": "numeric", **domain}
+
+
+def policy(attributes, **more):
+    mechanism = {"name": "partition", "k": 2}  # the mechanism under test is called itself
+    document = {"dataset": "parcels", "protects": "package", "attributes": attributes, "mechanism": mechanism}
+    return Policy.from_dict({**document, **more})
+
+
+def dataset(columns, attributes=None, **more):
+    return Dataset.from_table(pa.table(columns), policy(attributes or {"weight": numeric()}, **more))
+
+
+def publish(data, **parameters):
+    return NoisyClusters(**parameters).release(data, ledger=Ledger(":memory:"), noise=Noise())
+
+
+def shares(*texts):
+    return [Fraction(text) for text in texts]
+
+
+# The oracle
+
+
+def decimal(number):
+    number = Fraction(number)
+    return Decimal(number.numerator) / Decimal(number.denominator)
+
+
+def growth(exponent):
+    with localcontext() as context:
+        context.prec = 60
+        return Fraction(decimal(exponent).exp())
+
+
+def laplace_row(last, epsilon, truth):
+    """Probabilities of seeing 0..last, noise beyond an end added to the end."""
+    if last == 0:
+        return [Fraction(1)]
+    ratio = growth(-Fraction(epsilon) / last)
+    row = [ratio ** abs(i - truth) for i in range(last + 1)]
+    row[0] /= 1 - ratio
+    row[-1] /= 1 - ratio
+    return [weight / sum(row) for weight in row]
+
+
+def cells_of(num_steps, borders):
+    starts = [0, *sorted(borders), num_steps + 1]
+    return [range(a, b) for a, b in itertools.pairwise(starts)]
+
+
+def clustered(num_steps, borders, epsilon):
+    """Probabilities ``table[truth][seen]`` of one column that is cut at borders."""
+    table = [[Fraction(0)] * (num_steps + 1) for _ in range(num_steps + 1)]
+    for cell in cells_of(num_steps, borders):
+        for truth in cell:
+            table[truth][cell.start : cell.stop] = laplace_row(len(cell) - 1, epsilon, truth - cell.start)
+    return table
+
+
+def release_law(table, records):
+    """Chances of all unordered releases of some records, those without a chance left out."""
+    law = Counter()
+    possible = [[seen for seen, chance in enumerate(table[truth]) if chance] for truth in records]
+    for outcome in itertools.product(*possible):
+        law[tuple(sorted(outcome))] += math.prod(
+            (table[truth][seen] for truth, seen in zip(records, outcome, strict=True)), start=Fraction(1)
+        )
+    return law
+
+
+def choice(records, share, candidates, epsilon):
+    """Probability of each candidate: exp(-epsilon / 2 |records below it - share of the records|)."""
+    weights = []
+    for candidate in candidates:
+        below = sum(record < candidate for record in records)
+        weights.append(growth(-Fraction(epsilon) / 2 * abs(below - Fraction(share) * len(records))))
+    return [weight / sum(weights) for weight in weights]
+
+
+def border_law(records, quantiles, candidates, epsilon):
+    """Chances of the published borders, if epsilon is spent on each."""
+    laws = [choice(records, share, candidates, epsilon) for share in quantiles]
+    law = Counter()
+    for picks in itertools.product(range(len(candidates)), repeat=len(quantiles)):
+        drawn = tuple(sorted({candidates[pick] for pick in picks}))
+        law[drawn] += math.prod((chances[pick] for chances, pick in zip(laws, picks, strict=True)), start=Fraction(1))
+    return law
+
+
+# Public borders, enumerated
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
+def test_public_borders_keep_epsilon_within_a_cluster_and_waste_none(epsilon):
+    table = clustered(6, [3], epsilon)
+    worst = []
+    for others in [(), (0,), (2,), (5,)]:
+        for cell in cells_of(6, [3]):
+            laws = [release_law(table, (*others, record)) for record in cell]
+            assert len({frozenset(law) for law in laws}) == 1
+            worst.append(max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0]))
+    assert max(worst) <= growth(epsilon) * (1 + SLACK)
+    assert max(worst) >= growth(epsilon) * (1 - SLACK)
+    # Between clusters nothing is promised: no release is possible from both.
+    assert not set(release_law(table, (2,))) & set(release_law(table, (3,)))
+
+
+def test_two_columns_with_public_borders_share_epsilon():
+    columns = [clustered(3, [2], Fraction(1)), clustered(2, [], Fraction(1))]
+    pairs = list(itertools.product(range(4), range(3)))
+    table = [[columns[0][a][c] * columns[1][b][d] for c, d in pairs] for a, b in pairs]
+    for cell in ([0, 1], [2, 3]):
+        same = [i for i, (a, _) in enumerate(pairs) if a in cell]
+        laws = [release_law(table, (record,)) for record in same]
+        worst = max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0])
+        assert growth(2) * (1 - SLACK) <= worst <= growth(2) * (1 + SLACK)
+
+
+@pytest.mark.parametrize("law", ["laplace", "piecewise"])
+def test_releases_with_public_borders_follow_their_cells(law):
+    num = 30_000
+    data = dataset({"weight": np.repeat([2.0, 4.0], num)})
+    release, key = publish(data, epsilon=3, borders=[3], law=law)
+    seen = release.data["weight"].to_numpy()[key.table["row"].to_numpy()].astype(int)
+    of_first = key.table["source_row"].to_numpy() < num
+    cells = Cells.of(data.schema["weight"].numeric, release.certificate.body["measures"]["noise"]["weight"])
+    for truth, mask in ((2, of_first), (4, ~of_first)):
+        cell = cells.cells[truth > 2]
+        points = np.arange(cell.law.last + 1)
+        chances = np.exp(cell.law.log_likelihood(points, truth - cell.first))
+        if law == "laplace":
+            assert np.allclose(chances, [float(p) for p in laplace_row(cell.law.last, 3, truth - cell.first)])
+        counts = np.bincount(seen[mask] - cell.first, minlength=len(points))
+        assert counts.sum() == num
+        assert stats.chisquare(counts, num * chances / chances.sum()).pvalue > ALPHA
+
+
+# Private borders, enumerated
+
+
+@pytest.mark.parametrize("quantiles", [shares("0.5"), shares("1/3", "2/3")])
+@pytest.mark.parametrize("share", [Fraction(1, 4), Fraction(2, 3)])
+def test_private_borders_keep_epsilon_between_values_they_do_not_separate(quantiles, share):
+    epsilon, num_steps = Fraction(3), 6
+    candidates = candidate_steps(num_steps).tolist()
+    assert candidates == [2, 4]
+    border_epsilon = epsilon * share / len(quantiles)
+    tables = {drawn: clustered(num_steps, drawn, epsilon * (1 - share)) for drawn in [(2,), (4,), (2, 4)]}
+    borders, joint = {}, {}
+    for records in itertools.combinations_with_replacement(range(num_steps + 1), 2):
+        borders[records] = border_law(records, quantiles, candidates, border_epsilon)
+        joint[records] = {drawn: release_law(tables[drawn], records) for drawn in borders[records]}
+    worst_border = worst = Fraction(0)
+    for other, a, b in itertools.product(range(num_steps + 1), repeat=3):
+        one, two = tuple(sorted((other, a))), tuple(sorted((other, b)))
+        for drawn, chance in borders[one].items():
+            ratio = chance / borders[two][drawn]
+            worst_border = max(worst_border, ratio)
+            if any((a < border) != (b < border) for border in drawn):
+                continue
+            assert joint[one][drawn].keys() == joint[two][drawn].keys()
+            worst = max(worst, *(ratio * p / joint[two][drawn][out] for out, p in joint[one][drawn].items()))
+    assert worst_border <= growth(epsilon * share) * (1 + SLACK)
+    assert growth(epsilon * (1 - share)) <= worst <= growth(epsilon) * (1 + SLACK)
+
+
+def test_private_borders_promise_nothing_between_values_they_separate():
+    table = clustered(6, (4,), 1)
+    assert not set(release_law(table, (1, 3))) & set(release_law(table, (1, 4)))
+
+
+@pytest.mark.parametrize("records", [(0, 1, 2, 9, 9), (4, 4, 4, 4, 4), (9, 9, 9, 0, 0)])
+def test_borders_are_drawn_by_the_enumerated_law(records):
+    num, quantiles = 5_000, shares("0.3", "0.8")
+    candidates = candidate_steps(9).tolist()
+    law = border_law(records, quantiles, candidates, Fraction(1))
+    noise, steps = Noise(), np.array(records)
+    counts = Counter(tuple(draw_borders(steps, quantiles, 9, epsilon=Fraction(1), noise=noise)) for _ in range(num))
+    assert set(counts) <= set(law)
+    drawn, chances = zip(*law.items(), strict=True)
+    expected = np.array([float(chance) for chance in chances]) * num
+    assert stats.chisquare([counts[one] for one in drawn], expected).pvalue > ALPHA
+
+
+def test_releases_draw_their_borders_by_the_enumerated_law():
+    num = 400
+    data = dataset({"weight": [0.0, 1.4, 1.5, 6.0]})  # on the grid: 0, 1, 2, 6
+    law = border_law((0, 1, 2, 6), shares("0.6"), [2, 4], Fraction(1, 2))
+    mechanism, noise, counts = NoisyClusters(epsilon=2, quantiles=["0.6"]), Noise(), Counter()
+    for _ in range(num):
+        release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+        counts[tuple(release.certificate.body["measures"]["borders"]["weight"])] += 1
+    drawn, chances = zip(*law.items(), strict=True)
+    expected = np.array([float(chance) for chance in chances]) * num
+    assert stats.chisquare([counts[one] for one in drawn], expected).pvalue > ALPHA
+
+
+@given(st.integers(1, 10**7))
+def test_candidates_leave_no_cluster_a_single_point(num_steps):
+    candidates = candidate_steps(num_steps).tolist()
+    assert len(candidates) <= MOST_CANDIDATES
+    assert len(candidates) >= min(MOST_CANDIDATES // 2, (num_steps - 1) // 2)
+    for cell in cells_of(num_steps, candidates):
+        assert len(cell) >= 2 or num_steps == 0
+    assert len({b - a for a, b in itertools.pairwise([0, *candidates])}) <= 1
+
+
+@given(
+    st.lists(st.integers(0, 20), min_size=1, max_size=12),
+    st.integers(0, 20),
+    st.fractions(Fraction(1, 100), Fraction(99, 100), max_denominator=100),
+    st.data(),
+)
+def test_scores_of_borders_have_sensitivity_one(records, value, share, data):
+    place = data.draw(st.integers(0, len(records) - 1))
+    neighbour = [*records[:place], value, *records[place + 1 :]]
+    candidates = candidate_steps(20)
+    pairs = zip(
+        border_scores(np.array(records), share, candidates),
+        border_scores(np.array(neighbour), share, candidates),
+        strict=True,
+    )
+    assert all(abs(a - b) <= 1 for a, b in pairs)
+    below = [sum(record < candidate for record in records) for candidate in candidates.tolist()]
+    assert border_scores(np.array(records), share, candidates) == [-abs(b - share * len(records)) for b in below]
+
+
+def test_private_borders_are_near_their_shares_where_epsilon_allows():
+    values = np.random.default_rng(2).uniform(0, 500, 20_000).round(1)
+    data = dataset({"weight": values}, {"weight": numeric(0, 500, 0.1)})
+    mechanism = NoisyClusters(epsilon=4, quantiles=["0.25", "0.75"])
+    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
+    borders = release.certificate.body["measures"]["borders"]["weight"]
+    assert np.abs((values[:, None] < borders).mean(axis=0) - [0.25, 0.75]).max() < 0.01
+    assert mechanism.foresee(data).warnings == ()
+    few = dataset({"weight": values[:20]}, {"weight": numeric(0, 500, 0.1)})
+    (warning,) = mechanism.foresee(few).warnings
+    assert "arbitrary" in warning
+    same = dataset({"weight": values[20:40]}, {"weight": numeric(0, 500, 0.1)})
+    assert mechanism.foresee(few).to_dict() == mechanism.foresee(same).to_dict()
+
+
+@pytest.mark.parametrize("values", [[3.0], [0.0] * 7, [6.0] * 7, [0.0, 6.0]])
+def test_nothing_is_refused_because_of_the_records(values):
+    for parameters in ({"quantiles": ["0.2", "0.5", "0.9"]}, {"borders": [1, 2, 6]}):
+        release, _ = publish(dataset({"weight": values}), epsilon=1, **parameters)
+        assert len(release) == len(values)
+
+
+# Intervals, for all forms
+
+
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"borders": {"weight": [5, "20.5"]}},
+        {"borders": {"weight": [5], "length": ["1.3", "2.2"]}, "law": "piecewise"},
+        {"quantiles": {"weight": ["0.2", "0.6"]}},
+        {"quantiles": {"weight": ["0.5"], "length": ["0.5"]}, "border_share": "0.5", "law": "piecewise"},
+        {"quantiles": {"weight": FIVE}, "as_published": True},
+    ],
+    ids=["borders", "borders-piecewise", "quantiles", "quantiles-piecewise", "as-published"],
+)
+def test_intervals_hold_the_truth_as_often_as_stated(form, confidence):
+    num = 20_000
+    spread = np.random.default_rng(7)
+    truth = {"weight": spread.beta(0.8, 1.2, num) * 50, "length": spread.integers(0, 11, num) * 0.3 + 1}
+    truth["weight"][: num // 8] = spread.choice([4.94, 4.95, 4.96, 5, 20.45, 20.5, 25], num // 8)
+    data = dataset(truth, {"weight": numeric(0, 50, 0.1), "length": numeric(1, 4, 0.3)})
+    release, key = publish(data, epsilon=6, confidence=confidence, **form)
+    source, row = key.table["source_row"].to_numpy(), key.table["row"].to_numpy()
+    for name, values in truth.items():
+        told, lower, upper = (release.data[f"{name}{end}"].to_numpy()[row] for end in ("", "_lower", "_upper"))
+        grid = data.schema[name].numeric
+        assert grid.on_grid(told).all()
+        assert grid.contains(lower).all()
+        assert grid.contains(upper).all()
+        assert ((lower <= told) & (told <= upper)).all()
+        held = int(((lower <= values[source]) & (values[source] <= upper)).sum())
+        assert stats.binomtest(held, num, float(confidence), alternative="less").pvalue > ALPHA
+
+
+def test_released_values_agree_with_the_stated_cells():
+    values = np.random.default_rng(5).uniform(0, 6, 300)
+    data = dataset({"weight": values})
+    for parameters in ({"borders": [2, 5]}, {"quantiles": ["0.3", "0.7"]}):
+        release, key = publish(data, epsilon=4, **parameters)
+        measures = release.certificate.body["measures"]
+        cells = Cells.of(data.schema["weight"].numeric, measures["noise"]["weight"])
+        told = release.data["weight"].to_numpy()
+        lower, upper = cells.interval(told)
+        assert lower.tolist() == release.data["weight_lower"].to_pylist()
+        assert upper.tolist() == release.data["weight_upper"].to_pylist()
+        same = cells.index(cells.steps(values[key.table["source_row"].to_numpy()]))
+        assert (cells.index(cells.steps(told[key.table["row"].to_numpy()])) == same).all()
+        assert measures["records"] == 300
+        stated = measures.get("borders", {"weight": [2, 5]})["weight"]
+        assert [item["lower"] for item in measures["noise"]["weight"][1:]] == stated
+
+
+def test_how_epsilon_is_split():
+    attributes = {"weight": numeric(), "length": numeric(), "width": numeric()}
+    data = dataset({name: [1.0, 2.0] for name in attributes}, attributes)
+    release, _ = publish(data, epsilon=4, quantiles={"weight": ["0.5"], "width": ["0.2", "0.8"]}, border_share="1/4")
+    body = release.certificate.body
+    assert body["mechanism"]["epsilon_borders"] == 1
+    assert body["mechanism"]["epsilon_values"] == 3
+    assert {cell["epsilon"] for cells in body["measures"]["noise"].values() for cell in cells} == {1}
+    assert set(body["measures"]["borders"]) == {"weight", "width"}
+    assert len(body["measures"]["noise"]["length"]) == 1
+    told = NoisyClusters(epsilon=4, quantiles={"weight": ["0.5"], "width": ["0.2", "0.8"]}).foresee(data)
+    assert all("epsilon 1/3;" in line for line in told.lines)
+
+
+# As published
+
+
+def test_the_published_form_keeps_no_epsilon():
+    """Neighbours within one cluster, and no release that both can lead to: the ratio is infinite."""
+    noise = Noise()
+    # A cluster whose values are equal is printed as it is; one record further, it is not.
+    noisy, radius = published_noise(np.array([2, 2]), [], epsilon=Fraction(1), confidence=Fraction(1, 2), noise=noise)
+    assert (noisy.tolist(), radius.tolist()) == ([2, 2], [0, 0])
+    other, _ = published_noise(np.array([2, 3] * 500), [], epsilon=Fraction(1), confidence=Fraction(1, 2), noise=noise)
+    assert len(set(other.tolist())) > 2
+    # Even where no range is 0, the widths of intervals tell the two datasets apart for sure.
+    widths = []
+    for last in (100.0, 110.0):
+        data = dataset({"weight": [90.0, 95.0, last]}, {"weight": numeric(0, 200)})
+        found = set()
+        for _ in range(20):
+            release, _ = publish(data, epsilon=20, quantiles=["0.1"], as_published=True, confidence="0.5")
+            lower, upper = (release.data[f"weight_{side}"].to_numpy() for side in ("lower", "upper"))
+            found |= set((upper - lower).tolist())
+        widths.append(found)
+    assert widths == [{1.0}, {3.0}]
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(3)])
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("span", [1, 7, 400])
+def test_radius_of_laplace_noise(epsilon, confidence, span):
+    scale, sure = span / epsilon, Fraction(confidence)
+    radius = laplace_radius(scale, sure)
+    ratio = growth(-1 / scale)
+
+    def held(reach):
+        return 1 - 2 * ratio ** (reach + 1) / (1 + ratio)
+
+    assert held(radius) >= sure
+    assert radius == 0 or held(radius - 1) < sure
+    # The paper's continuous radius, eq. 23
+    assert abs(radius - -float(scale) * math.log(1 - float(sure))) <= 1
+
+
+def test_published_noise_is_scaled_by_the_range_of_each_cluster():
+    num = 40_000
+    steps = np.concatenate([np.repeat([0, 10], num // 4), np.repeat([100, 140], num // 4)])
+    order = np.random.default_rng(1).permutation(num)
+    noisy, radius = published_noise(
+        steps[order], shares("0.5"), epsilon=Fraction(2), confidence=Fraction(9, 10), noise=Noise()
+    )
+    for low, span in ((0, 10), (100, 40)):
+        mask = (steps[order] >= low) & (steps[order] < low + 50)
+        scale = Fraction(span, 2)
+        assert set(radius[mask].tolist()) == {laplace_radius(scale, Fraction(9, 10))}
+        drawn = noisy[mask] - steps[order][mask]
+        ratio = float(growth(-1 / scale))
+        edges = np.arange(-3 * span, 3 * span + 1)
+        chances = (1 - ratio) / (1 + ratio) * ratio ** np.abs(edges)
+        counts = np.array([(drawn == edge).sum() for edge in edges])
+        kept = chances * len(drawn) > 5
+        rest = len(drawn) - counts[kept].sum()
+        expected = np.append(chances[kept], 1 - chances[kept].sum()) * len(drawn)
+        assert stats.chisquare(np.append(counts[kept], rest), expected).pvalue > ALPHA
+
+
+def test_ranks_round_to_the_nearest():
+    assert rank_clusters(25, shares(*FIVE)) == [slice(0, 1), slice(1, 9), slice(9, 16), slice(16, 24), slice(24, 25)]
+    assert rank_clusters(10, shares("0.05", "0.95")) == [slice(0, 1), slice(1, 10)]  # halves go up
+    assert rank_clusters(3, shares("0.01", "0.02")) == [slice(0, 3)]
+    assert rank_clusters(4, []) == [slice(0, 4)]
+
+
+def test_the_lightest_and_heaviest_of_25_would_be_printed_exactly():
+    weights = np.random.default_rng(4).permutation(np.arange(25) * 4.0 + 1)
+    data = dataset({"weight": weights}, {"weight": numeric(0, 100, 0.1)})
+    mechanism = NoisyClusters(epsilon=1, quantiles=FIVE, as_published=True)
+    ledger, noise = Ledger(":memory:"), Noise()
+    with pytest.raises(Refusal) as refused:
+        mechanism.release(data, ledger=ledger, noise=noise)
+    rows = sorted([int(np.argmin(weights)) + 1, int(np.argmax(weights)) + 1])
+    assert "would print 2 records exactly" in str(refused.value)
+    assert f"in 2 rows: {rows[0]}, {rows[1]}" in str(refused.value)
+    assert "97" not in str(refused.value).replace(str(rows[0]), "").replace(str(rows[1]), "")
+    assert noise.bytes_drawn == 0
+    assert ledger.datasets() == []
+    (warning,) = mechanism.foresee(data).warnings
+    assert warning in str(refused.value)
+    exposed = exposed_records(weights.astype(int), shares(*FIVE))
+    assert sorted(weights[exposed]) == [1, 97]
+    noisy, radius = published_noise(
+        weights.astype(int), shares(*FIVE), epsilon=Fraction(1), confidence=Fraction(9, 10), noise=noise
+    )
+    assert noisy[exposed].tolist() == weights[exposed].tolist()
+    assert radius[exposed].tolist() == [0, 0]
+    assert (radius[~exposed] > 0).all()
+
+
+def test_equal_values_are_told_by_source_row():
+    columns = {"order": list("abcabc"), "weight": [1.0, 2, 1, 1, 2, 5]}
+    attributes = {"order": {"role": "identifier"}, "weight": numeric(0, 10)}
+    data = dataset(columns, attributes, together="order")  # 2, 4, 6
+    with pytest.raises(Refusal, match=r"would print 1 record exactly .* in 2 rows: 3, 6\. Give shares"):
+        publish(data, epsilon=1, quantiles=["0.7"], as_published=True)
+    release, _ = publish(data, epsilon=1, quantiles=["0.1"], as_published=True)
+    assert len(release) == 3
+
+
+def test_the_published_promise_is_a_claim():
+    schema = policy({"weight": numeric()}).schema
+    promise = NoisyClusters(epsilon=1, quantiles=FIVE, as_published=True).promise(schema)
+    assert promise.basis is Basis.CLAIMED
+    assert promise.holds is None
+    assert "Li, Erkin, Lagendijk 2022" in promise.claim
+    assert "printed exactly" in promise.why
+    assert "nearest rank" in promise.numerics
+    assert not promise.true_loss("replace-one").bounded
+    data = dataset({"weight": np.arange(7.0), "length": np.arange(7.0)}, {"weight": numeric(), "length": numeric()})
+    release, _ = publish(data, epsilon=1, quantiles={"weight": ["0.5"]}, as_published=True)
+    measures = release.certificate.body["measures"]
+    assert measures == {"records": 7, "published_intervals": {n: {"confidence": 0.9} for n in ("weight", "length")}}
+
+
+def test_published_intervals_without_confidence_are_the_values():
+    release, _ = publish(
+        dataset({"weight": np.arange(7.0)}), epsilon=1, quantiles=["0.5"], as_published=True, confidence=0
+    )
+    assert release.data["weight_lower"].equals(release.data["weight"])
+    assert release.data["weight_upper"].equals(release.data["weight"])
+
+
+# Promise, ledger, parameters
+
+
+def test_promises():
+    schema = policy({"place": {"role": "public"}, "weight": numeric(), "length": numeric(0, 1, 0.5)}).schema
+    public = NoisyClusters(epsilon=2, borders={"weight": [1, 2]}).promise(schema)
+    assert public.guarantee == WithinCluster(
+        epsilon=2,
+        protects="package",
+        neighbours="replace-one",
+        clusters="weight from 0 kg to 6 kg in steps of 1 kg, cut at 1, 2; length from 0 kg to 1 kg in steps of 0.5 kg, "
+        "not cut",
+    )
+    assert public.in_clear[:3] == (
+        "number of records",
+        "between which borders each weight lies, after rounding to the grid",
+        "values of weight that are 0, 1 after rounding: such a cluster has one point and hides nothing",
+    )
+    private = NoisyClusters(epsilon=2, quantiles={"weight": [0.5]}).promise(schema)
+    assert private.guarantee == WithinPublishedBorders(epsilon=2, protects="package", neighbours="replace-one")
+    assert private.basis is public.basis is Basis.PROVED
+    for promise, name in ((public, "public cluster borders"), (private, "clusters are shown")):
+        assert {name, "public record count"} <= {assumption.name for assumption in promise.assumptions}
+        assert json.loads(json.dumps(promise.to_dict())) == promise.to_dict()
+        assert guarantee_from(promise.to_dict()["guarantee"]) == promise.guarantee
+
+
+def test_only_equal_clusters_compose():
+    def guarantee(borders, resolution=1, **parameters):
+        schema = policy({"weight": numeric(0, 6, resolution)}).schema
+        return NoisyClusters(epsilon=1, borders=borders, **parameters).promise(schema).guarantee
+
+    assert compose([guarantee([2, 4]), guarantee([2, 4], law="piecewise")]).epsilon == 2
+    for other in (guarantee([2, 5]), guarantee([2, 4], resolution=0.5)):
+        with pytest.raises(CompositionError):
+            compose([guarantee([2, 4]), other])
+
+
+def test_the_release_and_its_key():
+    columns = {
+        "order": ["a", "b", "a", "c"],
+        "parcel": ["p0", "p1", "p2", "p3"],
+        "place": ["x", "y", "x", "x"],
+        "weight": [1.0, 2, 1, 6],
+    }
+    attributes = {
+        "order": {"role": "identifier"},
+        "parcel": {"role": "identifier"},
+        "place": {"role": "public"},
+        "weight": numeric(),
+    }
+    data = dataset(columns, attributes, together="order")
+    for form in ({"borders": [2]}, {"quantiles": [0.5]}):
+        release, key = publish(data, epsilon=NO_NOISE, **form)
+        assert release.data.column_names == ["row", "place", "weight", "weight_lower", "weight_upper"]
+        assert key.table.column_names == ["row", "source_row", "order", "parcel"]
+        assert len(key.table) == 4
+        for line in key.table.to_pylist():
+            assert columns["parcel"][line["source_row"]] == line["parcel"]
+            assert release.data["weight"][line["row"]].as_py() == {"a": 2, "b": 2, "c": 6}[line["order"]]
+            assert release.data["place"][line["row"]].as_py() == columns["place"][line["source_row"]]
+
+
+@pytest.mark.parametrize("form", [{"borders": [2]}, {"quantiles": [0.5]}, {"quantiles": [0.5], "as_published": True}])
+def test_spends(form):
+    values = {"weight": [0.0, 1, 2, 4, 6]}
+    mechanism, noise = NoisyClusters(epsilon=1, **form), Noise()
+    budgeted = dataset(values, budget={"epsilon": 5, "neighbours": "replace-one"})
+    with pytest.raises(BudgetError):  # no bound on plain epsilon
+        mechanism.release(budgeted, ledger=Ledger(":memory:"), noise=noise)
+    assert noise.bytes_drawn == 0
+    ledger, seen = Ledger(":memory:"), []
+
+    class Watched(Ledger):
+        def spend(self, promise, purpose):
+            seen.append(noise.bytes_drawn)
+            return super().spend(promise, purpose)
+
+    mechanism.release(dataset(values), ledger=Watched(":memory:"), noise=noise)
+    assert seen == [0]
+    release, _ = mechanism.release(dataset(values), ledger=ledger, noise=Noise(seed=1))
+    assert release.certificate.basis is Basis.VOID
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({}, "Got neither"),
+        ({"borders": [1], "quantiles": [0.5]}, "Got both"),
+        ({"borders": []}, "must be a list of numbers"),
+        ({"borders": "2"}, "must be a list of numbers"),
+        ({"borders": 2}, "must be a list of numbers"),
+        ({"borders": {"weight": 2}}, "must be a list of numbers"),
+        ({"borders": {"weight": []}}, "borders must rise"),
+        ({"borders": {"": [2]}}, "must be a list of numbers"),
+        ({"borders": [2, 1]}, "borders must rise"),
+        ({"borders": [[1]]}, "each of borders must be a finite number"),
+        ({"quantiles": [0.5, 0.5]}, "quantiles must rise"),
+        ({"quantiles": [0, 0.5]}, "between 0 and 1"),
+        ({"quantiles": [0.5, 1]}, "between 0 and 1"),
+        ({"quantiles": ["half"]}, "each of quantiles must be a finite number"),
+        ({"quantiles": [0.5], "border_share": 0}, "border_share must be above 0"),
+        ({"quantiles": [0.5], "border_share": 1}, "border_share must be above 0"),
+        ({"borders": [1], "border_share": 0.5}, "Leave it out"),
+        ({"quantiles": [0.5], "as_published": True, "border_share": 0.5}, "Leave it out"),
+        ({"borders": [1], "as_published": True}, "as_published cuts at shares"),
+        ({"quantiles": [0.5], "as_published": True, "law": "piecewise"}, "as_published cuts at shares"),
+        ({"quantiles": [0.5], "as_published": "yes"}, "true or false"),
+        ({"borders": [1], "law": "gauss"}, "law must be one of"),
+        ({"borders": [1], "confidence": 1}, "confidence must be"),
+        ({"borders": [1], "epsilon": 0}, "epsilon must be"),
+    ],
+)
+def test_senseless_parameters_are_refused(parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        NoisyClusters(**{"epsilon": 1, **parameters})
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"borders": [2]}, "must say which they are for"),
+        ({"quantiles": [0.5]}, "must say which they are for"),
+        ({"borders": {"height": [2]}}, "'height', which gets no noise. Columns that do: weight, length"),
+        ({"borders": {"place": [2]}}, "'place', which gets no noise"),
+        ({"quantiles": {"height": [0.5]}}, "'height', which gets no noise"),
+        ({"borders": {"weight": [2.5]}}, "'weight': borders must rise, lie inside the domain and on its grid"),
+        ({"borders": {"weight": [7]}}, "'weight': borders must rise, lie inside the domain and on its grid"),
+        ({"borders": {"weight": [0]}}, "'weight': borders must rise, lie inside the domain and on its grid"),
+        ({"quantiles": {"length": [0.5]}}, "'length': its grid has 3 points, too few"),
+    ],
+)
+def test_borders_that_do_not_fit_the_schema_are_refused(form, words):
+    attributes = {"place": {"role": "public"}, "weight": numeric(), "length": numeric(0, 2)}
+    with pytest.raises(ParameterError, match=words):
+        NoisyClusters(epsilon=1, **form).promise(policy(attributes).schema)
+
+
+def test_epsilon_has_no_default():
+    with pytest.raises(TypeError):
+        NoisyClusters(borders=[1])
+    (problem,) = _parameter_problems(NoisyClusters, {"borders": [1]})
+    assert problem.where == "mechanism.epsilon"
+
+
+@pytest.mark.parametrize(
+    "attribute", [{"role": "sensitive"}, {"role": "quasi-identifier", "kind": "category", "domain": ["a", "b"]}]
+)
+def test_other_attributes_are_refused(attribute):
+    schema = policy({"weight": numeric(), "content": attribute}).schema
+    for form in ({"borders": {"weight": [2]}}, {"quantiles": {"weight": [0.5]}}):
+        with pytest.raises(ParameterError, match="content"):
+            NoisyClusters(epsilon=1, **form).promise(schema)
+
+
+def test_parameters_are_values():
+    made = NoisyClusters(epsilon=1, borders={"weight": [2, 4]})
+    assert hash(made) == hash(NoisyClusters(epsilon="1", borders={"weight": ["2", "4"]}))
+    assert dataclasses.replace(made, epsilon=2) == NoisyClusters(epsilon=2, borders={"weight": [2, 4]})
+    listed = NoisyClusters(epsilon=1, quantiles=[0.5])
+    assert dataclasses.replace(listed, epsilon=2).describe()["quantiles"] == [0.5]
+    assert made.describe()["borders"] == {"weight": [2, 4]}
+    assert made.describe()["quantiles"] is None
+
+
+def test_foresight_of_public_borders_is_the_owners():
+    data = dataset({"weight": [0.0, 1, 1, 5]})
+    told = NoisyClusters(epsilon=1, borders=[2, 4]).foresee(data)
+    assert told.details["cluster_sizes"] == {"weight": [3, 0, 1]}
+    assert "weight: the clusters hold 3, 0, 1 records" in told.lines
+    assert any("a single record" in warning for warning in told.warnings)
+    assert repr(told) == "Foresight(private)"
+    single = NoisyClusters(epsilon=1, borders=[1]).foresee(data)
+    assert single.lines[0].endswith("a single point, printed as it is")
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 60), min_size=1, max_size=40), st.data())
+def test_exposed_records_are_those_without_noise(values, data):
+    cuts = sorted(data.draw(st.sets(st.fractions(Fraction(1, 50), Fraction(49, 50), max_denominator=50), max_size=5)))
+    steps = np.array(values)
+    exposed = exposed_records(steps, cuts)
+    noise = Noise()
+    arguments = {"epsilon": Fraction(1, 10), "confidence": Fraction(1, 2), "noise": noise}
+    _, radius = published_noise(steps, cuts, **arguments)
+    assert (exposed == (radius == 0)).all()  # at this epsilon every other radius is above 0
+    ranked = np.sort(steps)
+    ends = [0, *(math.floor(cut * len(values) + Fraction(1, 2)) for cut in cuts), len(values)]
+    alone = sum(b - a for a, b in itertools.pairwise(ends) if a < b and ranked[a] == ranked[b - 1])
+    assert exposed.sum() == alone
+
+
+def test_a_million_records_in_time():
+    values = np.random.default_rng(1).uniform(0, 500, 10**6).round(1)
+    data = dataset({"weight": values}, {"weight": numeric(0, 500, 0.1)})
+    for form in ({"borders": [100, 300]}, {"quantiles": FIVE}, {"quantiles": FIVE, "as_published": True}):
+        start = time.process_time()
+        publish(data, epsilon=1, **form)
+        assert time.process_time() - start < 4

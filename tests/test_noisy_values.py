@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NoisyValues: its law enumerated over all neighbours on tiny domains, its intervals, and what it refuses.
+
+The enumeration computes the laws anew, in decimals of 60 digits, and compares whole releases: unordered lists of
+rows, since rows come in random order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from collections import Counter
+from decimal import Decimal, localcontext
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from dunnage.certificate import Certificate
+from dunnage.dataset import Dataset
+from dunnage.errors import BudgetError, ParameterError
+from dunnage.guarantees import Basis, Neighbours, PureDP, guarantee_from
+from dunnage.laws import Cells
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.publishing import _parameter_problems
+
+ALPHA = 1e-9
+LAWS = ("laplace", "piecewise")
+CONFIDENCES = ("0.5", "0.7", "0.9", "0.99")
+NO_NOISE = 700
+"""An epsilon at which a tiny domain gets noise with a chance below e^-80: released values are the true ones."""
+
+
+def numeric(lower=0, upper=4, resolution=1, **more):
+    domain = {"domain": [lower, upper], "resolution": resolution, "unit": "kg", **more}
+    return {"role": "quasi-identifier", "kind": "numeric", **domain}
+
+
+def policy(attributes, **more):
+    mechanism = {"name": "partition", "k": 2}  # the mechanism under test is called itself
+    document = {"dataset": "parcels", "protects": "package", "attributes": attributes, "mechanism": mechanism}
+    return Policy.from_dict({**document, **more})
+
+
+def dataset(columns, attributes, **more):
+    return Dataset.from_table(pa.table(columns), policy(attributes, **more))
+
+
+def publish(data, noise=None, **parameters):
+    return NoisyValues(**parameters).release(data, ledger=Ledger(":memory:"), noise=noise or Noise())
+
+
+# The law, enumerated
+
+
+def decimal(number):
+    number = Fraction(number)
+    return Decimal(number.numerator) / Decimal(number.denominator)
+
+
+def oracle_row(law, last, epsilon, confidence, truth):
+    """Probabilities of seeing 0..last, from the definition of each law."""
+    if law == "laplace":
+        ratio = (-decimal(epsilon) / last).exp()
+        row = [ratio ** abs(i - truth) for i in range(last + 1)]
+        row[0] /= 1 - ratio
+        row[-1] /= 1 - ratio
+    else:
+        growth = decimal(epsilon).exp()
+        need = decimal(confidence) * last / (1 - decimal(confidence)) / growth
+        half = next(h for h in range(last + 1) if 2 * h + 1 >= need or h == last)
+        row = [Decimal(0)] * (last + 1)
+        for outcome in range(-half, last + half + 1):
+            row[min(max(outcome, 0), last)] += growth if abs(outcome - truth) <= half else 1
+    total = sum(row)
+    return [weight / total for weight in row]
+
+
+def oracle(law, last, epsilon, confidence="0.9"):
+    """All probabilities of one column as fractions, truth by seen."""
+    with localcontext() as context:
+        context.prec = 60
+        rows = [oracle_row(law, last, epsilon, confidence, truth) for truth in range(last + 1)]
+    return [[Fraction(chance) for chance in row] for row in rows]
+
+
+def growth(epsilon):
+    with localcontext() as context:
+        context.prec = 60
+        return Fraction(decimal(epsilon).exp())
+
+
+def release_law(table, records):
+    """Chances of all unordered releases of some records; ``table[truth][seen]``."""
+    law = Counter()
+    for outcome in itertools.product(range(len(table[0])), repeat=len(records)):
+        law[tuple(sorted(outcome))] += math.prod(
+            (table[truth][seen] for truth, seen in zip(records, outcome, strict=True)), start=Fraction(1)
+        )
+    return law
+
+
+def worst_ratio(table, others):
+    """Largest ratio of the chances of any release between datasets that differ in one record."""
+    laws = [release_law(table, (*others, record)) for record in range(len(table))]
+    return max(max(law[out] for law in laws) / min(law[out] for law in laws) for out in laws[0])
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
+def test_one_column_keeps_epsilon_and_wastes_none(law, epsilon):
+    table = oracle(law, 4, epsilon)
+    ratios = [worst_ratio(table, others) for size in (0, 1) for others in itertools.product(range(5), repeat=size)]
+    bound = growth(epsilon)
+    assert max(ratios) <= bound * (1 + Fraction(1, 10**50))
+    if law == "laplace" or epsilon == "3":  # a window as wide as the domain hides more than it must
+        assert max(ratios) >= bound * (1 - Fraction(1, 10**50))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_two_columns_share_epsilon(law):
+    shares = [oracle(law, 2, Fraction(3, 2)), oracle(law, 3, Fraction(3, 2))]
+    # One point of both columns: truth and seen run over all pairs.
+    pairs = list(itertools.product(range(3), range(4)))
+    table = [[shares[0][a][c] * shares[1][b][d] for c, d in pairs] for a, b in pairs]
+    ratios = [worst_ratio(table, others) for others in ((), (0,), (6,))]
+    assert max(ratios) <= growth(3) * (1 + Fraction(1, 10**50))
+    if law == "laplace":
+        assert max(ratios) >= growth(3) * (1 - Fraction(1, 10**50))
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_releases_follow_the_enumerated_law(law):
+    """Two columns and 50,000 equal records: a share that is 0.05 off is found with probability above 0.999."""
+    num = 50_000
+    attributes = {"weight": numeric(0, 2), "length": numeric(0, 3)}
+    data = dataset({"weight": np.full(num, 1.0), "length": np.full(num, 3.0)}, attributes)
+    release, _ = publish(data, epsilon=3, law=law)
+    first = np.array(oracle(law, 2, Fraction(3, 2))[1], dtype=float)
+    second = np.array(oracle(law, 3, Fraction(3, 2))[3], dtype=float)
+    seen = release.data["weight"].to_numpy().astype(int) * 4 + release.data["length"].to_numpy().astype(int)
+    counts = np.bincount(seen, minlength=12)
+    expected = np.outer(first, second).ravel()
+    assert stats.chisquare(counts, num * expected / expected.sum()).pvalue > ALPHA
+    stated = release.certificate.body["measures"]["noise"]
+    assert [cell["epsilon"] for name in stated for cell in stated[name]] == [1.5, 1.5]
+
+
+# Intervals
+
+
+@pytest.mark.parametrize("confidence", CONFIDENCES)
+@pytest.mark.parametrize("law", LAWS)
+def test_intervals_hold_the_truth_as_often_as_stated(law, confidence):
+    num = 20_000
+    spread = np.random.default_rng(7)
+    truth = {"weight": spread.beta(0.3, 0.8, num) * 50, "length": spread.integers(0, 11, num) * 0.3 + 1}
+    truth["weight"][: num // 4] = spread.choice([0, 50, 0.05, 49.95, 25], num // 4)
+    data = dataset(truth, {"weight": numeric(0, 50, 0.1), "length": numeric(1, 4, 0.3)})
+    release, key = publish(data, epsilon=6, law=law, confidence=confidence)
+    source = key.table["source_row"].to_numpy()
+    row = key.table["row"].to_numpy()
+    for name, values in truth.items():
+        lower, upper = (release.data[f"{name}_{side}"].to_numpy()[row] for side in ("lower", "upper"))
+        stated = release.certificate.body["measures"]["noise"][name][0]["coverage"]
+        assert stated >= float(confidence) - 1e-6
+        held = int(((lower <= values[source]) & (values[source] <= upper)).sum())
+        assert stats.binomtest(held, num, float(confidence), alternative="less").pvalue > ALPHA
+
+
+def test_confidence_zero_tells_values_alone():
+    data = dataset({"weight": [0.0, 1.0, 4.0] * 20}, {"weight": numeric()})
+    release, _ = publish(data, epsilon=1, confidence=0)
+    assert release.data["weight_lower"].equals(release.data["weight"])
+    assert release.data["weight_upper"].equals(release.data["weight"])
+
+
+# The release
+
+
+def test_what_a_release_holds():
+    spread = np.random.default_rng(3)
+    columns = {
+        "parcel": [f"P{i}" for i in range(200)],
+        "place": spread.choice(["north", "south"], 200),
+        "weight": spread.integers(0, 5, 200).astype(float),
+        "length": spread.integers(0, 5, 200) / 2,
+        "note": ["secret"] * 200,
+    }
+    attributes = {
+        "parcel": {"role": "identifier"},
+        "place": {"role": "public"},
+        "weight": numeric(),
+        "length": numeric(0, 2, 0.5),
+        "note": {"role": "drop"},
+    }
+    release, key = publish(dataset(columns, attributes), epsilon=NO_NOISE)
+    names = ["row", "place"] + [f"{name}{end}" for name in ("weight", "length") for end in ("", "_lower", "_upper")]
+    assert release.data.column_names == names
+    assert release.classes is None
+    assert release.members is None
+    assert release.data["row"].to_pylist() == list(range(200))
+    assert key.table.column_names == ["row", "source_row", "parcel"]
+    assert sorted(key.table["source_row"].to_pylist()) == list(range(200)) != key.table["source_row"].to_pylist()
+    for line in key.table.to_pylist():  # at this epsilon there is no noise
+        for name in ("place", "weight", "length"):
+            assert release.data[name][line["row"]].as_py() == columns[name][line["source_row"]]
+        assert columns["parcel"][line["source_row"]] == line["parcel"]
+    body = release.certificate.body
+    assert body["measures"]["records"] == 200
+    assert set(body["measures"]) == {"records", "noise"}
+    assert body["in_clear"] == ["number of records", "public columns as they are: place"]
+    assert Certificate.from_bytes(release.certificate.to_bytes()) == release.certificate
+
+
+def test_the_certificate_gives_the_laws_back():
+    data = dataset({"weight": [1.0, 2.5]}, {"weight": numeric(0, 5, 0.5)})
+    mechanism = NoisyValues(epsilon="4/3", law="piecewise", confidence="0.7")
+    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
+    grid = data.schema["weight"].numeric
+    cells = Cells.of(grid, release.certificate.body["measures"]["noise"]["weight"])
+    assert cells == mechanism.cells(data.schema)["weight"]
+    lower, upper = cells.interval(release.data["weight"].to_numpy())
+    assert release.data["weight_lower"].to_numpy().tolist() == lower.tolist()
+    assert release.data["weight_upper"].to_numpy().tolist() == upper.tolist()
+
+
+def test_rows_that_travel_together_are_one_record():
+    columns = {
+        "order": ["a", "b", "a", "c", "b", "a"],
+        "parcel": ["p0", "p1", "p2", "p3", "p4", "p5"],
+        "place": ["x", "y", "x", "x", "y", "x"],
+        "weight": [1.0, 2, 1, 4, 1, 1],
+    }
+    attributes = {
+        "order": {"role": "identifier"},
+        "parcel": {"role": "identifier"},
+        "place": {"role": "public"},
+        "weight": numeric(0, 8),
+    }
+    data = dataset(columns, attributes, together="order")
+    release, key = publish(data, epsilon=NO_NOISE)
+    assert len(release) == 3
+    assert sorted(release.data["weight"].to_pylist()) == [3, 3, 4]
+    assert key.table.column_names == ["row", "source_row", "order", "parcel"]
+    rows = Counter(key.table["row"].to_pylist())
+    assert sorted(rows.values()) == [1, 2, 3]
+    for line in key.table.to_pylist():
+        assert columns["parcel"][line["source_row"]] == line["parcel"]
+        sums = sum(w for w, o in zip(columns["weight"], columns["order"], strict=True) if o == line["order"])
+        assert release.data["weight"][line["row"]].as_py() == sums
+    assert any("merged" in told for told in release.certificate.body["in_clear"])
+
+
+def test_records_left_out_or_moved_are_told():
+    attributes = {"weight": numeric(outside="clamp"), "length": numeric(outside="leave-out", missing="leave-out")}
+    data = dataset({"weight": [9.0, 2.0, 1.0], "length": [1.0, 9.0, None]}, attributes)
+    release, _ = publish(data, epsilon=NO_NOISE)
+    assert release.data["weight"].to_pylist() == [4]
+    told = " ".join(release.certificate.body["in_clear"])
+    assert "moved to the nearest end" in told
+    assert "left out" in told
+
+
+# The promise, spends and refusals
+
+
+def test_promise_needs_no_data():
+    schema = policy({"place": {"role": "public"}, "weight": numeric(), "length": numeric()}).schema
+    promise = NoisyValues(epsilon=2, law="piecewise").promise(schema)
+    assert promise.guarantee == PureDP(epsilon=2, protects="package", neighbours=Neighbours.REPLACE_ONE)
+    assert promise.basis is Basis.PROVED
+    assert promise.mechanism == {"name": "noisy-values", "epsilon": 2, "confidence": 0.9, "law": "piecewise"}
+    names = {assumption.name for assumption in promise.assumptions}
+    assert {"public domain", "public record count", "public columns are known", "system entropy"} <= names
+    assert json.loads(json.dumps(promise.to_dict())) == promise.to_dict()
+    assert guarantee_from(promise.to_dict()["guarantee"]) == promise.guarantee
+    without = NoisyValues(epsilon=2).promise(policy({"weight": numeric()}).schema)
+    assert "public columns are known" not in {assumption.name for assumption in without.assumptions}
+
+
+def test_seeded_noise_voids_the_release():
+    data = dataset({"weight": [1.0, 2.0]}, {"weight": numeric()})
+    ledger = Ledger(":memory:")
+    release, _ = NoisyValues(epsilon=1).release(data, ledger=ledger, noise=Noise(seed=4))
+    assert release.certificate.basis is Basis.VOID
+    assert not ledger.statement("parcels").total.bounded
+
+
+def test_a_refused_spend_draws_nothing():
+    budget = {"epsilon": 1, "neighbours": "replace-one"}
+    data = dataset({"weight": [1.0, 2.0]}, {"weight": numeric()}, budget=budget)
+    ledger, noise = Ledger(":memory:"), Noise()
+    with pytest.raises(BudgetError):
+        NoisyValues(epsilon=2).release(data, ledger=ledger, noise=noise)
+    assert noise.bytes_drawn == 0
+    NoisyValues(epsilon=1).release(data, ledger=ledger, noise=noise)
+    assert noise.bytes_drawn > 0
+    assert ledger.statement("parcels").total.epsilon == 1
+    assert len(ledger.statement("parcels").spends) == 1
+
+
+def test_the_spend_comes_before_the_noise():
+    data, noise, seen = dataset({"weight": [1.0, 2.0]}, {"weight": numeric()}), Noise(), []
+
+    class Watched(Ledger):
+        def spend(self, promise, purpose):
+            seen.append(noise.bytes_drawn)
+            return super().spend(promise, purpose)
+
+    NoisyValues(epsilon=1).release(data, ledger=Watched(":memory:"), noise=noise)
+    assert seen == [0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"epsilon": 0}, "epsilon must be more than 0"),
+        ({"epsilon": -1}, "epsilon must be more than 0"),
+        ({"epsilon": 10**6}, "at most 700"),
+        ({"epsilon": "much"}, "epsilon must be a finite number"),
+        ({"epsilon": 1, "confidence": 1}, "confidence must be at least 0"),
+        ({"epsilon": 1, "confidence": -0.1}, "confidence must be at least 0"),
+        ({"epsilon": 1, "law": "gauss"}, "law must be one of laplace, piecewise"),
+    ],
+)
+def test_senseless_parameters_are_refused(parameters, words):
+    with pytest.raises(ParameterError, match=words):
+        NoisyValues(**parameters)
+
+
+def test_epsilon_has_no_default():
+    with pytest.raises(TypeError):
+        NoisyValues()
+    (problem,) = _parameter_problems(NoisyValues, {})
+    assert problem.where == "mechanism.epsilon"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "words"),
+    [
+        ({"place": {"role": "public"}}, "Got none"),
+        ({"weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 5]}}, "Add resolution"),
+        ({"weight": {"role": "quasi-identifier", "kind": "category", "domain": ["a", "b"]}}, "of kind category"),
+        ({"weight": numeric(), "content": {"role": "sensitive"}}, "sensitive content"),
+        ({"weight": numeric(0, 2**45, 1)}, "'weight': the noise would be too large"),
+    ],
+)
+def test_attributes_that_get_no_noise_are_refused(attributes, words):
+    with pytest.raises(ParameterError, match=words):
+        NoisyValues(epsilon=1).promise(policy(attributes).schema)
+
+
+def test_foresight_follows_from_public_facts():
+    attributes = {"weight": numeric(0, 100, 0.5), "length": numeric(0, 1, 0.5)}
+    light = dataset({"weight": [0.0, 1.0], "length": [0.0, 0.0]}, attributes)
+    heavy = dataset({"weight": [99.0, 100.0], "length": [1.0, 1.0]}, attributes)
+    noise = NoisyValues(epsilon=20)
+    told = noise.foresee(light)
+    assert told.to_dict() == noise.foresee(heavy).to_dict()
+    cells = noise.cells(light.schema)["weight"].describe()[0]
+    assert told.lines[0] == (
+        f"weight from 0 to 100 kg: {cells['radius']} kg to either side at 90 % confidence, the interval spans up to "
+        f"{100 * 2 * cells['radius'] / 100.5:.0f} % of it"
+    )
+    assert told.warnings == ()
+    little = NoisyValues(epsilon=1).foresee(light)
+    assert len(little.warnings) == 2
+    assert "little is told" in little.warnings[0]
+    assert NoisyValues(epsilon=1, confidence=0).foresee(light).warnings == ()
+
+
+def test_a_million_records_in_time():
+    data = dataset(
+        {"weight": np.random.default_rng(1).uniform(0, 500, 10**6).round(1)}, {"weight": numeric(0, 500, 0.1)}
+    )
+    for law in LAWS:
+        start = time.process_time()
+        publish(data, epsilon=1, law=law)
+        assert time.process_time() - start < 4
