@@ -89,6 +89,21 @@ def test_a_sealed_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
         assert words in again.summary()
 
 
+def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:
+    for margin in (None, 0, 0.05, "1/3"):
+        small_plan(margin=margin).write(tmp_path / "plan", force=True)
+        assert Plan.read(tmp_path / "plan").margin == margin
+    file = tmp_path / "plan" / "plan.json"
+    content = json.loads(file.read_text())
+    for bad in (1, -0.1, "x", True, [0.05]):
+        file.write_text(json.dumps({**content, "margin": bad}))
+        with pytest.raises(InputError, match="not a plan of this version"):
+            Plan.read(tmp_path / "plan")
+    del content["margin"]
+    file.write_text(json.dumps(content))
+    assert Plan.read(tmp_path / "plan").margin is None
+
+
 def test_a_plan_is_sealed_or_not() -> None:
     slots = sealed_plan().slots
     for changes in ({"slots": slots}, {"bin_of_row": None}):

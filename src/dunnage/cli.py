@@ -229,6 +229,7 @@ def publish(
         raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
     from dunnage.io import load
     from dunnage.publication import check_output, key_path
+    from dunnage.publishing import owner_warnings
     from dunnage.publishing import publish as publish_data
     from dunnage.release import describe_release
 
@@ -237,11 +238,13 @@ def publish(
     with _progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
-        release, _ = publish_data(
+        release, key = publish_data(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
-    _print_result(result, _published_text(result, dataset.num_left_out), as_json)
+    # Not in the release: printed for the owner, who runs this.
+    result["owner"] = {"warnings": list(owner_warnings(dataset)), "left_out": dataset.num_left_out, **key.facts}
+    _print_result(result, _published_text(result), as_json)
 
 
 def _checked_policy(path: Path, ledger: str | None) -> Policy:
@@ -280,12 +283,13 @@ def _dry_run(
     _print_result(run.to_dict(), dry_run_text(run), as_json)
 
 
-def _published_text(result: dict[str, Any], num_left_out: int) -> str:
+def _published_text(result: dict[str, Any]) -> str:
     guarantee = ", ".join(f"{key} {value}" for key, value in result["guarantee"].items())
     lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
     lines += [f"Promises  {guarantee}; basis {result['basis']}"]
-    measures = result["measures"]
-    if "k_reached" in measures:
+    measures, owner = result["measures"], dict(result["owner"])
+    warnings, num_left_out = owner.pop("warnings"), owner.pop("left_out")
+    if "suppressed" in measures:
         lines.append(
             f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
             f"{num_left_out} left out by the policy"
@@ -293,8 +297,14 @@ def _published_text(result: dict[str, Any], num_left_out: int) -> str:
         lines.append(
             f"Classes   {measures['classes']}, smallest {measures['k_reached']}, loss {measures['loss']['total']:.4f}"
         )
+    else:
+        counts = [
+            f"{count} {word}" for word, count in {"left out by the policy": num_left_out, **owner}.items() if count
+        ]
+        lines.append(f"Records   {measures['records']} released")
+        lines += [f"Only you  {', '.join(counts)}; tell nobody these numbers"] if counts else []
     lines += [f"In clear  {item}" for item in result["in_clear"]]
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"WARNING   {warning}" for warning in warnings)])
 
 
 @app.command()
@@ -377,15 +387,25 @@ def verify(
         raise typer.Exit(1)
 
 
-def _model(name: str, statistic: str | None, risk: str | None, budget: str | None, as_published: bool) -> Model:
+def _model(
+    name: str | None,
+    statistic: str | None,
+    risk: str | None,
+    prior: str | None,
+    budget: str | None,
+    as_published: bool,
+) -> Model:
     """Make the model that was asked for; an option that it does not take is an error."""
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
 
-    given = {"statistic": statistic, "risk": risk, "budget": budget, "as_published": as_published or None}
+    if name is None:
+        name = "standard" if risk is None and prior is None else "stochastic"
+    given: dict[str, Any] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
+    given["as_published"] = as_published or None
     takes: dict[str, tuple[Any, tuple[str, ...]]] = {
         "standard": (Standard, ("statistic",)),
         "robust": (Robust, ("risk", "budget")),
-        "stochastic": (Stochastic, ("risk", "as_published")),
+        "stochastic": (Stochastic, ("risk", "prior", "as_published")),
         "sealed": (Sealed, ()),
     }
     if name not in takes:
@@ -409,16 +429,32 @@ def pack(
     trucks: Annotated[Path | None, typer.Option(help="CSV file truck,count,cost and a column of capacities.")] = None,
     by: Annotated[str | None, typer.Option(help="Public column whose values are packed apart.")] = None,
     apart: Annotated[str | None, typer.Option(help="Another public column whose values never share a truck.")] = None,
-    model: Annotated[str, typer.Option(help="standard | robust | stochastic | sealed.")] = "standard",
-    statistic: Annotated[
-        str | None, typer.Option(help="Standard: upper (everything fits) | mean (fewer trucks).")
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="standard | robust | stochastic | sealed; by default standard, with a risk or prior stochastic. "
+            "Noisy releases: standard or stochastic."
+        ),
     ] = None,
-    risk: Annotated[str | None, typer.Option(help="Stochastic, robust: chance that something may not fit.")] = None,
+    statistic: Annotated[
+        str | None,
+        typer.Option(help="Standard: upper (everything fits; noisy: as sure as stated) | mean (fewer trucks)."),
+    ] = None,
+    risk: Annotated[
+        str | None, typer.Option(help="Stochastic, robust: chance that something in the whole plan may not fit.")
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(help="Stochastic on noisy releases: uniform | normal:MEAN:SD, what weights are drawn from."),
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Robust: largest | items | published.")] = None,
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Stochastic: the paper's sampled model.")
     ] = False,
     spread: Annotated[int | None, typer.Option(help="No truck takes more than 1/SPREAD of a class.")] = None,
+    margin: Annotated[
+        str | None, typer.Option(help="Part of every capacity to leave free, such as 0.05; with every model.")
+    ] = None,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to search at most.")] = 60.0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -433,7 +469,7 @@ def pack(
     from dunnage.planning.trucks import read_trucks
     from dunnage.release import Release
 
-    chosen = _model(model, statistic, risk, budget, as_published)
+    chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
     with _progress() as tell:
         tell("reading the release")
@@ -448,6 +484,7 @@ def pack(
             by=by,
             apart=apart,
             spread=spread,
+            margin=margin,
             seconds=time_limit,
             progress=tell,
         )
@@ -543,7 +580,7 @@ def audit(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Audit a k-anonymous release: attacks against chance, and with a plan what privacy cost. Private.
+    """Audit a release of classes or noisy rows: attacks against chance, and with a plan what privacy cost. Private.
 
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """

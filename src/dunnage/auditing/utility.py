@@ -20,7 +20,7 @@ from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.noise import Noise
-from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.linkage import exchangeable
 from dunnage.planning.plan import Plan, whole_if_possible
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
@@ -28,7 +28,8 @@ from dunnage.release import Release
 from dunnage.settle import Settlement, matched_records
 from dunnage.settle.drawing import counted_fills, draw, planned_counts
 from dunnage.settle.received import Capacity, check_kinds, listed, received_plan
-from dunnage.settle.task import LEFT_BEHIND, Task, columns_apart, task_of
+from dunnage.settle.restating import planned_linkage
+from dunnage.settle.task import LEFT_BEHIND, Fill, Task, columns_apart, task_of
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
@@ -139,9 +140,13 @@ class PlanUtility:
                 f"Ratio       {self.ratio:.3f}",
                 f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
                 f"Likely      every bin fits with {likely}",
-                f"Linkage     {self.truck_linkage['mean']:.1%} on average ({self.truck_linkage['kind']})",
+                f"Linkage     {self._linkage_text()}",
             ]
         )
+
+    def _linkage_text(self) -> str:
+        linkage = self.truck_linkage
+        return f"{linkage['mean']:.1%} on average ({linkage['kind']})" if linkage else "unknown"
 
 
 def plan_utility(
@@ -294,7 +299,7 @@ def true_plan(
         quantities=packed,
         by=by,
         apart=apart,
-        truck_linkage=truck_linkage(exchangeable(release), truth.bin_of_row),
+        truck_linkage=planned_linkage(release, exchangeable(release), truth.bin_of_row),
         private=True,
     )
 
@@ -366,6 +371,10 @@ def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:
 
 
 def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
+    if len(np.unique(task.group)) == len(task.group):  # nothing to exchange: the plan's own fill is the only one
+        num_over, num_bins = len(Fill.of(task, task.start).overloaded), task.plan.num_bins
+        value = float(not num_over)
+        return Feasibility(value=value, interval=(value, value), bins=1 - num_over / num_bins, kind="exact")
     fills = counted_fills(task)
     bins = _mean_of_bins(task) if fills is not None else None
     if fills is None or bins is None:

@@ -21,7 +21,7 @@ def combinations(release: Release, names: Sequence[str]) -> IntArray:
     for name in names:
         own = release.data.column(name).combine_chunks().dictionary_encode().indices
         numbers = pc.fill_null(own, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-        codes = np.unique(codes * (int(numbers.max()) + 1) + numbers, return_inverse=True)[1].reshape(-1)
+        codes = np.unique(codes * (int(numbers.max(initial=0)) + 1) + numbers, return_inverse=True)[1].reshape(-1)
     return codes
 
 
@@ -32,9 +32,14 @@ def rows_by_group(codes: IntArray) -> list[IntArray]:
 
 
 def exchangeable(release: Release) -> IntArray:
-    """Give a number to the released rows that nobody can tell apart: same class, equal public and sensitive values."""
+    """Give a number to the released rows that nobody can tell apart: same class, equal public and sensitive values.
+
+    Noise makes every row different, so a noisy row is exchangeable with no other.
+    """
     told = [name for name, item in release.attributes.items() if item["role"] in ("public", "sensitive")]
-    return combinations(release, ["class_id", *told])
+    told_apart = combinations(release, told)
+    num_told = int(told_apart.max(initial=0)) + 1
+    return np.asarray(np.unique(release.class_of_row * num_told + told_apart, return_inverse=True)[1].reshape(-1))
 
 
 LINKAGE_NOTE = (

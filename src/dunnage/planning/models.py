@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, exact, plain, shown_number
+from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.release import Uncertain
 
 FloatArray = npt.NDArray[np.float64]
@@ -23,6 +23,7 @@ STATISTICS = ("upper", "mean")
 BUDGETS = ("largest", "items", "published")
 DEFAULT_RISK = Fraction(1, 20)
 DEFAULT_SCENARIOS = 100
+_MOST_PRIOR = Fraction(10**12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Standard:
     ----------
     statistic
         ``upper``: the upper bound, so that every truth fits; ``mean``: the class mean, so that some bins may overflow.
+        On noisy releases the upper end of the interval, which may miss the truth, and the noisy value.
 
     References
     ----------
@@ -98,16 +100,78 @@ class Robust:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prior:
+    """What true weights are taken to be drawn from before the noisy ones are seen; public, over grid points.
+
+    Parameters
+    ----------
+    mean, deviation
+        Of a normal law, cut off at the ends of the domain; None for the uniform one.
+
+    Examples
+    --------
+    >>> Prior.parse("normal:250:60.5").text
+    'normal:250:60.5'
+    """
+
+    mean: Fraction | None = None
+    deviation: Fraction | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Prior:
+        """Read ``uniform`` or ``normal:MEAN:SD``.
+
+        Raises
+        ------
+        ParameterError
+            If it is neither.
+        """
+        parts = text.split(":") if isinstance(text, str) else []
+        if parts == ["uniform"]:
+            return cls()
+        if len(parts) != 3 or parts[0] != "normal":
+            raise ParameterError(f"prior must be uniform or normal:MEAN:SD. Got {shown(text)}. Say normal:250:60.")
+        mean, deviation = exact(parts[1], what="the prior's mean"), exact(parts[2], what="the prior's deviation")
+        if not 1 / _MOST_PRIOR <= deviation <= _MOST_PRIOR or abs(mean) > _MOST_PRIOR:
+            raise ParameterError(
+                f"the prior's deviation must be more than 0, and neither number extreme. Got {shown(text)}."
+            )
+        return cls(mean=mean, deviation=deviation)
+
+    @property
+    def text(self) -> str:
+        """The prior as it is written."""
+        if self.mean is None or self.deviation is None:
+            return "uniform"
+        return f"normal:{plain(self.mean)}:{plain(self.deviation)}"
+
+    def log_weights(self, values: FloatArray) -> FloatArray:
+        """Return the logarithm of each value's probability, up to a constant."""
+        if self.mean is None or self.deviation is None:
+            return np.zeros(len(values))
+        # Scaled so that the most likely value has 0, however narrow the law and far away its mean.
+        away = np.abs(values - float(self.mean))
+        least = float(away.min())
+        return np.asarray(-(away - least) * (away + least) / 2 / float(self.deviation) ** 2)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Stochastic:
     """Pack so that everything fits with probability at least 1 - risk, over all permutations inside classes.
 
     No sampling: a plan's probability is computed from exact ones of its bins. Needs multisets, or else assumes that one
     member sits at each end of a class's interval and the rest uniformly between.
 
+    On noisy releases the probability is that of the noise, for any data and whichever plan is chosen; with a prior,
+    that of the true weights given the noisy ones, which is right on average over the prior.
+
     Parameters
     ----------
     risk
         Largest probability that some bin does not fit: at least 0, below 1.
+    prior
+        For noisy releases: what weights are taken to be drawn from, ``uniform`` or ``normal:MEAN:SD``, over the grid
+        points of the public domain.
     as_published
         Instead fit a sample of permutations, as the paper does; such a plan overfits its sample.
     scenarios, seed
@@ -120,6 +184,7 @@ class Stochastic:
 
     name: ClassVar[str] = "stochastic"
     risk: Fraction = DEFAULT_RISK
+    prior: str | None = None
     as_published: bool = False
     scenarios: int = DEFAULT_SCENARIOS
     seed: int = 0
@@ -130,11 +195,16 @@ class Stochastic:
             raise ParameterError(
                 f"scenarios must be 1 or more and seed 0 or more. Got {self.scenarios!r} and {self.seed!r}."
             )
+        if self.prior is not None:
+            object.__setattr__(self, "prior", Prior.parse(self.prior).text)
+            if self.as_published:
+                raise ParameterError("the published stochastic model takes no prior. Leave one of the two out.")
 
     def describe(self) -> dict[str, Any]:
         """Give name and parameters as plain data."""
+        prior = {} if self.prior is None else {"prior": self.prior}
         sample = {"as_published": True, "scenarios": self.scenarios, "seed": self.seed} if self.as_published else {}
-        return {"name": self.name, "risk": plain(self.risk), **sample}
+        return {"name": self.name, "risk": plain(self.risk), **prior, **sample}
 
 
 @dataclass(frozen=True, kw_only=True)

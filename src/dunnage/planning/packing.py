@@ -22,9 +22,11 @@ from dunnage.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bin
 from dunnage.bins.chances import Sizes
 from dunnage.bins.spreading import over_caps, spread_items
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.exact import Exact, exact, plain
 from dunnage.planning.budgeted import budgeted_packing
 from dunnage.planning.linkage import exchangeable, rows_by_group, truck_linkage
 from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
+from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, plan_odds, simultaneous_sizes
 from dunnage.planning.plan import Plan, Slots, whole_if_possible
 from dunnage.planning.problem import PackingProblem, Whole
 from dunnage.planning.sealing import ESTIMATE_SECONDS, least_linked_slots, slots_linkage
@@ -71,6 +73,7 @@ def pack(
     apart: str | None = None,
     spread: int | None = None,
     quantity: str | None = None,
+    margin: Exact | None = None,
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Plan:
@@ -93,6 +96,8 @@ def pack(
         No truck takes more than this part (1/spread) of a class.
     quantity
         What to pack, if only one of several quantities is meant.
+    margin
+        Part of every capacity that is left free: at least 0, below 1. The plan's trucks keep their capacities.
     seconds
         Time limit; the best plan found by then is returned with its gap.
     progress
@@ -115,9 +120,12 @@ def pack(
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=trucks, by=by, apart=apart, quantity=quantity, spread=spread
     )
+    check_model(release, chosen, spread)
     problem.check_spread()
-    found = _solved(problem, chosen, start + seconds, progress)
-    linkage = found.linkage or truck_linkage(exchangeable(release), _assigned(found))
+    found = _solved(problem.with_margin(margin), chosen, start + seconds, progress)
+    if margin is not None:
+        found = _in_true_trucks(problem, chosen, found, start + seconds)
+    linkage = _linkage(release, found)
     one = len(problem.trucks) == 1
     bound = found.bound if one else whole_if_possible(found.bound * problem.unit_cost)
     return Plan(
@@ -133,6 +141,7 @@ def pack(
         by=by,
         apart=apart,
         spread=spread,
+        margin=None if margin is None else plain(exact(margin, what="margin")),
         certified=found.certified,
         truck_linkage={**linkage, **_seen_to_fit(linkage, found)},
         unplanned=_unplanned(release),
@@ -145,10 +154,41 @@ def _assigned(found: _Solution) -> IntArray:
     return found.bin_of_row
 
 
+def _linkage(release: Release, found: _Solution) -> dict[str, Any]:
+    """Return how likely a package's truck is named; empty where the law of the noise is not known."""
+    if found.linkage is not None:
+        return found.linkage
+    if release.noisy:
+        from dunnage.planning.identification import noisy_linkage
+
+        return noisy_linkage(release, _assigned(found))
+    return truck_linkage(exchangeable(release), _assigned(found))
+
+
+def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, deadline: float) -> _Solution:
+    """Say of a plan made with a margin what it tells, and how likely it fits, in the trucks as they are."""
+    if found.slots is not None:
+        members = problem.class_members()
+        if members is None:
+            return found
+        class_of = np.repeat(np.arange(len(problem.class_sizes)), problem.class_sizes)
+        room = members[1].rooms[found.kinds]
+        told = slots_linkage(class_of, members[1].values, found.slots, room, seconds=_estimating(deadline))
+        return replace(found, linkage=told)
+    if not found.certified or found.certified["at_least"] >= 1:
+        return found
+    if isinstance(model, Stochastic) and model.prior is not None:
+        odds = plan_odds(problem, model, _assigned(found), found.kinds)
+        least = max(odds["at_least"], found.certified["at_least"])
+        return replace(found, certified={**found.certified, **odds, "at_least": least})
+    weighed = _weighed(problem, found)
+    return replace(found, certified=weighed or {**found.certified, "at_most": 1.0})
+
+
 def _seen_to_fit(linkage: dict[str, Any], found: _Solution) -> dict[str, float]:
     """Say what the guess becomes for someone who sees that everything fitted, where that was not sure before."""
     likely = found.certified.get("at_least", 1.0)
-    if found.slots is not None or likely >= 1:
+    if found.slots is not None or likely >= 1 or not linkage:
         return {}
     return {"if_seen_to_fit": min(1.0, linkage["worst"] / likely) if likely > 0 else 1.0}
 
@@ -160,6 +200,8 @@ def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Pr
     if isinstance(model, Robust):
         return _robust(problem, model, deadline, tell)
     if isinstance(model, Stochastic):
+        if problem.release.noisy:
+            return _noisy(problem, model, deadline, tell)
         return (
             _sampled(problem, model, deadline, progress)
             if model.as_published
@@ -187,7 +229,7 @@ def _standard(problem: PackingProblem, model: Standard, deadline: float, tell: T
     problem.check_rows_fit(values)
     found = _packed_values(problem, values, deadline, tell)
     if model.statistic == "upper":
-        return replace(found, certified=FITS_SURELY)
+        return replace(found, certified=intervals_hold(problem) if problem.release.noisy else FITS_SURELY)
     return replace(found, certified=_weighed(problem, found))
 
 
@@ -195,12 +237,29 @@ def _packed_values(
     problem: PackingProblem, values: Sequence[FloatArray], deadline: float, tell: Telling | None
 ) -> _Solution:
     """Pack rows that each have one value for every quantity."""
+    if problem.release.noisy and problem.release.classes is None:
+        return _packed_rows(problem, values, deadline, tell)
     scalar = len(values) == 1 and len(problem.trucks) == 1
     if scalar:
         found = _packed_scalars(problem, values[0], deadline, tell)
         if found is not None:
             return found
     return _packed_types(problem, values, deadline, tell)
+
+
+def _packed_rows(
+    problem: PackingProblem, values: Sequence[FloatArray], deadline: float, tell: Telling | None
+) -> _Solution:
+    """Pack rows that are each a class of their own: none can be dealt another's place."""
+    if len(values) > 1 or len(problem.trucks) > 1:
+        whole = problem.whole(values)
+        bins, kinds, bound = _packed_members(problem, whole, problem.group, deadline, tell)
+        return _Solution(kinds=kinds, bound=bound if whole.exact else 0, bin_of_row=bins)
+    room = problem.trucks[0].capacity[problem.known[0].name]
+    bins, bound = pack_apart(values[0], room, rows_by_group(problem.group), deadline, tell)
+    num = int(bins.max()) + 1
+    _check_count(problem, num, bound)
+    return _Solution(kinds=np.zeros(num, dtype=np.int64), bound=bound, bin_of_row=bins)
 
 
 def _packed_scalars(
@@ -364,6 +423,29 @@ def _less_linked(
             high = middle - 1
     others = [replace(one, bound=plan.bound) for one in also if one.cost <= plan.cost]
     return min([plan, best, *others], key=lambda one: int(one.counts.max(axis=0).sum()))
+
+
+# Noisy rows
+
+
+def _noisy(problem: PackingProblem, model: Stochastic, deadline: float, tell: Telling | None) -> _Solution:
+    if model.prior is None:
+        sizes, certified = simultaneous_sizes(problem, model.risk)
+        problem.check_rows_fit(sizes)
+        return replace(_packed_values(problem, sizes, deadline, tell), certified=certified)
+    # Sizes may need more trucks than there are where the rows do not.
+    one = len(problem.trucks) == 1
+    free = replace(problem, trucks=(replace(problem.trucks[0], count=None),)) if one else problem
+
+    def packed(sizes: Sequence[FloatArray], seconds: float) -> tuple[IntArray, IntArray, int]:
+        free.check_rows_fit(sizes)
+        found = _packed_rows(free, sizes, time.monotonic() + seconds, None)
+        return _assigned(found), found.kinds, found.bound
+
+    found = likely_plan(free, model, packed, rows_by_group(problem.group), deadline, tell)
+    if one:
+        _check_count(problem, len(found.kinds), found.bound)
+    return _Solution(kinds=found.kinds, bound=found.bound, bin_of_row=found.bin_of_row, certified=found.certified)
 
 
 # Stochastic and robust
@@ -717,7 +799,8 @@ def _pack_group(
 
 def _unplanned(release: Release) -> dict[str, Any]:
     """Say which packages are known to travel outside the plan; a release may keep their number to itself."""
-    suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count")
+    none = 0 if release.noisy and release.classes is None else None  # noise leaves no row out
+    suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count", none)
     leaves_out = any("leave-out" in (item.get("missing"), item.get("outside")) for item in release.attributes.values())
     # Rows that the policy left out are the owner's to count; None says that there may be some.
     return {"count": suppressed, "suppressed": suppressed, "left_out": None if leaves_out else 0}

@@ -84,6 +84,8 @@ class Plan:
         Public columns whose values never share a truck, if any.
     spread
         No truck takes more than this part (1/spread) of a class; None if that was not asked for.
+    margin
+        Part of every capacity that the plan left free; None if that was not asked for.
     certified
         What is proved of the truth: between which bounds lies the probability that every bin fits, and what that rests
         on; empty for a model that proves nothing of the kind.
@@ -109,6 +111,7 @@ class Plan:
     by: str | None = None
     apart: str | None = None
     spread: int | None = None
+    margin: float | str | None = None
     certified: Mapping[str, Any] = field(default_factory=dict)
     truck_linkage: Mapping[str, Any] = field(default_factory=dict)
     unplanned: Mapping[str, Any] = field(default_factory=dict)
@@ -185,6 +188,7 @@ class Plan:
             "by": self.by,
             "apart": self.apart,
             "spread": self.spread,
+            "margin": self.margin,
             "certified": dict(self.certified),
             "trucks": [
                 {"truck": t.name, "capacity": dict(t.capacity), "count": t.count, "cost": t.cost} for t in self.trucks
@@ -207,6 +211,8 @@ class Plan:
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
         if self.spread is not None:
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
+        if self.margin is not None:
+            lines.append(f"Margin      {self.margin} of every capacity was left free")
         if linkage:
             lines.append(
                 f"Linkage     who knows a weight names its truck with {linkage['mean']:.1%} on average, "
@@ -287,6 +293,7 @@ class Plan:
             by=_typed(content["by"], str, type(None)),
             apart=_typed(content["apart"], str, type(None)),
             spread=_spread_from(content["spread"]),
+            margin=_margin_from(content.get("margin")),  # plans of before had none
             certified=_certified_from(content["certified"]),
             truck_linkage=_linkage_from(content["truck_linkage"]),
             unplanned=_typed(content["unplanned"], dict),
@@ -330,6 +337,13 @@ def _spread_from(value: Any) -> int | None:
     if spread is not None and spread < 1:
         raise ValueError
     return spread
+
+
+def _margin_from(value: Any) -> float | str | None:
+    margin: float | str | None = _typed(value, int, float, str, type(None))
+    if margin is not None and not 0 <= exact(margin) < 1:
+        raise ValueError
+    return margin
 
 
 def _truck_from(content: Mapping[str, Any]) -> Truck:

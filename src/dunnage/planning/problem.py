@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dunnage.bins import Between, BinKind, Members, whole_numbers
 from dunnage.bins.chances import Sizes
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.exact import exact
+from dunnage.exact import Exact, exact, shown_number
 from dunnage.planning.linkage import combinations
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release, Uncertain
@@ -126,6 +126,21 @@ class PackingProblem:
         measure = Fraction(math.gcd(*(int(cost * whole) for cost in costs)), whole)
         return max(measure, max(costs) / MOST_COST)
 
+    def with_margin(self, margin: Exact | None) -> PackingProblem:
+        """Return the same question for trucks of which a part of every capacity stays free.
+
+        Raises
+        ------
+        ParameterError
+            If it is not at least 0 and below 1.
+        """
+        if margin is None:
+            return self
+        free = exact(margin, what="margin")
+        if not 0 <= free < 1:
+            raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
+        return replace(self, trucks=tuple(_smaller(truck, 1 - free) for truck in self.trucks))
+
     def kinds(self, capacities: IntArray) -> list[BinKind]:
         """Return the kinds of bin for capacities in whole numbers. Shape: (kinds, quantities)."""
         one = len(self.trucks) == 1  # then trucks are counted, whatever one costs
@@ -234,6 +249,17 @@ class Whole:
     def exact(self) -> bool:
         """Whether nothing was rounded."""
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
+
+
+def _smaller(truck: Truck, share: Fraction) -> Truck:
+    return replace(truck, capacity={name: _scaled(held, share) for name, held in truck.capacity.items()})
+
+
+def _scaled(held: float, share: Fraction) -> float:
+    """Return a part of a capacity as the decimal it is, or the double below it if that has too many digits."""
+    wanted = exact(held, what="capacity") * share
+    near = float(wanted)
+    return near if exact(near) <= wanted else math.nextafter(near, 0.0)
 
 
 def _check_public(release: Release, column: str | None) -> None:

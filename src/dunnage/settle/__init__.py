@@ -77,11 +77,13 @@ class Settlement:
         Truck, loads and capacities of each final bin; opened ones come last.
     truck_linkage
         As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
-        repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted.
+        repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted. Empty if the
+        release does not say how its noise was drawn.
     above_spread
         Where a repair broke the spread that was planned: ``bin``, ``class_id``, ``count``, ``allowed``.
     unplanned
-        Packages that travel outside the plan: ``count``, ``left_out``, ``suppressed``, ``left_behind``.
+        Packages that travel outside the plan: ``count``, ``left_out``, ``unsampled`` if the release is of a sample,
+        ``suppressed``, ``left_behind``.
     loading
         ``row``, ``source_row``, ``bin`` and the identifiers, by bin; those left behind (bin -1) last.
     task
@@ -161,7 +163,7 @@ class Settlement:
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
-        linkage, outside = self.truck_linkage, self.unplanned
+        outside = self.unplanned
         worst = max((item["load"] / item["capacity"] for item in self.overloaded), default=1.0) - 1
         over = f"{len(self._bins_over)} overloaded, by {worst:.1%} at most" if self.overloaded else "all of them fit"
         lines = [
@@ -179,18 +181,22 @@ class Settlement:
                 f"Spread      lost in the repair: {len(self.above_spread)} times a truck takes more than "
                 f"1/{self.plan.spread} of a class"
             )
-        lines.append(
-            f"Linkage     who knows a weight names its truck with {linkage['mean']:.1%} on average, "
-            f"{linkage['worst']:.1%} at worst ({linkage['kind']}){self._seen_text()}"
-        )
+        lines.append(f"Linkage     {self._linkage_text()}")
         if outside["count"]:
             parts = ", ".join(f"{outside[name]} {name.replace('_', ' ')}" for name in list(outside)[1:])
             lines.append(f"Unplanned   {outside['count']} packages: {parts}")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
 
-    def _seen_text(self) -> str:
-        seen = self.truck_linkage.get("if_seen_to_fit")
-        return "" if seen is None else f"; who also sees that all fitted, with {seen:.1%} at most"
+    def _linkage_text(self) -> str:
+        linkage = self.truck_linkage
+        if not linkage:
+            return "unknown: the release does not say how its noise was drawn"
+        seen = linkage.get("if_seen_to_fit")
+        return (
+            f"who knows a weight names its truck with {linkage['mean']:.1%} on average, "
+            f"{linkage['worst']:.1%} at worst ({linkage['kind']})"
+            + ("" if seen is None else f"; who also sees that all fitted, with {seen:.1%} at most")
+        )
 
     def _sealed_text(self) -> str:
         sealed = self.sealed or {}
@@ -270,8 +276,8 @@ def apply(
         quantities=dict(chosen.quantities),
         **_findings(task, planned),
         sealed={"fills": told_number(drawn.number), "exact": drawn.exact} if drawn is not None else None,
-        **_outcome(task, mended.fill if mended else planned, mended, drawn),
-        unplanned=_unplanned(data, mended.fill if mended else planned),
+        **_outcome(task, release, mended.fill if mended else planned, mended, drawn),
+        unplanned=_unplanned(data, key, mended.fill if mended else planned),
         loading=_loading(key, (mended.fill if mended else planned).bin_of_row),
         task=task,
         seconds=time.monotonic() - start,
@@ -302,7 +308,7 @@ def _findings(task: Task, planned: Fill) -> dict[str, Any]:
     }
 
 
-def _outcome(task: Task, final: Fill, mended: Repair | None, drawn: Drawn | None) -> dict[str, Any]:
+def _outcome(task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None) -> dict[str, Any]:
     """Say how the trucks are filled in the end."""
     return {
         "repair": mended.report if mended else None,
@@ -310,15 +316,20 @@ def _outcome(task: Task, final: Fill, mended: Repair | None, drawn: Drawn | None
         "truck_of_bin": tuple(truck.name for truck in final.truck_of_bin),
         "final_loads": task.in_units(final.loads),
         "final_capacities": task.in_units(final.capacities),
-        "truck_linkage": restated_linkage(task, final, mended, drawn),
+        "truck_linkage": restated_linkage(task, release, final, mended, drawn),
         "above_spread": task.above_spread(final.bin_of_row),
     }
 
 
-def _unplanned(data: Dataset, final: Fill) -> dict[str, int]:
+def _unplanned(data: Dataset, key: Key, final: Fill) -> dict[str, int]:
+    not_released = len(data) - len(final.bin_of_row)
+    given = key.facts.get("unsampled")
+    # Without the figure, or with a strange one, all that was not released counts as suppressed.
+    unsampled = given if isinstance(given, int) and 0 <= given <= not_released else None
     parts = {
         "left_out": data.num_left_out,
-        "suppressed": len(data) - len(final.bin_of_row),
+        **({} if unsampled is None else {"unsampled": unsampled}),
+        "suppressed": not_released - (unsampled or 0),
         "left_behind": int((final.bin_of_row == LEFT_BEHIND).sum()),
     }
     return {"count": sum(parts.values()), **parts}
@@ -345,16 +356,17 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
     """
     if key.certificate_digest and key.certificate_digest != release.certificate.digest:
         raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
+    by_class = [name for name in ("class_id",) if name in release.data.column_names]
     try:
         # key : a line per source row
-        lines = [key.table.column(name).cast(pa.int64()).to_numpy() for name in ("row", "source_row", "class_id")]
+        lines = [key.table.column(name).cast(pa.int64()).to_numpy() for name in ("row", "source_row", *by_class)]
     except (KeyError, pa.ArrowException):
         raise ReleaseError("the key lacks a column. Give the file that publish wrote.") from None
-    rows, source, classes = lines
+    rows, source, *classes = lines
     whole = np.arange(len(release))
     listed, first = np.unique(rows, return_index=True)
     same = np.array_equal(listed, whole) and np.array_equal(release.data.column("row").to_numpy(), whole)
-    if not same or not np.array_equal(classes, release.data.column("class_id").to_numpy()[rows]):
+    if not same or any(not np.array_equal(own, release.data.column("class_id").to_numpy()[rows]) for own in classes):
         raise ReleaseError("the key does not fit the rows of this release. Give the key that was written beside it.")
     if not key.belongs_to(data):
         raise ReleaseError(

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.planning.linkage import exchangeable, truck_linkage
+from dunnage.planning.linkage import exchangeable
 from dunnage.planning.plan import Plan, Slots, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release
-from dunnage.settle.task import IntArray, classes_of
+from dunnage.settle.restating import planned_linkage
+from dunnage.settle.task import IntArray
 
 Capacity = float | str | Sequence[str | float]
 
@@ -37,6 +38,8 @@ def received_plan(
     """
     if capacity is not None and trucks is not None:
         raise ParameterError("apply takes a capacity or trucks, not both. Drop one.")
+    if not len(release):
+        raise ReleaseError("the release has no row, so no plan can be applied to it. Publish the data anew.")
     if isinstance(plan, Plan):
         source, found = "plan", plan
     elif (path := Path(plan)).is_dir():
@@ -48,7 +51,7 @@ def received_plan(
     if found.slots is None:
         _check_rows(source, found.assignment, found.num_bins, len(release))
     else:
-        _check_slots(source, found.slots, found.num_bins, classes_of(release))
+        _check_slots(source, found.slots, found.num_bins, release.class_of_row)
     _check_quantities(found, release)
     return _checked_trucks(_with_trucks(found, capacity, trucks))
 
@@ -169,7 +172,7 @@ def _external_plan(path: Path, release: Release, capacity: Capacity | None, truc
         bound=0,
         seconds=0.0,
         quantities={name: unit for name, unit in units.items() if name in truck.capacity},
-        truck_linkage=truck_linkage(exchangeable(release), bin_of_row),
+        truck_linkage=planned_linkage(release, exchangeable(release), bin_of_row),
         external=True,
     )
     _check_quantities(plan, release)

@@ -2,7 +2,8 @@
 """Restating: truck linkage once the trucks are filled.
 
 Filling by the weights tells something of them. A uniformly random feasible fill tells least, and what it tells can be
-computed where fills can be counted; else it is estimated from the repairs found.
+computed where fills can be counted; else it is estimated from the repairs found. Noisy rows are never exchanged, so
+there it is how well a row is told by its noisy values.
 """
 
 from __future__ import annotations
@@ -12,21 +13,55 @@ from typing import Any
 import numpy as np
 
 from dunnage.planning.linkage import linkage_of_rows, truck_linkage
+from dunnage.release import Release
 from dunnage.settle.drawing import Drawn, most_frequent_share
 from dunnage.settle.filling import ESTIMATE_NOTE, LINKAGE_NOTE
 from dunnage.settle.repair import Repair
 from dunnage.settle.task import LEFT_BEHIND, Fill, FloatArray, IntArray, Task
 
 OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
+NOISY_ROWS_NOTE = "who knows the weight of a package that was released by noise is taken to know its row"
+MOVED_NOTE = "packages were moved by their true weights: who sees which ones learns more of them, which is not counted"
 
 
-def restated_linkage(task: Task, final: Fill, mended: Repair | None, drawn: Drawn | None) -> dict[str, Any]:
+def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
+    """State truck linkage of a plan on a release: by its classes, or by how well noise hides a row.
+
+    Parameters
+    ----------
+    release
+        The release that was planned on.
+    group
+        Number of the rows that may be exchanged.
+    bin_of_row
+        Bin of each row.
+
+    Returns
+    -------
+    dict
+        As in a plan; empty if the release does not say how its noise was drawn.
+    """
+    if "class_id" not in release.data.column_names:
+        from dunnage.planning.identification import noisy_linkage
+
+        return noisy_linkage(release, bin_of_row)
+    linkage = truck_linkage(group, bin_of_row)
+    if release.noisy:
+        return {**linkage, "kind": "estimate", "note": f"{linkage['note']}; {NOISY_ROWS_NOTE}"}
+    return linkage
+
+
+def restated_linkage(
+    task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None
+) -> dict[str, Any]:
     """State truck linkage for the final bins; packages left behind count as if they were in one truck.
 
     Parameters
     ----------
     task, final
         The plan beside the truth, and how the trucks are filled in the end.
+    release
+        The release that was planned on.
     mended
         The repair, if there was one.
     drawn
@@ -34,14 +69,20 @@ def restated_linkage(task: Task, final: Fill, mended: Repair | None, drawn: Draw
     """
     counted = mended.counted if mended is not None else drawn
     if counted is not None and counted.best_guess is not None:
-        kind = "exact" if counted.exact else "estimate"
+        kind = "exact" if counted.exact and not release.noisy else "estimate"
         note = LINKAGE_NOTE if counted.exact else f"{LINKAGE_NOTE}; {ESTIMATE_NOTE}"
         return {**_summary(counted.best_guess, kind), "note": f"{note}; {OUTSIDE_NOTE}"}
     bins = np.where(final.bin_of_row == LEFT_BEHIND, len(final.loads), final.bin_of_row)
-    linkage = truck_linkage(task.group, bins)
+    linkage = planned_linkage(release, task.group, bins)
+    if not linkage:
+        return {}
     note = f"{linkage['note']}; {OUTSIDE_NOTE}"
     if mended is None:
-        return {**linkage, "note": note, **_if_seen_to_fit(task, final, linkage["worst"])}
+        # Where it rests on noise, how likely everything fits says nothing of how likely it does given the release.
+        seen = {} if release.noisy else _if_seen_to_fit(task, final, linkage["worst"])
+        return {**linkage, "note": note, **seen}
+    if "class_id" not in release.data.column_names:
+        return {**linkage, "note": f"{note}; {MOVED_NOTE}"}
     found = most_frequent_share(np.array([_comparable(fill) for fill in mended.found]))
     return {
         **_summary(np.maximum(linkage_of_rows(task.group, bins), found), "estimate"),

@@ -170,7 +170,7 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
     """
     held = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
     whole, capacities, scales, prices = whole_table(amounts, held)
-    classes = classes_of(release)
+    classes = release.class_of_row
     # Slots name classes only, so a sealed plan lets rows be exchanged whatever their sensitive values.
     group = exchangeable(release) if plan.slots is None else np.unique(classes, return_inverse=True)[1].reshape(-1)
     start = plan.assignment if plan.slots is None else random_fill(plan.slots, classes, noise)
@@ -189,7 +189,7 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
         stratum=stratum,
         too_heavy=~np.any([(whole <= room).all(axis=1) for room in capacities], axis=0),
         members=rows_by_group(group),
-        class_id=classes_of(release),
+        class_id=classes,
     )
 
 
@@ -210,12 +210,6 @@ def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, Whol
     table: WholeArray = np.column_stack([column.astype(kind) for column, _ in columns])
     scales = tuple(scale for _, scale in columns)
     return table[: len(amounts)], table[len(amounts) :], scales, np.array(prices, dtype=kind)
-
-
-def classes_of(release: Release) -> IntArray:
-    """Return the class of each released row."""
-    found: IntArray = release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
-    return found
 
 
 def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
