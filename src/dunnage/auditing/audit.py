@@ -12,16 +12,18 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dunnage._version import __version__
 from dunnage.auditing.finding import TOPICS, Finding
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
+from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
 from dunnage.auditing.outside import outside_findings
-from dunnage.auditing.sight import Sight
+from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_outside_findings
+from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
@@ -33,6 +35,8 @@ from dunnage.release import Release
 FORMAT = 1
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
+NOISE = "noise"
+"""What a noisy release tells, in the place of a statistic of classes."""
 MOST_AUDIT_BYTES = 1 << 26
 
 Progress = Callable[[str], None]
@@ -53,7 +57,7 @@ class Audit:
     protects
         What one record is.
     statistic
-        What was told about a class.
+        What was told about a class, or ``noise``.
     findings
         The findings, by topic.
     at_risk
@@ -124,7 +128,7 @@ class Audit:
     def summary(self) -> str:
         """Describe the audit for a person: each finding with its baseline, then its sentence."""
         lines = [f"Audit of {self.dataset}" + (f", {self.period}" if self.period else ""), self.says, ""]
-        width = max(len(item.name) for item in self.findings)
+        width = max((len(item.name) for item in self.findings), default=0)
         for item in self.findings:
             low, high = item.interval
             between = f" ({item.text(low)} to {item.text(high)})" if low < high else ""
@@ -189,7 +193,7 @@ def audit(
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
-    """Attack a k-anonymous release and score it against the truth. The result is private unless external.
+    """Attack a release of classes or of noisy rows, and score it against the truth. Private unless external.
 
     Parameters
     ----------
@@ -217,7 +221,7 @@ def audit(
     Raises
     ------
     UserError
-        If the release is not k-anonymous rows, or release, data, key and plan do not belong together.
+        If the release has neither classes nor noisy rows, or release, data, key and plan do not belong together.
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
     if not external and data is None:
@@ -225,44 +229,144 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     found, key = _opened(release, key, with_key=not external)
-    sight, planned = Sight.of(found), _plan_of(plan, found, external=external)
-    findings = outside_findings(sight, planned, tell)
-    at_risk: list[dict[str, Any]] = []
-    notes: list[str] = []
-    if not external and data is not None:
-        case = Case.of(sight, data, key)
-        more, at_risk = linkage_findings(case, tolerance, tell)
-        findings, notes = findings + more, case.notes
-        if population is not None:
-            told = population_findings(case, population)
-            findings = [item for item in findings if item.name != told[0].name] + told
-        for made, noted in _further(case, planned, also, seconds, tell):
-            findings, notes = findings + made, notes + noted
+    asked = _Asked(
+        release=found,
+        data=None if external else data,
+        plan=_plan_of(plan, found, external=external),
+        key=key,
+        population=population,
+        also=also,
+        tolerance=tolerance,
+        seconds=seconds,
+        tell=tell,
+    )
+    told = _told_by_classes(asked) if "class_id" in found.data.column_names else _told_by_noise(asked)
     body = found.certificate.body
     return Audit(
         dataset=str(body["dataset"]),
         period=body.get("period"),
         release=found.certificate.digest,
         protects=str(body["guarantee"]["protects"]),
-        statistic=sight.statistic,
-        findings=tuple(sorted(findings, key=lambda item: TOPICS.index(item.topic))),
-        at_risk=tuple(at_risk),
-        notes=tuple(notes),
+        statistic=told.statistic,
+        findings=tuple(sorted(told.findings, key=lambda item: TOPICS.index(item.topic))),
+        at_risk=tuple(told.at_risk),
+        notes=tuple(told.notes),
         external=external,
         seconds=time.monotonic() - start,
     )
 
 
-def _further(
-    case: Case, plan: Plan | None, also: Sequence[Other], seconds: float, tell: Progress
-) -> Iterator[tuple[list[Finding], list[str]]]:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Asked:
+    """What is audited, and with what; no data for an external audit."""
+
+    release: Release
+    data: Dataset | None
+    plan: Plan | None
+    key: Key | None
+    population: Dataset | None
+    also: Sequence[Other]
+    tolerance: float | None
+    seconds: float
+    tell: Progress
+
+
+@dataclass(eq=False)
+class _Told:
+    """What was found so far."""
+
+    statistic: str
+    findings: list[Finding] = field(default_factory=list)
+    at_risk: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, findings: Iterable[Finding], notes: Iterable[str] = ()) -> None:
+        """Put findings and notes behind those there are."""
+        self.findings += findings
+        self.notes += notes
+
+
+def _told_by_classes(asked: _Asked) -> _Told:
+    """Audit a release of classes: k-anonymous, or of a secret sample."""
+    sight = Sight.of(asked.release)
+    told = _Told(sight.statistic)
+    if len(sight.sizes):
+        told.add(outside_findings(sight, asked.plan, asked.tell))
+    else:
+        told.add([], [NO_ROWS])
+    if sight.sampled:
+        told.add(sampled_outside_findings(sight))
+    if asked.data is not None and len(sight.sizes):
+        case = Case.of(sight, asked.data, asked.key)
+        more, told.at_risk = linkage_findings(case, asked.tolerance, asked.tell)
+        told.add(more, case.notes)
+        if asked.population is not None:
+            known = population_findings(case, asked.population)
+            told.findings = [item for item in told.findings if item.name != known[0].name] + known
+        for part in _further(case, asked):
+            told.add(*part)
+    if asked.data is not None and sight.sampled:
+        asked.tell("drawing the sample again")
+        told.add(sampled_inside_findings(sight, _checked(sight, asked.data, asked.key), asked.key))
+    if "noise" in asked.release.certificate.body["measures"]:
+        _add_noisy(told, asked)
+    return told
+
+
+def _checked(sight: Sight, data: Dataset, key: Key | None) -> Dataset:
+    """Return the data, if they have what was released, and the key is theirs: a release without rows tells no more."""
+    Known.of_records(sight, data)
+    if key is not None and not key.belongs_to(data):
+        raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+    return data
+
+
+def _told_by_noise(asked: _Asked) -> _Told:
+    """Audit a release of noisy rows."""
+    told = _Told(NOISE)
+    _add_noisy(told, asked)
+    if asked.data is not None:
+        told.add([], _noisy_lacks(asked))
+        if asked.plan is not None:
+            told.add(*_plan_parts(asked, asked.data))
+    return told
+
+
+def _add_noisy(told: _Told, asked: _Asked) -> None:
+    sight = NoisySight.of(asked.release)
+    told.add(noisy_outside_findings(sight, asked.plan, asked.tell), sight.notes)
+    if asked.data is not None:
+        findings, at_risk, notes = noisy_inside_findings(
+            NoisyCase.of(sight, asked.data, asked.key), asked.plan, asked.tell
+        )
+        told.add(findings, notes)
+        told.at_risk = told.at_risk or at_risk
+
+
+def _noisy_lacks(asked: _Asked) -> list[str]:
+    """Say which questions were not put to a noisy release."""
+    wanted = {
+        "Noisy rows were attacked with values known exactly; not with values known roughly.": asked.tolerance
+        is not None,
+        "A population tells nothing more of noisy rows: all records are in the release.": asked.population is not None,
+        "Noisy rows have no classes, so they were not compared with other releases.": bool(asked.also),
+    }
+    return [note for note, was_asked in wanted.items() if was_asked]
+
+
+def _further(case: Case, asked: _Asked) -> Iterator[tuple[list[Finding], list[str]]]:
     """Compare with other releases and with the truth of a plan."""
-    for number, (release, data, *keys) in enumerate(also, 1):
-        tell("comparing with another release")
+    for number, (release, data, *keys) in enumerate(asked.also, 1):
+        asked.tell("comparing with another release")
         other, key = _opened(release, keys[0] if keys else None)
         yield correspondence_findings(case, Case.of(Sight.of(other), data, key), number)
-    if plan is not None:
-        yield plan_findings(case, plan, seconds, tell)
+    if asked.plan is not None:
+        yield _plan_parts(asked, case.data)
+
+
+def _plan_parts(asked: _Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
+    assert asked.plan is not None
+    return plan_findings(asked.release, data, asked.key, asked.plan, asked.seconds, asked.tell)
 
 
 def _opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:

@@ -18,6 +18,7 @@ from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.planning.plan import Plan
 from dunnage.publication import Key
+from dunnage.release import Release
 from dunnage.settle import apply
 from dunnage.svg import number_text
 
@@ -74,7 +75,7 @@ class Case:
         else:
             of_record, times = attacks.unique_classes(sight, known)
             released = times > 0
-            certain = bool(times.max() <= 1) and int(released.sum()) == len(sight.release)
+            certain = bool(times.max() <= 1) and int(released.sum()) == int(sight.sizes.sum())
         return cls(
             sight=sight, data=data, key=key, known=known, of_record=of_record, released=released, certain=certain
         )
@@ -90,8 +91,8 @@ class Case:
         if self.certain:
             return []
         return [
-            "Without the key the class of some records is not certain: suppressed records that fit a class count as "
-            "released, and figures that need the class are left out. Give the key."
+            "Without the key the class of some records is not certain: records that fit a class but were suppressed, "
+            "or not sampled, count as released, and figures that need the class are left out. Give the key."
         ]
 
 
@@ -413,15 +414,19 @@ def _width_left(found: attacks.Correspondence, label: str, told: Told, twin: Tol
 # What a plan is worth
 
 
-def plan_findings(case: Case, plan: Plan, seconds: float, tell: Progress) -> tuple[list[Finding], list[str]]:
+def plan_findings(
+    release: Release, data: Dataset, key: Key | None, plan: Plan, seconds: float, tell: Progress
+) -> tuple[list[Finding], list[str]]:
     """Apply a plan to the truth and compare it with the best plan on true weights; notes say what that lacks."""
-    if case.key is None:
+    if key is None:
         return [], ["Whether the plan fits the true data, and what it costs, takes the key. Give it."]
     tell("applying the plan")
-    done = apply(plan, case.data, case.sight.release, case.key)
+    done = apply(plan, data, release, key)
     tell("packing the true weights")
-    worth = plan_utility(done, case.data, seconds=seconds, progress=tell)
-    return [_ratio(plan, worth), *_feasibility(worth)], []
+    worth = plan_utility(done, data, seconds=seconds, progress=tell)
+    found = [_ratio(plan, worth), *_feasibility(worth)]
+    # Noisy rows are never exchanged: either the plan fits or it does not.
+    return found if release.classes is not None else found[:-1], []
 
 
 _COST: Mapping[str, Any] = {"topic": "utility", "private": True}

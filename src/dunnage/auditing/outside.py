@@ -5,24 +5,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
 from dunnage.auditing.sight import FloatArray, IntArray, Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
+from dunnage.planning.identification import MEMBER_NOTE, noisy_linkage
 from dunnage.planning.plan import Plan
 from dunnage.planning.sealing import linkage_of_plan
+from dunnage.release import Release
 from dunnage.svg import number_text
 
 MOST_PROBES = 1_000_000
 _GOLDEN = (math.sqrt(5) - 1) / 2
+UNKNOWN_ERROR = " This is an estimate of unknown error."
+NOISY_ERROR = " This is right for values that are spread evenly over the public domain; for others it is an estimate."
 
 Progress = Callable[[str], None]
 
@@ -34,7 +39,7 @@ def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Fi
         findings += [_exact_guess(sight, axis) for axis in range(len(sight.told))]
     tell("looking for values that are certainly absent")
     findings += [_certain_absence(sight, axis) for axis in range(len(sight.told))]
-    return [*findings, *_distortion(sight), *_truck_linkage(sight, plan)]
+    return [*findings, *_distortion(sight), *truck_findings(sight.release, plan)]
 
 
 def _protects(sight: Sight) -> str:
@@ -198,7 +203,10 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
     share = float(min(probes.weight[absent].sum(), 1.0))
     name, body = sight.names[axis], sight.release.certificate.body
     among = f"Of the {probes.num_values:,} values that {name} can have" if probes.complete else f"Of all {name} values"
-    hidden = body["measures"]["suppressed"]["count"] > 0 or any("left out" in item for item in body["in_clear"])
+    hidden = _num_suppressed(sight) > 0 or any("left out" in item for item in body["in_clear"])
+    elsewhere = "the suppressed or left-out ones" if hidden else ""
+    if sight.sampled:
+        elsewhere = "the noisy rows" if sight.release.noisy else "those not sampled or suppressed"
     return Finding(
         name=f"certain absence ({name})",
         value=share,
@@ -207,18 +215,29 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
         unit="share",
         sentence=f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
         f"looks for a {_protects(sight)} with such a value knows that it was not released"
-        + ("; it may still be among the suppressed or left-out ones." if hidden else "."),
+        + (" in a class" if sight.release.noisy else "")
+        + (f"; it may still be among {elsewhere}." if elsewhere else "."),
         topic="table",
         private=False,
         details={"values": probes.num_values, "every_value_tried": probes.complete},
     )
 
 
+def _num_suppressed(sight: Sight) -> int:
+    """Return how many records were suppressed, by the release: of a sampled one that is nobody's to know."""
+    return int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
+
+
 def _distortion(sight: Sight) -> list[Finding]:
     """Recompute the loss of eq. 7 a record, suppressed ones at the price alpha."""
     body = sight.release.certificate.body
     alpha = float(exact(body["mechanism"].get("alpha", 1), what="alpha"))
-    suppressed = int(body["measures"]["suppressed"]["count"])
+    suppressed = _num_suppressed(sight)
+    counting = (
+        "over the released ones alone"
+        if sight.sampled
+        else f"suppressed {_protects(sight)}s counted at {number_text(alpha)}"
+    )
     records = int(sight.sizes.sum()) + suppressed
     losses = {told.name: (_width_sum(sight, told) / told.span + alpha * suppressed) / records for told in sight.told}
     weights = _importance(body["mechanism"].get("importance"), sight.names)
@@ -229,8 +248,7 @@ def _distortion(sight: Sight) -> list[Finding]:
             "total distortion",
             total,
             1.0,
-            f"Intervals are {percent(total)} of the domain wide on average, suppressed {_protects(sight)}s counted at "
-            f"{number_text(alpha)}; 100 % would tell nothing.",
+            f"Intervals are {percent(total)} of the domain wide on average, {counting}; 100 % would tell nothing.",
             details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
             **kinds,
         )
@@ -254,26 +272,38 @@ def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
     return {name: float(exact(table.get(name, 1), what="importance")) for name in names}
 
 
-def _truck_linkage(sight: Sight, plan: Plan | None) -> list[Finding]:
-    """Compute from assignment or slots how likely somebody who knows a package names its truck."""
+def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
+    """Compute from assignment or slots how likely somebody who knows a package names its truck.
+
+    Nothing is found if the release does not say how its noise was drawn.
+    """
     if plan is None:
         return []
-    plan = replace(plan, truck_linkage=linkage_of_plan(plan, sight.release))
-    stated = plan.truck_linkage
-    return [
-        _linkage_finding(sight, plan, name, float(stated[part]), words)
-        for name, part, words in (
-            ("truck linkage", "mean", "on average"),
-            ("truck linkage, worst", "worst", "at worst"),
-        )
-    ]
+    stated = _linkage_of(plan, release)
+    parts = (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst"))
+    return [_linkage_finding(release, plan, stated, *part) for part in parts if stated]
 
 
-def _linkage_finding(sight: Sight, plan: Plan, name: str, value: float, words: str) -> Finding:
-    record, kind = _protects(sight), str(plan.truck_linkage["kind"])
-    baseline = _fullest_share(plan)
+def _linkage_of(plan: Plan, release: Release) -> dict[str, Any]:
+    if not release.noisy:
+        return linkage_of_plan(plan, release)
+    if plan.slots is not None or len(plan.assignment) != len(release):
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+    return noisy_linkage(release, plan.assignment)
+
+
+def _linkage_finding(
+    release: Release, plan: Plan, stated: Mapping[str, Any], name: str, part: str, words: str
+) -> Finding:
+    record, value = str(release.certificate.body["guarantee"]["protects"]), float(stated[part])
+    baseline = fullest_share(plan)
     # An estimate comes without its error: it is not below what the fullest truck gives, nor above certainty.
-    interval = (value, value) if kind == "exact" else (min(value, baseline), 1.0)
+    interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
+    if stated["kind"] == "exact":
+        interval, error = (value, value), ""
+    elif release.noisy:
+        interval, error = noisy_interval(stated, part), NOISY_ERROR
+    member = f" This is {MEMBER_NOTE}." if _is_sample(release) else ""
     return Finding(
         name=name,
         value=value,
@@ -281,15 +311,28 @@ def _linkage_finding(sight: Sight, plan: Plan, name: str, value: float, words: s
         baseline=baseline,
         unit="probability",
         sentence=f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
-        f"{percent(value)} {words}; the fullest truck has {percent(baseline)} of the {record}s."
-        + ("" if kind == "exact" else " This is an estimate of unknown error."),
+        f"{percent(value)} {words}; the fullest truck has {percent(baseline)} of the {record}s." + error + member,
         topic="trucks",
         private=False,
-        details={"kind": kind},
+        details={"kind": str(stated["kind"]), "note": str(stated.get("note", ""))},
     )
 
 
-def _fullest_share(plan: Plan) -> float:
+def noisy_interval(stated: Mapping[str, Any], part: str) -> tuple[float, float]:
+    """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point, if every true value was looked at."""
+    value, error = float(stated[part]), float(stated.get("error", 0.0))
+    if "points" not in stated:
+        return value, value
+    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
+    return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
+
+
+def _is_sample(release: Release) -> bool:
+    """Return whether a package may be missing from the release because it was not sampled."""
+    return str(release.certificate.body["guarantee"]["model"]) == "sampled-dp" and not release.noisy
+
+
+def fullest_share(plan: Plan) -> float:
     """Return the largest share of the planned rows in one truck."""
     if plan.slots is not None:
         rows = np.bincount(plan.slots.bin, weights=plan.slots.count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an attacker sees of a k-anonymous release, class by class, and what he knows of the records he looks for."""
+"""What an attacker sees of a release of classes, class by class, and what he knows of the records he looks for."""
 
 from __future__ import annotations
 
@@ -22,24 +22,28 @@ BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
+CLASS_MODELS = ("k-anonymity", "sampled-dp")
+"""Guarantees of releases whose rows stand in classes."""
+
 
 # What the attacker sees
 
 
 @dataclass(frozen=True, eq=False)
-class _PublicValues:
+class PublicValues:
     """Numbers for the combinations of public values that a release has."""
 
     columns: tuple[tuple[str, pa.Array, IntArray], ...]
     """Per public column its name, its values, and which combinations with those before it occur."""
     of_class: IntArray
+    """Number of each class, or of each row where there are no classes."""
 
     @classmethod
-    def of(cls, release: Release, first_rows: IntArray) -> _PublicValues:
+    def of(cls, release: Release, first_rows: IntArray) -> PublicValues:
         """Give numbers to the combinations that occur; one row of each class is enough to see them."""
         columns: list[tuple[str, pa.Array, IntArray]] = []
         codes = np.zeros(len(first_rows), dtype=np.int64)
-        for name in _names_of_role(release, "public"):
+        for name in names_of_role(release, "public"):
             column = _comparable(release.data.column(name).combine_chunks().take(pa.array(first_rows)))
             values = column.unique()
             raw = codes * len(values) + positions(column, values)
@@ -52,13 +56,20 @@ class _PublicValues:
         codes, found = np.zeros(num, dtype=np.int64), np.ones(num, dtype=bool)
         for name, values, present in self.columns:
             position = positions(_comparable(given[name]), values)
+            if not len(present):
+                return np.full(num, -1)
             raw = codes * len(values) + position
             codes = np.searchsorted(present, raw).clip(max=len(present) - 1)
             found &= (position >= 0) & (present[codes] == raw)
         return np.where(found, codes, -1)
 
+    def of_records(self, release: Release, data: Dataset) -> IntArray:
+        """Return the number of each record's combination, -1 where the release has none such."""
+        return self.look_up({name: as_released(release, data, name) for name, *_ in self.columns}, len(data))
 
-def _names_of_role(release: Release, role: str) -> list[str]:
+
+def names_of_role(release: Release, role: str) -> list[str]:
+    """List the released attributes of a role."""
     return [name for name, item in release.attributes.items() if item["role"] == role]
 
 
@@ -134,7 +145,7 @@ class Told:
             lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
             means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
             own = mechanism.get("bounds") == "class"
-            if mechanism["name"] == "full-domain":
+            if mechanism["name"] in ("full-domain", "sampled-lattice"):
                 # Its public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
@@ -179,7 +190,7 @@ def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sight:
-    """A k-anonymous release as an attacker reads it, one line a class.
+    """A release of classes as an attacker reads it, one line a class.
 
     Parameters
     ----------
@@ -194,7 +205,7 @@ class Sight:
     release: Release
     sizes: IntArray
     told: tuple[Told, ...]
-    public: _PublicValues
+    public: PublicValues
 
     @classmethod
     def of(cls, release: Release) -> Sight:
@@ -203,21 +214,27 @@ class Sight:
         Raises
         ------
         ParameterError
-            If it is not a k-anonymous table of rows, or an attribute was released in a way that is not known here.
+            If it has no classes of rows, or an attribute was released in a way that is not known here.
         """
-        body, names = release.certificate.body, _names_of_role(release, "quasi-identifier")
-        if release.classes is None or body["guarantee"]["model"] != "k-anonymity" or not names:
+        body, names = release.certificate.body, names_of_role(release, "quasi-identifier")
+        if release.classes is None or body["guarantee"]["model"] not in CLASS_MODELS or not names:
             raise ParameterError(
-                f"linkage is audited on k-anonymous rows. This release promises {body['guarantee']['model']}. "
-                "Audit one that promises k-anonymity."
+                "linkage is audited on classes of rows and on noisy rows. This release promises "
+                f"{body['guarantee']['model']} and has neither. Audit one that has."
             )
         class_id = release.data.column("class_id").to_numpy()
+        in_class = np.flatnonzero(class_id >= 0)  # noisy rows are in none
         return cls(
             release=release,
             sizes=release.classes.column("size").to_numpy().astype(np.int64),
             told=tuple(Told.of(release, name) for name in names),
-            public=_PublicValues.of(release, np.unique(class_id, return_index=True)[1]),
+            public=PublicValues.of(release, in_class[np.unique(class_id[in_class], return_index=True)[1]]),
         )
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are of a secret sample."""
+        return str(self.release.certificate.body["guarantee"]["model"]) == "sampled-dp"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -251,7 +268,7 @@ class Sight:
     @property
     def sensitive(self) -> list[str]:
         """Names of the sensitive columns."""
-        return _names_of_role(self.release, "sensitive")
+        return names_of_role(self.release, "sensitive")
 
 
 # What the attacker knows
@@ -300,8 +317,7 @@ class Known:
         lacking = [name for name in (*public, *sight.names) if name not in names]
         if lacking:
             raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
-        given = {name: _as_released(sight.release, data, name) for name in public}
-        stratum = sight.public.look_up(given, len(data))
+        stratum = sight.public.of_records(sight.release, data)
         try:
             values = np.array([told.numbers(data.column(told.name)) for told in sight.told])
         except (pa.ArrowException, ValueError):
@@ -309,7 +325,14 @@ class Known:
         return cls.of_values(sight, stratum, values, tolerance)
 
 
-def _as_released(release: Release, data: Dataset, name: str) -> pa.Array:
+def as_released(release: Release, data: Dataset, name: str) -> pa.Array:
+    """Return a public column of the data as it was released.
+
+    Raises
+    ------
+    ReleaseError
+        If it is not of the type that was released.
+    """
     try:
         return released_column(data, name).cast(release.data.schema.field(name).type)
     except pa.ArrowException:  # its text may quote cells

@@ -26,10 +26,13 @@ _STATISTICS = {
     "bounds": "the bounds of each class",
     "mean": "bounds and mean of each class",
     "multiset": "bounds, mean and every value of each class",
+    "noise": "a noisy value and an interval for each record",
 }
 # Shown first, in this order, as far as they were found; the part of a name before a bracket.
 _KEY_FINDINGS = (
     "record linkage",
+    "identification expected",
+    "identification before release",
     "prosecutor risk",
     "attribute linkage",
     "certain absence",
@@ -37,6 +40,8 @@ _KEY_FINDINGS = (
     "truck linkage",
     "objective ratio",
     "total distortion",
+    "coverage",
+    "interval width",
 )
 _MOST_KEY_FIGURES = 6
 

@@ -1,0 +1,647 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on noisy rows, and what noise cost: stated by the corrected eq. 30, counted on the truth, drawn again.
+
+The attacker knows the public and true values of one record and the law of the noise. He names the row that is most
+likely by ``dunnage.planning.identification``. What his posterior says of that guess (stated) and how often the guess is
+right (counted) agree on data that are spread as he believes, evenly over the public domain; other data may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.outside import fullest_share, noisy_interval, truck_findings
+from dunnage.auditing.sight import FloatArray, IntArray, PublicValues
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric, domain_from
+from dunnage.errors import ParameterError, ReleaseError
+from dunnage.noise import Noise
+from dunnage.planning.identification import NoisyRows, noisy_linkage
+from dunnage.planning.plan import Plan
+from dunnage.publication import Key
+from dunnage.release import Release
+from dunnage.settle import matched_records
+from dunnage.svg import number_text
+
+MOST_PAIRS = 20_000_000
+"""Pairs of a record and a row that are weighed for one figure; of more records some are attacked, evenly chosen."""
+MOST_DRAWN_PAIRS = 10_000_000
+MOST_DRAWS = 200
+LEAST_DRAWS = 5
+MOST_AT_RISK = 10
+LEFT_OUT = ", left out"
+
+Progress = Callable[[str], None]
+
+
+# What the attacker sees
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisySight:
+    """The noisy rows of a release as an attacker reads them.
+
+    Parameters
+    ----------
+    release
+        The release.
+    domains
+        The public domain of each noisy column.
+    public
+        The combinations of public values, row by row.
+    rows
+        The noisy rows with their laws; None if the release does not state them.
+    """
+
+    release: Release
+    domains: Mapping[str, Numeric]
+    public: PublicValues
+    rows: NoisyRows | None
+
+    @classmethod
+    def of(cls, release: Release) -> NoisySight:
+        """Read a release.
+
+        Raises
+        ------
+        ParameterError
+            If it has no noisy numbers.
+        """
+        measures = release.certificate.body["measures"]
+        names = list(measures.get("noise") or measures.get("published_intervals") or {})
+        domains = {
+            name: domain_from(release.attributes[name]["domain"]) for name in names if name in release.quantities
+        }
+        numeric = {name: domain for name, domain in domains.items() if isinstance(domain, Numeric)}
+        if not names or set(numeric) != set(names):
+            raise ParameterError(
+                "linkage is audited on classes of rows and on noisy rows. This release promises "
+                f"{release.certificate.body['guarantee']['model']} and has neither. Audit one that has."
+            )
+        public = PublicValues.of(release, np.arange(len(release)))
+        return cls(release=release, domains=numeric, public=public, rows=NoisyRows.of(release, public.of_class))
+
+    @property
+    def protects(self) -> str:
+        """What one record is."""
+        return str(self.release.certificate.body["guarantee"]["protects"])
+
+    @cached_property
+    def positions(self) -> IntArray:
+        """Which rows of the release are noisy."""
+        return np.arange(len(self.release)) if self.rows is None else self.rows.rows
+
+    @property
+    def label(self) -> str:
+        """What names of findings end with: nothing, unless noisy rows stand beside classes."""
+        return "" if self.release.classes is None else LEFT_OUT
+
+    @property
+    def baseline(self) -> float:
+        """How likely a row is named by public values alone, on average."""
+        strata = self.public.of_class[self.positions]
+        return len(np.unique(strata)) / max(len(strata), 1)
+
+    def column(self, name: str) -> FloatArray:
+        """Return a column of the noisy rows."""
+        if name not in self.release.data.column_names and self.rows is not None:  # left out: intervals alone
+            axis = self.rows.names.index(name)
+            return self.rows.cells[axis].domain.grid_values(self.rows.steps[axis])
+        found = self.release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
+        return np.asarray(found, dtype=np.float64)[self.positions]
+
+    @property
+    def notes(self) -> list[str]:
+        """Say what cannot be computed from this release."""
+        if self.rows is not None:
+            return []
+        return [
+            "The release does not state the law of its noise: what the best guess is worth, and truck linkage, cannot "
+            "be computed. With the key, rows are named by the nearest noisy value."
+        ]
+
+    def known(self) -> str:
+        """Say what the attacker knows."""
+        values = [*(["the public values"] if self.public.columns else []), *self.domains]
+        return ", ".join(values[:-1]) + (" and " if values[1:] else "") + values[-1]
+
+
+def _alike(probability: float) -> dict[str, float]:
+    """Give the k of a k-anonymous release that would let a row be named as often."""
+    return {"k_alike": 1 / probability} if probability > 0 else {}
+
+
+def noisy_outside_findings(sight: NoisySight, plan: Plan | None, tell: Progress) -> list[Finding]:
+    """Find what a noisy release and a plan tell by themselves."""
+    if not len(sight.positions):
+        return []
+    findings = []
+    if sight.rows is not None:
+        tell("weighing rows for every possible value")
+        findings += _expected(sight)
+    findings += [_width(sight, name) for name in sight.domains]
+    return findings + (truck_findings(sight.release, plan) if sight.release.classes is None else [])
+
+
+def _expected(sight: NoisySight) -> list[Finding]:
+    """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
+    part = _only_noisy(sight)
+    found = noisy_linkage(part, np.arange(len(part)))
+    mean, worst = float(found["mean"]), float(found["worst"])
+    kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": False, "baseline": sight.baseline}
+    name = f"identification expected{sight.label}"
+    return [
+        Finding(
+            name=name,
+            value=mean,
+            interval=noisy_interval(found, "mean"),
+            sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
+            f"row with {percent(mean)} on average, for values that are spread evenly over the public domain. "
+            f"k-anonymity with k of {number_text(1 / mean)} would give the same.",
+            details={**_alike(mean), "note": str(found["note"])},
+            **kinds,
+        ),
+        Finding(
+            name=f"{name}, worst",
+            value=worst,
+            interval=noisy_interval(found, "worst"),
+            sentence=f"For the values that are easiest to name it is {percent(worst)}.",
+            details=_alike(worst),
+            **kinds,
+        ),
+    ]
+
+
+def _only_noisy(sight: NoisySight) -> Release:
+    if len(sight.positions) == len(sight.release):
+        return sight.release
+    return Release(certificate=sight.release.certificate, data=sight.release.data.take(sight.positions))
+
+
+def _width(sight: NoisySight, name: str) -> Finding:
+    width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
+    share = min(math.fsum(width.tolist()) / len(width) / sight.domains[name].span, 1.0)
+    return counted(
+        f"interval width ({name}){sight.label}",
+        share,
+        1.0,
+        f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
+        unit="share",
+        topic="utility",
+        private=False,
+    )
+
+
+# Attacks with the truth at hand
+
+
+@dataclass(frozen=True, eq=False)
+class Attack:
+    """What somebody who names a row for each of some records comes to, record by record.
+
+    Parameters
+    ----------
+    stated
+        What his posterior says of his best guess.
+    hit
+        How likely the guess is right; between equally good ones he guesses.
+    on_truth
+        What his posterior says of the true row.
+    truck_hit
+        How likely the truck he names is right, if there is a plan.
+    """
+
+    stated: FloatArray
+    hit: FloatArray
+    on_truth: FloatArray
+    truck_hit: FloatArray | None = None
+
+
+def attack_rows(
+    rows: NoisyRows,
+    truths: IntArray,
+    stratum: IntArray,
+    true_row: IntArray,
+    *,
+    as_printed: bool = False,
+    truck: IntArray | None = None,
+) -> Attack:
+    """Name a row for each record whose true values are known, and see how often it is right.
+
+    Parameters
+    ----------
+    rows
+        The noisy rows.
+    truths, stratum
+        Grid steps of the true values (shape: columns, records), and numbers of the public values.
+    true_row
+        Place of each record's row among the noisy ones; private.
+    as_printed
+        Go by eq. 30 as it is printed.
+    truck
+        Truck of each row, to name those too.
+    """
+    num = len(true_row)
+    found = Attack(np.zeros(num), np.zeros(num), np.zeros(num), None if truck is None else np.zeros(num))
+    for part in rows.segments(truths, rows.group_of(truths, stratum), by=truck, as_printed=as_printed):
+        chance = part.probabilities
+        best = np.maximum.reduceat(chance, part.starts)
+        is_best = chance == np.repeat(best, part.lengths)
+        is_true = part.rows == np.repeat(true_row[part.truths], part.lengths)
+        ties = np.add.reduceat(is_best.astype(np.int64), part.starts)
+        found.stated[part.truths] = best
+        found.hit[part.truths] = np.add.reduceat((is_best & is_true).astype(np.float64), part.starts) / ties
+        found.on_truth[part.truths] = np.add.reduceat(np.where(is_true, chance, 0.0), part.starts)
+        if truck is not None and found.truck_hit is not None:
+            sums, of_sum, begins = part.by_truck(truck)
+            found.truck_hit[part.truths] = _trucks_named(sums, of_sum, begins, truck[true_row[part.truths]])
+    return found
+
+
+def _trucks_named(sums: FloatArray, of_sum: IntArray, begins: IntArray, true: IntArray) -> FloatArray:
+    lengths = np.diff(np.append(begins, len(sums)))
+    is_best = sums == np.repeat(np.maximum.reduceat(sums, begins), lengths)
+    is_true = of_sum == np.repeat(true, lengths)
+    ties = np.add.reduceat(is_best.astype(np.int64), begins)
+    return np.asarray(np.add.reduceat((is_best & is_true).astype(np.float64), begins) / ties)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyCase:
+    """Noisy rows and the true records they were made from. Private.
+
+    Parameters
+    ----------
+    sight, data
+        The release as an attacker reads it, and the records.
+    key
+        The key, if it is at hand.
+    records
+        The records that are attacked: all that are noisy, or, without the key, all.
+    true_row
+        Place of each one's row among the noisy ones; None without the key.
+    stratum
+        Number of each one's public values.
+    """
+
+    sight: NoisySight
+    data: Dataset
+    key: Key | None
+    records: IntArray
+    true_row: IntArray | None
+    stratum: IntArray
+
+    @classmethod
+    def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
+        """Put records beside their rows.
+
+        Raises
+        ------
+        ReleaseError
+            If the release was not made from these records, or the key is another's.
+        """
+        public = [name for name, *_ in sight.public.columns]
+        columns = {attribute.name for attribute in data.schema}
+        lacking = [name for name in (*public, *sight.domains) if name not in columns]
+        if lacking:
+            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
+        if sight.release.classes is None and len(data) != len(sight.release):
+            raise ReleaseError(
+                "the release was not made from these rows. Give the data exactly as they were published."
+            )
+        stratum = sight.public.of_records(sight.release, data)
+        if key is None:
+            return cls(sight=sight, data=data, key=None, records=np.arange(len(data)), true_row=None, stratum=stratum)
+        records = matched_records(data, sight.release, key)[sight.positions]
+        rows = np.arange(len(records))
+        return cls(sight=sight, data=data, key=key, records=records, true_row=rows, stratum=stratum[records])
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """True values of the records. Shape: columns, records."""
+        return np.array([self.data.numbers(name)[self.records] for name in self.sight.domains])
+
+    @cached_property
+    def truths(self) -> IntArray:
+        """Grid steps of the true values. Shape: columns, records."""
+        assert self.sight.rows is not None
+        return self.sight.rows.steps_of(dict(zip(self.sight.domains, self.values, strict=True)))
+
+    def some(self, most_pairs: int) -> IntArray:
+        """Choose so many records, evenly, that pairs with all rows are not too many."""
+        num = len(self.records)
+        tested = min(num, max(1, most_pairs // max(len(self.sight.positions), 1)))
+        return np.arange(tested) * num // tested
+
+    def attack(self, some: IntArray, *, as_printed: bool = False, truck: IntArray | None = None) -> Attack:
+        """Attack some of the records; without the key none is ever right."""
+        assert self.sight.rows is not None
+        true_row = np.full(len(some), -1) if self.true_row is None else self.true_row[some]
+        return attack_rows(
+            self.sight.rows, self.truths[:, some], self.stratum[some], true_row, as_printed=as_printed, truck=truck
+        )
+
+
+def noisy_inside_findings(
+    case: NoisyCase, plan: Plan | None, tell: Progress
+) -> tuple[list[Finding], list[dict[str, Any]], list[str]]:
+    """Attack noisy rows, and compare them with the truth; return findings, records most at risk, and notes."""
+    sight = case.sight
+    if not len(sight.positions):
+        return [], [], ["The release has no noisy row, so there is nothing to attack."]
+    if sight.label and case.true_row is None:
+        return [], [], ["Which records were left out, and came by noise, only the key tells. Give it."]
+    tell("naming noisy rows")
+    findings: list[Finding] = []
+    at_risk: list[dict[str, Any]] = []
+    notes = _notes(case)
+    if sight.rows is None:
+        findings += [_nearest(case)] if case.true_row is not None else []
+    else:
+        some = case.some(MOST_PAIRS)
+        found = case.attack(some)
+        findings += _identification(case, some, found)
+        if case.true_row is not None:
+            at_risk = _most_at_risk(case, some, found)
+            findings += [_simulated(case, tell)] if not sight.label else []
+            findings += [_truck_named(case, plan, some)] if plan is not None and not sight.label else []
+    if case.true_row is not None:
+        for axis, name in enumerate(sight.domains):
+            findings.append(_coverage(case, name, case.values[axis]))
+            findings += _errors(case, axis, name) if not sight.label else []
+    return findings, at_risk, notes
+
+
+def _notes(case: NoisyCase) -> list[str]:
+    notes = []
+    if case.sight.rows is not None and len(case.some(MOST_PAIRS)) < len(case.records):
+        notes.append(
+            f"Of {len(case.records):,} noisy rows {len(case.some(MOST_PAIRS)):,}, evenly chosen, were attacked; who is "
+            "most at risk is told of those alone."
+        )
+    if case.true_row is None:
+        notes.append(
+            "Which noisy row is whose only the key tells. Without it no guess and no error was counted. Give it."
+        )
+    return notes
+
+
+def _mean(figures: FloatArray) -> float:
+    return math.fsum(figures.tolist()) / len(figures)
+
+
+def _stated_interval(stated: FloatArray, everyone: int) -> tuple[float, float]:
+    """Bound the mean over everyone by that over some, evenly chosen."""
+    mean = _mean(stated)
+    if len(stated) == everyone:
+        return mean, mean
+    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(np.std(stated)) / math.sqrt(len(stated))
+    return max(0.0, mean - reach), min(1.0, mean + reach)
+
+
+def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Finding]:
+    """Say what the attacker believes of his guesses, and, with the key, how often they are right."""
+    sight = case.sight
+    kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": True, "baseline": sight.baseline}
+    stated = _mean(found.stated)
+    findings = [
+        Finding(
+            name=f"identification probability{sight.label}",
+            value=stated,
+            interval=_stated_interval(found.stated, len(case.records)),
+            sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
+            f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
+            details={**_alike(stated), "worst": float(found.stated.max())},
+            **kinds,
+        )
+    ]
+    if case.true_row is None:
+        return findings
+    hits = math.fsum(found.hit.tolist())
+    printed = case.attack(some, as_printed=True)
+    findings.append(
+        Finding(
+            name=f"record linkage{sight.label}",
+            value=hits / len(some),
+            interval=wilson(hits, len(some)),
+            sentence=f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
+            f"of {len(some):,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
+            f"believe in {percent(_mean(printed.stated))} and be right for {percent(_mean(printed.hit))}.",
+            details={
+                **_alike(hits / len(some)),
+                "stated": stated,
+                "attacked": len(some),
+                "as_printed": {"stated": _mean(printed.stated), "hits": _mean(printed.hit)},
+            },
+            **kinds,
+        )
+    )
+    return findings
+
+
+def _simulated(case: NoisyCase, tell: Progress) -> Finding:
+    """Draw the noise again, many times, and count how often the best guess is right."""
+    tell("drawing the noise again")
+    some = case.some(MOST_DRAWN_PAIRS // LEAST_DRAWS)
+    num = min(MOST_DRAWS, max(1, MOST_DRAWN_PAIRS // (len(some) * len(case.records))))
+    draws = list(simulate(case, some, num))
+    trials = num * len(some)
+    hits = math.fsum(float(one.hit.sum()) for one, _ in draws)
+    stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
+    printed = [math.fsum(float(part.sum()) for part in parts) / trials for parts in _printed_parts(draws)]
+    return Finding(
+        name="identification by simulation",
+        value=hits / trials,
+        interval=wilson(hits, trials),
+        baseline=case.sight.baseline,
+        unit="probability",
+        sentence=f"With the noise drawn again {num:,} times the best guess is right for {percent(hits / trials)} of "
+        f"the {case.sight.protects}s, and believed in with {percent(stated)}. The two agree if values are spread "
+        "evenly over the public domain; else belief is off, as the attacker's picture of the values is.",
+        topic="records",
+        private=True,
+        details={
+            **_alike(hits / trials),
+            "draws": num,
+            "attacked": len(some),
+            "stated": stated,
+            "as_printed": {"stated": printed[0], "hits": printed[1]},
+        },
+    )
+
+
+def _printed_parts(draws: list[tuple[Attack, Attack]]) -> tuple[list[FloatArray], list[FloatArray]]:
+    return [printed.stated for _, printed in draws], [printed.hit for _, printed in draws]
+
+
+def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = None) -> Iterator[tuple[Attack, Attack]]:
+    """Draw fresh noise on the true records and attack some of them, corrected and as printed, so many times.
+
+    Parameters
+    ----------
+    case
+        The records beside a release whose laws are known.
+    some
+        Which of the records to attack.
+    num, noise
+        How often to draw, and from what; by default from the operating system's entropy.
+    """
+    rows, noise = case.sight.rows, noise or Noise()
+    assert rows is not None
+    for _ in range(num):
+        drawn = [cells.steps(cells.perturb(v, noise)) for cells, v in zip(rows.cells, case.values, strict=True)]
+        # Each record's row stands at its own place: the order tells nothing, as ties are broken by chance.
+        again = NoisyRows(
+            names=rows.names,
+            cells=rows.cells,
+            rows=np.arange(len(case.records)),
+            steps=np.array(drawn),
+            stratum=case.stratum,
+        )
+        truths, stratum = case.truths[:, some], case.stratum[some]
+        yield (
+            attack_rows(again, truths, stratum, some),
+            attack_rows(again, truths, stratum, some, as_printed=True),
+        )
+
+
+def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
+    assert plan.bin_of_row is not None  # a sealed plan has no noisy rows
+    truck = np.unique(plan.assignment, return_inverse=True)[1].reshape(-1)[case.sight.positions]
+    found = case.attack(some, truck=truck)
+    assert found.truck_hit is not None
+    hits = math.fsum(found.truck_hit.tolist())
+    baseline = fullest_share(plan)
+    return Finding(
+        name="truck named",
+        value=hits / len(some),
+        interval=wilson(hits, len(some)),
+        baseline=baseline,
+        unit="share",
+        sentence=f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
+        f"{percent(hits / len(some))} of {len(some):,}; the fullest truck has {percent(baseline)} of them.",
+        topic="trucks",
+        private=True,
+    )
+
+
+def _nearest(case: NoisyCase) -> Finding:
+    """Name the row with the nearest noisy values, where no law says how likely it is."""
+    some = case.some(MOST_PAIRS)
+    hits = math.fsum(nearest_hits(case, some).tolist())
+    return Finding(
+        name="record linkage",
+        value=hits / len(some),
+        interval=wilson(hits, len(some)),
+        baseline=case.sight.baseline,
+        unit="probability",
+        sentence=f"Somebody who knows {case.sight.known()} of a {case.sight.protects} and names the row with the "
+        f"nearest noisy values is right for {percent(hits / len(some))} of {len(some):,}.",
+        topic="records",
+        private=True,
+        details={**_alike(hits / len(some)), "attacked": len(some)},
+    )
+
+
+def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
+    """Return how likely the row with the nearest noisy values is each record's; of equally near ones one is guessed."""
+    assert case.true_row is not None
+    seen = np.array([case.sight.column(name) for name in case.sight.domains])
+    spans = np.array([domain.span for domain in case.sight.domains.values()])[:, None, None]
+    strata = case.sight.public.of_class[case.sight.positions]
+    hits = np.zeros(len(some))
+    for part in np.array_split(np.arange(len(some)), -(-len(some) * seen.shape[1] // 1_000_000)):
+        chosen = some[part]
+        far = (np.abs(seen[:, None, :] - case.values[:, chosen, None]) / spans).max(axis=0)
+        far[strata[None, :] != case.stratum[chosen, None]] = np.inf
+        nearest = far == far.min(axis=1, keepdims=True)
+        hits[part] = nearest[np.arange(len(part)), case.true_row[chosen]] / nearest.sum(axis=1)
+    return hits
+
+
+def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[dict[str, Any]]:
+    """List the records whose true row the attacker is surest of."""
+    assert case.sight.rows is not None
+    source = case.data.source_rows[case.records[some]]
+    group = case.sight.rows.group_of(case.truths[:, some], case.stratum[some])
+    order = np.lexsort((source, -found.on_truth))[:MOST_AT_RISK]
+    return [
+        {
+            "source_row": int(source[place]),
+            "record_linkage": float(found.on_truth[place]),
+            "rows": int(case.sight.rows.sizes[group[place]]),
+            "attribute_linkage": {},
+        }
+        for place in order.tolist()
+    ]
+
+
+# What noise cost
+
+
+def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
+    """Compare noisy values with the truth."""
+    truth, domain = case.values[axis], case.sight.domains[name]
+    middle = (domain.lower_float + domain.upper_float) / 2
+    errors, blind = np.abs(case.sight.column(name) - truth), np.abs(middle - truth)
+    mean, rms = _mean(errors), math.sqrt(_mean(errors**2))
+    unit = domain.unit or "ratio"
+    kinds: dict[str, Any] = {"unit": unit, "topic": "utility", "private": True}
+    return [
+        counted(
+            f"mean absolute error ({name})",
+            mean,
+            _mean(blind),
+            f"A noisy {name} is {_with_unit(mean, domain)} off on average; the middle of the domain is "
+            f"{_with_unit(_mean(blind), domain)} off.",
+            **kinds,
+        ),
+        counted(
+            f"root mean squared error ({name})",
+            rms,
+            math.sqrt(_mean(blind**2)),
+            f"The root of the mean squared error is {_with_unit(rms, domain)}; that of the middle of the domain is "
+            f"{_with_unit(math.sqrt(_mean(blind**2)), domain)}.",
+            **kinds,
+        ),
+    ]
+
+
+def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
+    sight = case.sight
+    inside = (sight.column(f"{name}_lower") <= truth) & (truth <= sight.column(f"{name}_upper"))
+    stated = _stated_coverage(sight, name)
+    share = float(inside.mean())
+    return Finding(
+        name=f"coverage ({name}){sight.label}",
+        value=share,
+        interval=wilson(int(inside.sum()), len(inside)),
+        baseline=stated,
+        unit="share",
+        sentence=f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
+        f"states at least {percent(stated)} for each.",
+        topic="utility",
+        private=True,
+    )
+
+
+def _stated_coverage(sight: NoisySight, name: str) -> float:
+    """Return the coverage that the certificate states, averaged over rows."""
+    if sight.rows is None:
+        return float(sight.release.certificate.body["measures"]["published_intervals"][name]["confidence"])
+    axis = sight.rows.names.index(name)
+    cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
+    of_cell = np.array([item["coverage"] for item in cells.describe()])
+    return _mean(of_cell[cells.index(steps)])
+
+
+def _with_unit(figure: float, domain: Numeric) -> str:
+    return f"{number_text(figure)} {domain.unit}".strip()

@@ -1,0 +1,447 @@
+# SPDX-License-Identifier: Apache-2.0
+"""audit of noisy and of sampled releases: figures counted by hand, belief against hits, what may be handed out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage.auditing import noisy, sampled
+from dunnage.auditing.audit import Audit, audit
+from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, nearest_hits, simulate
+from dunnage.auditing.sight import Sight
+from dunnage.domains import Numeric
+from dunnage.errors import ParameterError, ReleaseError
+from dunnage.laws import Cells
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.noise import Noise
+from dunnage.pages import audit_page, write_audit
+from dunnage.planning.identification import NoisyRows, noisy_linkage, row_posterior
+from dunnage.planning.linkage import combinations
+from dunnage.planning.plan import Plan
+from dunnage.planning.trucks import Truck
+
+FAR = 6.2
+"""Standard errors that a mean is beyond with a probability below 1e-9."""
+
+
+def load(num: int = 40, seed: int = 1, *, names: tuple[str, ...] = ("weight",), town: bool = False) -> dn.Dataset:
+    """Draw parcels whose numbers are spread evenly over the public domain."""
+    draw = np.random.default_rng(seed)
+    columns: dict[str, Any] = {"parcel": [f"PRIVATE-{i}" for i in range(num)]}
+    attributes: dict[str, Any] = {"parcel": {"role": "identifier"}}
+    number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 1, "unit": "kg"}
+    for name in names:
+        columns[name], attributes[name] = draw.integers(0, 101, num), {**number, "doubling": 5}
+    if town:
+        columns["town"], attributes["town"] = draw.choice(["Ghent", "Delft"], num), {"role": "public"}
+    document = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": attributes,
+        "mechanism": {"name": "partition", "k": 2},
+    }
+    return dn.load(pa.table(columns), dn.Policy.from_dict(document))
+
+
+def publish(mechanism: Any, data: dn.Dataset) -> Any:
+    with Ledger(":memory:") as ledger:
+        return mechanism.release(data, ledger=ledger, noise=Noise())
+
+
+def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> Plan:
+    trucks = (Truck(name="truck", capacity={"weight": capacity}),)
+    bins = np.asarray(bin_of_row)
+    return Plan(
+        release=release.certificate.digest,
+        bin_of_row=bins,
+        truck_of_bin=("truck",) * (int(bins.max()) + 1),
+        trucks=trucks,
+        model={"name": "by hand"},
+        bound=1,
+        seconds=0.0,
+        quantities={"weight": "kg"},
+    )
+
+
+def row_of_record(data: dn.Dataset, key: Any) -> np.ndarray:
+    found = np.full(len(data), -1)
+    found[data.parts.records_of(key.table.column("source_row").to_numpy())] = key.table.column("row").to_numpy()
+    return found
+
+
+MECHANISMS = {
+    "values": NoisyValues(epsilon=3),
+    "piecewise": NoisyValues(epsilon=3, law="piecewise"),
+    "clusters": NoisyClusters(epsilon=1, borders=[20, 70]),
+    "quantiles": NoisyClusters(epsilon=4, quantiles=[0.3, 0.6]),
+}
+
+
+# Belief and hits
+
+
+def rows_drawn(cells: tuple[Cells, ...], num: int, draw: np.random.Generator, noise: Noise) -> tuple[NoisyRows, Any]:
+    """Draw values evenly from the domain, and noise on them; row i is record i."""
+    truths = np.array([draw.integers(0, one.domain.num_steps + 1, num) for one in cells])
+    seen = [one.steps(one.perturb(one.domain.grid_values(w), noise)) for one, w in zip(cells, truths, strict=True)]
+    nothing = np.zeros(num, dtype=np.int64)
+    names = tuple(f"x{i}" for i in range(len(cells)))
+    return NoisyRows(names=names, cells=cells, rows=np.arange(num), steps=np.array(seen), stratum=nothing), truths
+
+
+def cut(last: int, borders: tuple[int, ...], law: str, epsilon: int) -> Cells:
+    domain = Numeric(lower=0, upper=last, resolution=1)
+    return Cells.cut(
+        domain, [Fraction(b) for b in borders], law=law, epsilon=Fraction(epsilon), confidence=Fraction(9, 10)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "printed_is_wrong"),
+    [
+        ((cut(100, (), "laplace", 3),), False),  # one cell: off by the clamped ends alone
+        ((cut(100, (5, 35, 65, 95), "laplace", 1),), True),
+        ((cut(60, (), "piecewise", 3),), False),
+        ((cut(100, (30,), "laplace", 2), cut(20, (), "piecewise", 2)), False),
+    ],
+)
+def test_corrected_belief_is_right_and_the_printed_one_is_not(cells: tuple[Cells, ...], printed_is_wrong: bool) -> None:
+    draw, noise, num = np.random.default_rng(2), Noise(), 12
+    everyone, nothing = np.arange(num), np.zeros(num, dtype=np.int64)
+    gaps = []
+    for _ in range(800):
+        rows, truths = rows_drawn(cells, num, draw, noise)
+        both = [attack_rows(rows, truths, nothing, everyone, as_printed=printed) for printed in (False, True)]
+        gaps.append([float((one.stated - one.hit).mean()) for one in both])
+    mean, error = np.mean(gaps, axis=0), np.std(gaps, axis=0) / math.sqrt(len(gaps))
+    assert abs(mean[0]) < FAR * error[0]
+    assert not printed_is_wrong or abs(mean[1]) > FAR * error[1]
+
+
+def test_what_is_expected_of_a_release_is_what_guesses_come_to() -> None:
+    """The closed form from the release alone, over all values a record may have, against guesses counted."""
+    cells, draw, noise, num = cut(100, (40,), "laplace", 3), np.random.default_rng(3), Noise(), 10
+    data = load(num)
+    release = publish(NoisyClusters(epsilon=3, borders=[40]), data).release
+    gaps = []
+    for _ in range(300):
+        rows, truths = rows_drawn((cells,), num, draw, noise)
+        table = release.data.set_column(1, "weight", pa.array(rows.steps[0].astype(np.float64)))
+        again = dn.Release(certificate=release.certificate, data=table)
+        hit = attack_rows(rows, truths, np.zeros(num, dtype=np.int64), np.arange(num)).hit.mean()
+        gaps.append(float(noisy_linkage(again, np.arange(num))["mean"] - hit))
+    assert abs(np.mean(gaps)) < FAR * np.std(gaps) / math.sqrt(len(gaps))
+
+
+def test_drawing_the_noise_again_agrees_with_belief_over_many_datasets() -> None:
+    gaps = []
+    for seed in range(60):
+        data = load(15, seed, town=True)
+        publication = publish(NoisyValues(epsilon=5), data)
+        case = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
+        for one, _ in simulate(case, np.arange(15), 20):
+            gaps.append(float((one.stated - one.hit).sum()))
+    # Draws on one dataset share its values, whose fit to the prior varies: datasets are the trials.
+    means = np.reshape(gaps, (60, 20)).mean(axis=1)
+    assert abs(means.mean()) < FAR * means.std(ddof=1) / math.sqrt(60)
+
+
+# Findings
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_findings_are_those_counted_by_hand(name: str) -> None:
+    data = load(40, 4, town=True)
+    release, key = publish(MECHANISMS[name], data)
+    found = audit(release, data, key=key)
+    row, weights = row_of_record(data, key), data.numbers("weight")
+    codes = combinations(release, ["town"])
+    posterior = row_posterior(release, {"weight": weights}, codes[row])
+    best = posterior.max(axis=1)
+    ties = posterior == best[:, None]
+    hits = ties[np.arange(40), row] / ties.sum(axis=1)
+    assert found.finding("identification probability").value == pytest.approx(best.mean())
+    linked = found.finding("record linkage")
+    assert linked.value == pytest.approx(hits.mean())
+    assert linked.interval[0] < linked.value < linked.interval[1]
+    assert linked.baseline == pytest.approx(len(np.unique(codes)) / 40)
+    printed = row_posterior(release, {"weight": weights}, codes[row], as_printed=True)
+    assert linked.details["as_printed"]["stated"] == pytest.approx(printed.max(axis=1).mean())
+    told, lower, upper = (release.data.column(f"weight{end}").to_numpy()[row] for end in ("", "_lower", "_upper"))
+    assert found.finding("coverage (weight)").value == pytest.approx(np.mean((lower <= weights) & (weights <= upper)))
+    assert found.finding("mean absolute error (weight)").value == pytest.approx(np.abs(told - weights).mean())
+    assert found.finding("mean absolute error (weight)").baseline == pytest.approx(np.abs(50 - weights).mean())
+    squared = found.finding("root mean squared error (weight)").value
+    assert squared == pytest.approx(math.sqrt(((told - weights) ** 2).mean()))
+    assert found.finding("interval width (weight)").value == pytest.approx((upper - lower).mean() / 100)
+    assert found.at_risk[0]["record_linkage"] == pytest.approx(posterior[np.arange(40), row].max())
+    assert found.statistic == "noise"
+
+
+def test_trucks_are_named_by_the_summed_probabilities() -> None:
+    data = load(30, 5)
+    release, key = publish(NoisyClusters(epsilon=2, borders=[50]), data)
+    bins = np.arange(30) % 4
+    found = audit(release, data, plan_of(release, bins), key=key)
+    row = row_of_record(data, key)
+    posterior = row_posterior(release, {"weight": data.numbers("weight")})
+    chances = np.stack([posterior[:, bins == truck].sum(axis=1) for truck in range(4)], axis=1)
+    assert found.finding("truck named").value == pytest.approx(np.mean(chances.argmax(axis=1) == bins[row]))
+    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, bins)["mean"])
+    assert found.finding("plan feasible").value == 1
+    assert found.finding("objective ratio").value == 4
+    assert "joint feasibility" not in {item.name for item in found.findings}
+
+
+def test_two_columns_are_attacked_together() -> None:
+    data = load(20, 6, names=("weight", "volume"))
+    release, key = publish(NoisyValues(epsilon=20), data)
+    both = audit(release, data, key=key)
+    values = {name: data.numbers(name) for name in ("weight", "volume")}
+    stated = row_posterior(release, values).max(axis=1).mean()
+    assert both.finding("identification probability").value == pytest.approx(stated)
+    assert both.finding("coverage (volume)").baseline >= 0.9
+
+
+def test_an_external_audit_has_only_what_release_and_plan_tell() -> None:
+    data = load(30, 7, town=True)
+    release, key = publish(NoisyValues(epsilon=2), data)
+    plan = plan_of(release, np.arange(30) % 3)
+    whole, handed_out = audit(release, data, plan, key=key), audit(release, plan=plan, external=True)
+    public = {item.name: item for item in whole.findings if not item.private}
+    assert {item.name for item in handed_out.findings} == set(public)
+    assert all(item.to_dict() == public[item.name].to_dict() for item in handed_out.findings)
+    assert {"identification expected", "interval width (weight)", "truck linkage"} <= set(public)
+    assert not handed_out.at_risk
+
+
+def test_without_the_key_belief_is_all_there_is() -> None:
+    data = load()
+    release, key = publish(NoisyValues(epsilon=2), data)
+    with_key, without = audit(release, data, key=key), audit(release, data)
+    name = "identification probability"
+    assert without.finding(name).to_dict() == with_key.finding(name).to_dict()
+    assert any("key" in note for note in without.notes)
+    assert not {"record linkage", "coverage (weight)"} & {item.name for item in without.findings}
+
+
+def test_what_noisy_rows_cannot_be_asked_is_said() -> None:
+    data = load()
+    release, key = publish(NoisyValues(epsilon=2), data)
+    found = audit(release, data, key=key, tolerance=0.1, population=data, also=[(release, data, key)])
+    assert len(found.notes) == 3
+
+
+def test_no_intervals_cover_next_to_nothing() -> None:
+    data = load(60)
+    release, key = publish(NoisyValues(epsilon=1, confidence=0), data)
+    found = audit(release, data, key=key)
+    assert found.finding("coverage (weight)").baseline == 0
+    assert found.finding("interval width (weight)").value == 0
+
+
+def test_a_release_without_laws_is_attacked_by_the_nearest_value() -> None:
+    data = load(40, 8, town=True)
+    release, key = publish(NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True), data)
+    found = audit(release, data, plan_of(release, np.arange(40) % 4), key=key)
+    row, weights, told = row_of_record(data, key), data.numbers("weight"), release.data.column("weight").to_numpy()
+    towns = release.data.column("town").to_numpy(zero_copy_only=False)
+    expected = []
+    for record in range(40):
+        far = np.where(towns == towns[row[record]], np.abs(told - weights[record]), np.inf)
+        expected.append(float(far[row[record]] == far.min()) / float((far == far.min()).sum()))
+    case = NoisyCase.of(NoisySight.of(release), data, key)
+    assert nearest_hits(case, np.arange(40))[np.argsort(case.records)].tolist() == pytest.approx(expected)
+    assert found.finding("record linkage").value == pytest.approx(np.mean(expected))
+    assert found.finding("coverage (weight)").baseline == 0.9
+    names = {item.name for item in found.findings}
+    assert "plan feasible" in names
+    assert not {"truck linkage", "identification expected", "truck named"} & names
+    assert "law" in found.notes[0]
+    assert "law" in audit(release, external=True).notes[0]
+
+
+def test_many_rows_are_attacked_in_part() -> None:
+    data = load(30_000, 9)
+    release, key = publish(NoisyValues(epsilon=4), data)
+    start = time.process_time()
+    found = audit(release, data, key=key)
+    assert time.process_time() - start < 20
+    stated = found.finding("identification probability")
+    assert stated.interval[0] < stated.value < stated.interval[1]
+    assert 100 < found.finding("record linkage").details["attacked"] < 30_000
+    assert any("evenly chosen" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("some", [1, 7])
+def test_some_records_are_chosen_evenly(some: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load(20)
+    publication = publish(NoisyValues(epsilon=4), data)
+    case = NoisyCase.of(NoisySight.of(publication.release), data, publication.key)
+    assert len(np.unique(case.some(some * 20))) == some
+    monkeypatch.setattr(noisy, "MOST_PAIRS", some * 20)
+    assert audit(publication.release, data, key=publication.key).finding("record linkage").details["attacked"] == some
+
+
+def test_other_data_are_refused() -> None:
+    data = load()
+    release, key = publish(NoisyValues(epsilon=2), data)
+    with pytest.raises(ReleaseError, match="not made from these rows"):
+        audit(release, load(39), key=None)
+    with pytest.raises(ReleaseError):
+        audit(release, load(40, 99), key=key)
+    with pytest.raises(ReleaseError, match="no column weight"):
+        audit(release, load(40, names=("volume",)), key=key)
+    with pytest.raises(ParameterError, match="every row"):
+        audit(release, data, plan_of(release, np.zeros(39, dtype=int)), key=key)
+
+
+def test_a_release_of_neither_kind_is_refused() -> None:
+    release = publish(NoisyValues(epsilon=2), load()).release
+    body = {**release.certificate.body, "measures": {"records": 40}}
+    with pytest.raises(ParameterError, match="neither"):
+        audit(dn.Release(certificate=type(release.certificate)(body=body), data=release.data), external=True)
+
+
+# Files and the page
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, "published", "sampled", "left out"])
+def test_audits_are_written_and_read_with_a_page(name: str, tmp_path: Path) -> None:
+    others: dict[str, Any] = {
+        "published": NoisyClusters(epsilon=2, quantiles=[0.3, 0.7], as_published=True),
+        "sampled": SampledLattice(k=3, beta=0.8, epsilon_choice=5),
+        "left out": SampledLattice(k=3, beta=0.6, epsilon_choice=5, left_out="noisy", left_out_epsilon=2),
+    }
+    data = load(60, 3)
+    publication = publish({**MECHANISMS, **others}[name], data)
+    publication.write(tmp_path / "release")
+    found = audit(tmp_path / "release", data)
+    write_audit(found, tmp_path / "audit")
+    assert Audit.read(tmp_path / "audit").to_dict() == found.to_dict()
+    page = (tmp_path / "audit" / "audit.html").read_text()
+    assert all(item.name in page for item in found.findings)
+    assert "PRIVATE-" not in page
+    assert found.summary()
+    external = audit(tmp_path / "release", external=True)
+    assert all(not item.private for item in external.findings)
+    assert "nan" not in audit_page(external).lower().replace("finance", "")
+
+
+# Samples
+
+
+def test_identification_in_a_sample_follows_from_classes_and_rate() -> None:
+    data = load(200, 10, town=True)
+    release, key = publish(SampledLattice(k=4, beta=0.7, epsilon_choice=8), data)
+    found = audit(release, data, key=key)
+    sizes = np.bincount(release.data.column("class_id").to_numpy())
+    assert found.finding("identification before release").value == pytest.approx(0.7 / 4)
+    assert found.finding("identification given the class").value == pytest.approx(len(sizes) / sizes.sum())
+    worst = found.finding("identification given the class, worst")
+    assert worst.value == 1 / sizes.min()
+    assert worst.value <= worst.details["k_anonymous"] == 0.25
+    drawn = found.finding("identification by simulation")
+    assert drawn.value <= drawn.details["bound"]
+    reach = (drawn.interval[1] - drawn.interval[0]) / 2 / 1.96
+    assert abs(drawn.value - drawn.details["computed"]) < FAR * reach
+    assert found.finding("record linkage").value == pytest.approx(len(sizes) / sizes.sum())
+    told = found.finding("records in classes")
+    assert told.private
+    assert told.details["suppressed"] == key.facts["suppressed"]
+
+
+def test_levels_group_records_as_the_release_does() -> None:
+    data = load(150, 11, town=True)
+    release, key = publish(SampledLattice(k=2, beta=0.9, epsilon_choice=9), data)
+    group = sampled.groups_at_levels(Sight.of(release), data)
+    row = row_of_record(data, key)
+    class_id = release.data.column("class_id").to_numpy()
+    kept = np.flatnonzero(row >= 0)
+    pairs = set(zip(group[kept].tolist(), class_id[row[kept]].tolist(), strict=True))
+    assert len(pairs) == len({g for g, _ in pairs}) == len({c for _, c in pairs})
+
+
+@pytest.mark.parametrize(("sizes", "k"), [((3,), 2), ((2, 4), 2), ((1, 5), 3), ((2, 2, 2), 4)])
+def test_named_before_release_is_the_sum_over_all_samples(sizes: tuple[int, ...], k: int) -> None:
+    beta = Fraction(3, 10)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    expected = Fraction(0)
+    for sample in itertools.product((False, True), repeat=len(group)):
+        chance = math.prod((beta if one else 1 - beta for one in sample), start=Fraction(1))
+        counts = np.bincount(group[np.array(sample)], minlength=len(sizes))
+        for record, one in enumerate(sample):
+            in_class = int(counts[group[record]])
+            if one and in_class >= k:  # its row is one of as many
+                expected += chance / in_class / len(group)
+    assert sampled.named_before(np.array(sizes), beta, k) == pytest.approx(float(expected))
+    assert expected <= beta / k
+
+
+def test_a_sample_without_rows_is_audited() -> None:
+    data = load(30)
+    release, key = publish(SampledLattice(k=100, beta=0.5, epsilon_choice=1), data)
+    assert not len(release)
+    found = audit(release, data, key=key)
+    assert {item.name for item in found.findings} == {
+        "identification before release",
+        "identification by simulation",
+        "records in classes",
+    }
+    assert found.notes == (sampled.NO_ROWS,)
+    assert audit_page(found)
+    assert [item.name for item in audit(release, external=True).findings] == ["identification before release"]
+    with pytest.raises(ReleaseError, match="other rows"):
+        audit(release, load(30, 2), key=key)
+    with pytest.raises(ReleaseError, match="no column weight"):
+        audit(release, load(30, names=("volume",)))
+
+
+def test_an_external_audit_of_a_sample_tells_no_count_of_what_was_left_out() -> None:
+    data = load(397, 12)
+    release, key = publish(SampledLattice(k=6, beta=0.6, epsilon_choice=5), data)
+    found = audit(release, external=True)
+    text = json.dumps(found.to_dict() | {"release": "", "seconds": 0})
+    for secret in (397, key.facts["unsampled"]):
+        assert str(secret) not in text
+    assert "sampled" in found.finding("certain absence (weight)").sentence
+
+
+def test_plans_on_samples_state_that_the_package_may_be_missing() -> None:
+    data = load(200, 10)
+    release, key = publish(SampledLattice(k=4, beta=0.7, epsilon_choice=8), data)
+    plan = plan_of(release, np.arange(len(release)) % 5)
+    found = audit(release, data, plan, key=key)
+    assert "if the package is in the release" in found.finding("truck linkage").sentence
+    assert found.finding("plan feasible").value == 1
+
+
+def test_left_out_records_are_attacked_beside_classes() -> None:
+    data = load(150, 13)
+    mechanism = SampledLattice(k=4, beta=0.6, epsilon_choice=8, left_out="noisy", left_out_epsilon=4)
+    release, key = publish(mechanism, data)
+    noisy_rows = int((release.data.column("class_id").to_numpy() < 0).sum())
+    plan = plan_of(release, np.arange(150) % 5)
+    found = audit(release, data, plan, key=key)
+    assert found.finding("record linkage, left out").details["attacked"] == noisy_rows
+    assert found.finding("coverage (weight), left out").baseline >= 0.9
+    names = {item.name for item in found.findings}
+    assert not {"identification before release", "identification by simulation"} & names
+    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, plan.assignment)["mean"])
+    without = audit(release, data)
+    assert not any("left out" in item.name for item in without.findings if item.private)
+    assert len(without.notes) == 2

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.certificate import Certificate
+from dunnage.domains import Numeric
+from dunnage.errors import ParameterError
+from dunnage.laws import Cells
+from dunnage.noise import Noise
+from dunnage.planning import identification
+from dunnage.planning.identification import NoisyRows, noisy_linkage, row_posterior
+from dunnage.release import Release
+
+TENTH = Fraction(1, 10)
+
+
+def cells_of(
+    last: int = 10, borders: tuple[int, ...] = (), law: str = "laplace", epsilon: Any = 2, confidence: Any = "0.9"
+) -> Cells:
+    domain = Numeric(lower=0, upper=last, resolution=1, unit="kg")
+    return Cells.cut(
+        domain,
+        [Fraction(border) for border in borders],
+        law=law,
+        epsilon=Fraction(epsilon),
+        confidence=Fraction(confidence),
+    )
+
+
+def release_of(
+    cells: dict[str, Cells], noisy: dict[str, Any], public: dict[str, list[Any]] | None = None, **columns: Any
+) -> Release:
+    """Make a noisy release of given noisy values, as it is read."""
+    table: dict[str, Any] = {"row": np.arange(len(next(iter(noisy.values()))))}
+    attributes: list[dict[str, Any]] = []
+    for name, values in (public or {}).items():
+        table[name] = values
+        attributes.append({"name": name, "role": "public"})
+    for name, values in noisy.items():
+        found = np.asarray(values, dtype=np.float64)
+        table[name], (table[f"{name}_lower"], table[f"{name}_upper"]) = found, cells[name].interval(found)
+        attributes.append({"name": name, "role": "quasi-identifier", "domain": cells[name].domain.describe()})
+    body = {
+        "dataset": "parcels",
+        "guarantee": {"model": "dp", "protects": "parcel"},
+        "attributes": attributes,
+        "measures": {"records": len(table["row"]), "noise": {name: one.describe() for name, one in cells.items()}},
+    }
+    return Release(certificate=Certificate(body=body), data=pa.table({**table, **columns}))
+
+
+def likelihood(cells: Cells, seen: int, truth: int) -> float:
+    """Return the probability of a noisy point, 0 in another cell."""
+    own = int(cells.index(np.array([truth]))[0])
+    if int(cells.index(np.array([seen]))[0]) != own:
+        return 0.0
+    cell = cells.cells[own]
+    return float(np.exp(cell.law.log_likelihood(seen - cell.first, truth - cell.first)))
+
+
+def joint_posterior(cells: list[Cells], seen: list[tuple[int, ...]], truth: tuple[int, ...]) -> list[float]:
+    """List the target's row by Bayes over all true values of all other rows and all orders: no formula of ours."""
+    points = list(itertools.product(*(range(one.domain.num_steps + 1) for one in cells)))
+
+    def chance(row: tuple[int, ...], value: tuple[int, ...]) -> float:
+        return math.prod(likelihood(one, b, w) for one, b, w in zip(cells, row, value, strict=True))
+
+    # P(target is row i and all rows are seen): the others' values are summed out one by one.
+    found = []
+    for target in range(len(seen)):
+        total = 0.0
+        for others in itertools.product(points, repeat=len(seen) - 1):
+            values = [*others[:target], truth, *others[target:]]
+            total += math.prod(chance(row, value) for row, value in zip(seen, values, strict=True))
+        found.append(total)
+    return [one / sum(found) for one in found]
+
+
+# Rows
+
+
+@pytest.mark.parametrize("law", ["laplace", "piecewise"])
+@pytest.mark.parametrize("borders", [(), (3,)])
+def test_the_posterior_is_that_of_bayes_over_everything(law: str, borders: tuple[int, ...]) -> None:
+    cells = cells_of(5, borders, law, "1.5")
+    seen = [(0,), (2,), (1,)]
+    release = release_of({"weight": cells}, {"weight": [b for (b,) in seen]})
+    for truth in range(3):
+        ours = row_posterior(release, {"weight": np.array([truth], dtype=float)})[0]
+        assert ours == pytest.approx(joint_posterior([cells], seen, (truth,)), abs=1e-12)
+
+
+def test_the_posterior_of_two_columns_is_that_of_bayes() -> None:
+    cells = {"weight": cells_of(3, (), "laplace", 1), "volume": cells_of(2, (1,), "piecewise", 2, "0.5")}
+    seen = [(0, 1), (3, 2), (2, 0)]
+    release = release_of(cells, {"weight": [b for b, _ in seen], "volume": [b for _, b in seen]})
+    for truth in itertools.product(range(4), range(3)):
+        values = {name: np.array([float(w)]) for name, w in zip(cells, truth, strict=True)}
+        expected = joint_posterior(list(cells.values()), seen, truth)
+        assert row_posterior(release, values)[0] == pytest.approx(expected, abs=1e-12)
+
+
+def test_rows_of_other_cells_or_public_values_are_never_it() -> None:
+    release = release_of(
+        {"weight": cells_of(10, (4,))},
+        {"weight": [0, 3, 5, 10, 2]},
+        {"to": ["Ghent", "Bruges", "Ghent", "Ghent", "Ghent"]},
+    )
+    found = row_posterior(release, {"weight": np.array([1.0, 7.0, 1.0, 9.0])}, np.array([0, 0, 1, 1]))
+    assert (found[:2] > 0).tolist() == [[True, False, False, False, True], [False, False, True, True, False]]
+    assert found[2].tolist() == [0, 1, 0, 0, 0]
+    assert found[3].sum() == 0  # nobody heavy goes to Bruges
+    assert found[:3].sum(axis=1) == pytest.approx(1)
+
+
+def test_values_off_the_grid_are_taken_to_it() -> None:
+    release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9]})
+    assert np.array_equal(
+        row_posterior(release, {"weight": [4.6, 5.4]}), row_posterior(release, {"weight": [5.0, 5.0]})
+    )
+
+
+def test_equation_30_as_printed_forgets_cells_and_denominators() -> None:
+    cells = cells_of(10, (6,), epsilon=2)
+    release = release_of({"weight": cells}, {"weight": [0, 5, 6, 9]})
+    printed = row_posterior(release, {"weight": [5.0]}, as_printed=True)[0]
+    scales = np.array([5 / 2, 5 / 2, 2.0, 2.0])
+    density = np.tanh(1 / (2 * scales)) * np.exp(-np.abs(np.array([0, 5, 6, 9]) - 5) / scales)
+    assert printed == pytest.approx(density / density.sum())
+    assert row_posterior(release, {"weight": [5.0]})[0][2:].tolist() == [0, 0]
+
+
+def test_a_cell_of_one_point_tells_the_value() -> None:
+    release = release_of({"weight": cells_of(4, (1,))}, {"weight": [0, 0, 2, 3]})
+    assert row_posterior(release, {"weight": [0.0]})[0] == pytest.approx([0.5, 0.5, 0, 0])
+    assert row_posterior(release, {"weight": [0.0]}, as_printed=True)[0][:2] == pytest.approx([0.5, 0.5], abs=0.2)
+
+
+def test_a_release_without_laws_is_refused() -> None:
+    release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9]})
+    body = {**release.certificate.body, "measures": {"records": 3}}
+    silent = Release(certificate=Certificate(body=body), data=release.data)
+    with pytest.raises(ParameterError, match="law"):
+        row_posterior(silent, {"weight": [1.0]})
+    assert noisy_linkage(silent, np.array([0, 0, 1])) == {}
+
+
+def test_noise_on_what_is_no_released_number_is_refused() -> None:
+    release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9]})
+    body = {**release.certificate.body, "measures": {"noise": {"volume": []}}}
+    with pytest.raises(ParameterError, match="volume"):
+        NoisyRows.of(Release(certificate=Certificate(body=body), data=release.data))
+
+
+@pytest.mark.parametrize("law", ["laplace", "piecewise"])
+@pytest.mark.parametrize("confidence", ["0", "0.3", "0.9"])
+@pytest.mark.parametrize("borders", [(), (4,)])
+def test_noisy_values_are_read_off_their_intervals(law: str, confidence: str, borders: tuple[int, ...]) -> None:
+    cells = cells_of(20, borders, law, 6, confidence)
+    release = release_of({"weight": cells}, {"weight": np.arange(21)}, class_id=[-1] * 21)
+    silent = Release(certificate=release.certificate, data=release.data.drop_columns(["weight"]))
+    found = NoisyRows.of(silent)
+    assert found is not None
+    for step, cell in enumerate(np.array(cells.cells, dtype=object)[cells.index(np.arange(21))]):
+        radius = max(cell.law.radius, 0)
+        if step - radius > cell.first or step + radius < cell.end:
+            assert found.steps[0, step] == step
+        else:  # the interval is the whole cell
+            assert cell.first <= found.steps[0, step] <= cell.end
+
+
+# Trucks
+
+
+def linkage_by_listing(cells: Cells, seen: list[int], truck: list[int], strata: list[int]) -> tuple[float, float]:
+    """Average the best guess over each row, each true value it may have by Bayes."""
+    points = range(cells.domain.num_steps + 1)
+    evidence = [sum(likelihood(cells, b, w) for w in points) / len(points) for b in seen]
+    mean, worst = 0.0, 0.0
+    for row, (b, stratum) in enumerate(zip(seen, strata, strict=True)):
+        for w in points:
+            weights = [
+                likelihood(cells, other, w) / evidence[i] * (strata[i] == stratum) for i, other in enumerate(seen)
+            ]
+            if not weights[row]:
+                continue
+            sums = [sum(x for x, t in zip(weights, truck, strict=True) if t == one) for one in set(truck)]
+            best = max(sums) / sum(weights)
+            mean += likelihood(cells, b, w) / len(points) / evidence[row] * best / len(seen)
+            worst = max(worst, best)
+    return mean, worst
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_truck_linkage_is_the_listed_one(data: st.DataObject) -> None:
+    last = data.draw(st.integers(2, 9))
+    borders = tuple(data.draw(st.sets(st.integers(1, last), max_size=2).map(sorted)))
+    cells = cells_of(last, borders, data.draw(st.sampled_from(["laplace", "piecewise"])), data.draw(st.integers(1, 6)))
+    num = data.draw(st.integers(1, 7))
+    numbers = st.lists(st.integers(0, last), min_size=num, max_size=num)
+    seen, truck = data.draw(numbers), data.draw(st.lists(st.integers(-1, 2), min_size=num, max_size=num))
+    strata = data.draw(st.lists(st.integers(0, 1), min_size=num, max_size=num))
+    release = release_of({"weight": cells}, {"weight": seen}, {"to": [str(one) for one in strata]})
+    found = noisy_linkage(release, np.array(truck))
+    mean, worst = linkage_by_listing(cells, seen, truck, strata)
+    assert found["mean"] == pytest.approx(mean)
+    assert found["worst"] == pytest.approx(worst)
+    assert found["kind"] == "estimate"
+
+
+@pytest.mark.parametrize("law", ["laplace", "piecewise"])
+def test_some_values_give_nearly_what_all_do(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = {"weight": cells_of(400, (100,), law, 4), "volume": cells_of(60, (), law, 3)}
+    generator = np.random.default_rng(5)
+    noisy = {
+        name: one.perturb(generator.integers(0, one.domain.num_steps + 1, 40), Noise(seed=3))
+        for name, one in cells.items()
+    }
+    release = release_of(cells, noisy)
+    truck = np.arange(40) % 5
+    whole = noisy_linkage(release, truck)
+    monkeypatch.setattr(identification, "MOST_WORK", 100_000)
+    some = noisy_linkage(release, truck)
+    assert "likely" in some["note"]
+    assert "likely" not in whole["note"]
+    assert some["mean"] == pytest.approx(whole["mean"], abs=0.01)
+    assert some["worst"] <= whole["worst"] + 1e-9
+
+
+@pytest.mark.parametrize("law", ["laplace", "piecewise"])
+def test_quantiles_on_a_fine_grid_follow_the_posterior(law: str) -> None:
+    cells = cells_of(50_000, (), law, 8, "0.5")
+    one = cells.cells[0].law
+    share = (np.arange(200) + 0.5) / 200
+    for seen in (0, 31, 25_000, 50_000):
+        found = identification._quantile(one, np.full(200, seen), share)
+        mass = np.concatenate(([0], np.cumsum(np.exp(one.log_likelihood(seen, np.arange(50_001))))))
+        assert (mass[found] / mass[-1] < share + 0.005).all()
+        assert (mass[found + 1] / mass[-1] > share - 0.005).all()
+
+
+def test_a_hundred_thousand_rows_take_seconds() -> None:
+    cells = cells_of(100_000, (), "laplace", 3)
+    generator = np.random.default_rng(1)
+    noisy = cells.perturb(generator.integers(0, 100_001, 100_000), Noise(seed=1))
+    release = release_of({"weight": cells}, {"weight": noisy})
+    start = time.process_time()
+    found = noisy_linkage(release, np.arange(100_000) // 5)
+    assert time.process_time() - start < 10
+    assert 0 < found["mean"] < 0.01
+
+
+def test_unique_public_values_are_certain_and_fast() -> None:
+    num = 100_000
+    cells = cells_of(100, (), "laplace", 3)
+    noisy = np.random.default_rng(1).integers(0, 101, num).astype(float)
+    release = release_of({"weight": cells}, {"weight": noisy}, {"to": np.repeat(np.arange(num // 2), 2)})
+    start = time.process_time()
+    apart = noisy_linkage(release, np.arange(num) % 2)
+    assert noisy_linkage(release, np.arange(num) // 2) == {
+        **apart,
+        "mean": 1.0,
+        "worst": 1.0,
+        "note": identification.NOISY_NOTE,
+    }
+    assert time.process_time() - start < 10
+    assert 0.5 < apart["mean"] < 1
+
+
+def test_rows_left_behind_count_as_one_truck() -> None:
+    release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9, 9]})
+    behind, truck = (noisy_linkage(release, np.array(bins)) for bins in ([0, -1, -1, 1], [0, 2, 2, 1]))
+    assert behind == truck
+
+
+def test_kept_rows_beside_noisy_ones_count_by_their_classes() -> None:
+    cells = {"weight": cells_of()}
+    release = release_of(cells, {"weight": [1, 1, 5, 9]}, class_id=[0, 0, -1, -1])
+    found = noisy_linkage(release, np.array([0, 1, 0, 1]))
+    alone = noisy_linkage(release_of(cells, {"weight": [5, 9]}), np.array([0, 1]))
+    assert found["mean"] == pytest.approx((2 * 0.5 + 2 * alone["mean"]) / 4)
+    assert identification.LEFT_OUT_NOTE in found["note"]
+    only_kept = release_of(cells, {"weight": [1, 1]}, class_id=[0, 0])
+    assert noisy_linkage(only_kept, np.array([0, 1]))["mean"] == 0.5
+
+
+def test_no_rows_have_no_linkage() -> None:
+    release = release_of({"weight": cells_of()}, {"weight": []})
+    assert noisy_linkage(release, np.zeros(0, dtype=np.int64)) == {}
+    assert row_posterior(release, {"weight": [1.0]}).shape == (1, 0)
