@@ -8,9 +8,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from papers import hoogervorst2019
+from papers import hoogervorst2019, li2022
 
-PAPERS: dict[str, Callable[..., Path]] = {"hoogervorst2019": hoogervorst2019.reproduce}
+PAPERS: dict[str, Callable[..., Path]] = {
+    "hoogervorst2019": hoogervorst2019.reproduce,
+    "li2022": li2022.reproduce,
+}
 
 
 def main() -> None:

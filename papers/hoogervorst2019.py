@@ -149,14 +149,9 @@ def _short(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
     kept = ("ratio", "plan_feasible", "bins_feasible", "solve_seconds", "linkage_mean")
     return [
         {key: row[key] for key in ("setting", "k", "method", "instances")}
-        | {name: _mean_and_sd(row[name], row[f"{name}_sd"]) for name in kept}
+        | {name: report.mean_and_sd(row[name], row[f"{name}_sd"]) for name in kept}
         for row in rows
     ]
-
-
-def _mean_and_sd(mean: object, sd: object) -> str:
-    spread = report.shown(sd)
-    return f"{report.shown(mean)} ± {spread}" if spread else report.shown(mean)
 
 
 # The page

@@ -12,10 +12,10 @@ import math
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,8 @@ from dunnage.samples import draw_weights
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Todo = TypeVar("Todo")
+Done = TypeVar("Done")
 
 RISK = 0.05
 DOUBLING = 4
@@ -339,18 +341,25 @@ def jobs(effort: Effort) -> list[Job]:
 
 def measure_all(effort: Effort, *, workers: int) -> list[Run]:
     """Measure everything with several processes, telling progress on stderr."""
-    todo = jobs(effort)
-    # A fresh process each, for a forked one may inherit locks of other threads.
-    context = multiprocessing.get_context("spawn")
-    runs: list[Run] = []
-    start = time.monotonic()
-    with ProcessPoolExecutor(max_workers=workers, mp_context=context, initializer=_warm_up) as pool:
-        waiting = [pool.submit(measure, job) for job in todo]
-        for number, done in enumerate(as_completed(waiting), start=1):
-            runs += done.result()
-            _tell(number, len(todo), time.monotonic() - start)
+    runs = in_parallel(measure, jobs(effort), workers=workers, warm_up=_warm_up)
     order = {setting.numeral: setting.number for setting in SETTINGS}
     return sorted(runs, key=lambda run: (order[run.setting], run.k, run.method, run.instance))
+
+
+def in_parallel(
+    work: Callable[[Todo], list[Done]], todo: Sequence[Todo], *, workers: int, warm_up: Callable[[], None]
+) -> list[Done]:
+    """Do jobs with several processes and put what they return into one list, telling progress on stderr."""
+    # A fresh process each, for a forked one may inherit locks of other threads.
+    context = multiprocessing.get_context("spawn")
+    found: list[Done] = []
+    start = time.monotonic()
+    with ProcessPoolExecutor(max_workers=workers, mp_context=context, initializer=warm_up) as pool:
+        waiting = [pool.submit(work, job) for job in todo]
+        for number, done in enumerate(as_completed(waiting), start=1):
+            found += done.result()
+            _tell(number, len(todo), time.monotonic() - start)
+    return found
 
 
 def _warm_up() -> None:

@@ -33,7 +33,7 @@ from papers.hoogervorst2019_runs import (
     Results,
     mean_sd,
 )
-from papers.report import Quoted
+from papers.report import Quoted, verdict
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -102,10 +102,6 @@ def _tolerance(values: FloatArray, half_digit: float) -> float:
     _, sd = mean_sd(values)
     spread = 0.0 if math.isnan(sd) else sd * math.sqrt(1 / PAPER_DRAWS + 1 / len(values))
     return half_digit + STANDARD_ERRORS * spread
-
-
-def _verdict(agrees: bool, why: str) -> str:
-    return "agrees" if agrees else f"differs: {why}"
 
 
 def _verdict_of_mean(
@@ -234,7 +230,7 @@ def _mean_statistic(results: Results) -> Iterator[Quoted]:
             what=f"largest deviation over k on means, setting {setting}",
             paper="less than 2 %",
             ours=f"{100 * worst:+.1f} %",
-            verdict=_verdict(abs(worst) < MOST_DEVIATION, f"{_DRAWS}; one bin in one of ten draws is 2 % or more"),
+            verdict=verdict(abs(worst) < MOST_DEVIATION, f"{_DRAWS}; one bin in one of ten draws is 2 % or more"),
         )
     values = results.values("plan_feasible", "I", MEAN, k=8)
     bins = results.values("bins_feasible", "I", MEAN, k=8)
@@ -267,7 +263,7 @@ def _robust(results: Results) -> Iterator[Quoted]:
         paper="always",
         ours=f"{equal} of {len(pairs)} plans; the budget lets {budgets[0]:.1f} (n = 25) and {budgets[1]:.1f} (n = 50) "
         "items of a bin be at their upper bounds, as many as a bin holds or more",
-        verdict=_verdict(equal == len(pairs), "see the runs"),
+        verdict=verdict(equal == len(pairs), "see the runs"),
     )
 
 
@@ -295,7 +291,7 @@ def _stochastic_ratios(results: Results) -> Iterator[Quoted]:
         what="stochastic has no trade-off up to k = 10, setting III",
         paper="ratio 1",
         ours=f"ratio {values.min():.3f} to {values.max():.3f}, mean {values.mean():.3f}",
-        verdict=_verdict(values.max() == 1.0, f"in {np.mean(values > 1):.0%} of draws one bin more; {_DRAWS}"),
+        verdict=verdict(values.max() == 1.0, f"in {np.mean(values > 1):.0%} of draws one bin more; {_DRAWS}"),
     )
 
 
@@ -313,7 +309,7 @@ def _stochastic_against_upper(results: Results) -> Iterator[Quoted]:
         what="stochastic needs no more bins than robust at any k, settings I, III, V",
         paper="all three",
         ours=", ".join(f"{setting} {'yes' if holds else 'no'}" for setting, holds in lower.items()),
-        verdict=_verdict(all(lower[s] for s in ("I", "III", "V")), "see the runs"),
+        verdict=verdict(all(lower[s] for s in ("I", "III", "V")), "see the runs"),
     )
     for setting, paper in WORSE_THAN_UPPER.items():
         worse = sum(
@@ -326,7 +322,7 @@ def _stochastic_against_upper(results: Results) -> Iterator[Quoted]:
             what=f"values of k at which stochastic needs more bins than upper bounds, setting {setting}",
             paper=f"{paper} of 9 (out of time)",
             ours=f"{worse} of {len(results.effort.ks)}",
-            verdict=_verdict(
+            verdict=verdict(
                 worse == paper, "exact probabilities replace the sample, so the optimum is found in the time given"
             ),
         )
@@ -340,7 +336,7 @@ def _feasibility(results: Results) -> Iterator[Quoted]:
         what="stochastic plans fit with 95 %, held out: certified",
         paper="almost all",
         ours=f"{len(certified) - missed} of {len(certified)} plans, least {worst:.3f}",
-        verdict=_verdict(not missed, "a certified plan fits less often than certified"),
+        verdict=verdict(not missed, "a certified plan fits less often than certified"),
     )
     sampled = [r for r in results.runs if r.method == SAMPLED]
     # A plan that surely fits was not improved by the solver; only the others can overfit.
@@ -353,7 +349,7 @@ def _feasibility(results: Results) -> Iterator[Quoted]:
         paper="almost all; 100 scenarios seem to perform well",
         ours=f"{len(failed)} of {len(sampled)} plans are below 95 %, least {least:.2f}; {len(sampled) - len(improved)} "
         "fit in every permutation tried",
-        verdict=_verdict(
+        verdict=verdict(
             len(failed) <= 0.1 * len(sampled), "the model labels exchangeable items and overfits its sample"
         ),
     )
@@ -367,9 +363,7 @@ def _solving_time(results: Results) -> Iterator[Quoted]:
         what="solving the stochastic model takes up to",
         paper=f"{SOLVING_MINUTES} minutes (its limit), not all proved",
         ours=f"{seconds.max():.1f} s, median {np.median(seconds):.2f} s; {gaps} of {len(seconds)} not proved",
-        verdict=_verdict(
-            False, "patterns of classes with exact probabilities, instead of labelled items and scenarios"
-        ),
+        verdict=verdict(False, "patterns of classes with exact probabilities, instead of labelled items and scenarios"),
     )
 
 
@@ -384,14 +378,14 @@ def _table_3(results: Results) -> Iterator[Quoted]:
         what="record linkage at k = 6 with bounds and with multisets",
         paper="one of six, both",
         ours=f"{risks['bounds']:.4f} and {risks['multiset']:.4f}",
-        verdict=_verdict(all(math.isclose(risk, 1 / 6) for risk in risks.values()), "see the release"),
+        verdict=verdict(all(math.isclose(risk, 1 / 6) for risk in risks.values()), "see the release"),
     )
     yield Quoted(
         where="7, Table 3",
         what="Bob, 33, is surely absent",
         paper="with multisets, not with bounds",
         ours=", ".join(f"{statistic} {'yes' if absent else 'no'}" for statistic, absent in told.items()),
-        verdict=_verdict(told == {"bounds": False, "multiset": True}, "see the release"),
+        verdict=verdict(told == {"bounds": False, "multiset": True}, "see the release"),
     )
 
 

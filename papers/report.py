@@ -239,6 +239,23 @@ def shown(value: object) -> str:
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
+def mean_and_sd(mean: object, sd: object) -> str:
+    """Put a mean and its standard deviation into one cell."""
+    spread = shown(sd)
+    return f"{shown(mean)} ± {spread}" if spread else shown(mean)
+
+
+def verdict(agrees: bool, why: str) -> str:
+    """Say whether a figure agrees, and why if it does not.
+
+    Examples
+    --------
+    >>> verdict(False, "its draws are unpublished")
+    'differs: its draws are unpublished'
+    """
+    return "agrees" if agrees else f"differs: {why}"
+
+
 def html_table(rows: Sequence[Row]) -> Svg:
     """Write rows as a table; a verdict is coloured by its first word."""
     columns = list(rows[0])

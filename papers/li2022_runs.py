@@ -1,0 +1,536 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Li, Erkin, Lagendijk 2022, section VI: draw the settings of Tables 1 and 2, anonymise as published, plan and judge.
+
+Everything here is the paper's own form, so that its figures can be compared; ``li2022_beside`` has the sound forms. Ten
+draws a setting, unpublished: ours are drawn anew. The instances of Table 1 are samples already ("after the beta
+sampling"), so algorithm 1 runs on them without sampling again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import dunnage as dn
+from dunnage.bins import pack_bins, whole_numbers
+from dunnage.exact import exact
+from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.sampling_loss import sampling_delta, sampling_epsilon
+from papers.hoogervorst2019_runs import Setting, mean_sd, weights_of
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+BETA = Fraction(7, 10)
+WHOLE = 1 - Fraction(1, 10**6)
+"""A rate at which a sample is most likely everything."""
+CHOICE = Fraction(3)
+"""The paper's epsilon'."""
+SHARES = (Fraction(5, 100), Fraction(35, 100), Fraction(65, 100), Fraction(95, 100))
+"""Where clusters of 5, 30, 30, 30 and 5 % end."""
+DOUBLING = 4
+"""First width of the hierarchy of algorithm 1. The paper's is unpublished; 4 is the least interval it names elsewhere
+(for K-Optimize), and was not chosen by how well it agrees."""
+
+LATTICE, CLUSTERS, LAPLACE, K_OPTIMIZE = 5, 6, 7, 8
+"""The methods, by the figure that shows them."""
+METHODS = {
+    LATTICE: "algorithm 1: sampled lattice, as published",
+    CLUSTERS: "algorithm 2: noise by clusters, as published",
+    LAPLACE: "Laplace noise without clusters, as published",
+    K_OPTIMIZE: "K-Optimize (exact partition)",
+}
+AVERAGE, MOST, CLASS_MEAN = "avg", "max", "mean of the class"
+HARD = "VII"
+
+
+def _settings(first: int, names: Sequence[str]) -> tuple[Setting, ...]:
+    numerals = ("I", "II", "III", "IV", "V", "VI", HARD)
+    return tuple(
+        Setting(first + i, numeral, name) for i, (numeral, name) in enumerate(zip(numerals, names, strict=True))
+    )
+
+
+TABLE_1 = _settings(101, ("50-L-U", "80-L-U", "50-S-U", "80-S-U", "50-L-N", "50-L-Un", "200-L"))
+TABLE_2 = _settings(201, ("25-L-U", "50-L-U", "25-S-U", "50-S-U", "25-L-N", "25-L-Un", "200-L"))
+
+
+def settings_of(figure: int) -> tuple[Setting, ...]:
+    """Return the settings of a figure."""
+    return TABLE_1 if figure == LATTICE else TABLE_2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much to measure.
+
+    Parameters
+    ----------
+    runs, hard_runs
+        Draws of a setting, and of setting VII.
+    ks, hard_ks
+        Values of k for algorithm 1 and K-Optimize, and of algorithm 1 for setting VII.
+    epsilons, confidences
+        Of algorithm 2 and the Laplace noise.
+    seconds
+        Time limit of a plan.
+    beside_runs, beside_epsilons
+        Draws and epsilons at which the sound forms stand beside the published ones.
+    attacks
+        Releases on which an attacker tries every row.
+    risk_draws
+        Releases on which plan-level risks are counted.
+    cargo_seconds
+        Time limit of a plan of several quantities.
+    """
+
+    runs: int
+    hard_runs: int
+    ks: tuple[int, ...]
+    hard_ks: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    confidences: tuple[float, ...]
+    seconds: float
+    beside_runs: int
+    beside_epsilons: tuple[float, ...]
+    attacks: int
+    risk_draws: int
+    cargo_seconds: float
+
+
+FULL = Effort(
+    runs=10,
+    hard_runs=10,
+    ks=(2, 3, 4, 5, 6),
+    hard_ks=(2, 4, 6, 10, 15, 20, 25, 30, 35),
+    epsilons=(0.5, 1.0, 2.0, 3.0, 4.0, 5.0),
+    confidences=(0.0, 0.5, 0.7, 0.9),
+    seconds=20.0,
+    beside_runs=10,
+    beside_epsilons=(1.0, 2.0, 5.0),
+    attacks=3000,
+    risk_draws=600,
+    cargo_seconds=3.0,
+)
+QUICK = replace(
+    FULL,
+    runs=3,
+    hard_runs=1,
+    hard_ks=(4, 20, 35),
+    epsilons=(0.5, 1.0, 3.0, 5.0),
+    seconds=3.0,
+    beside_runs=3,
+    beside_epsilons=(1.0, 5.0),
+    attacks=500,
+    risk_draws=60,
+    cargo_seconds=0.5,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One plan of one draw, judged.
+
+    Parameters
+    ----------
+    figure, setting, instance
+        Which panel and which draw.
+    x
+        k, or epsilon.
+    method
+        ``avg`` or ``max`` of the intervals, or the confidence.
+    rows, kept
+        Packages that were planned, and which share of all they are.
+    bins, optimum, optimum_all
+        Bins of the plan; bins of the true weights of the packages planned, and of all packages.
+    ratio, ratio_all
+        Bins by the two optima.
+    proved
+        Whether plan and optimum are proved to be least.
+    bins_feasible, plan_feasible
+        Share of bins that fit in truth (the paper's f), and 1 if all do.
+    anonymise_seconds, solve_seconds
+        The paper's t_a; and the time to plan.
+    exact
+        Packages whose released value was their true weight because their cluster has no range.
+    """
+
+    figure: int
+    setting: str
+    instance: int
+    x: float
+    method: str
+    rows: int
+    kept: float
+    bins: int
+    optimum: int
+    optimum_all: int
+    ratio: float
+    ratio_all: float
+    proved: bool
+    bins_feasible: float
+    plan_feasible: float
+    anonymise_seconds: float
+    solve_seconds: float
+    exact: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One draw of one setting in one figure."""
+
+    figure: int
+    setting: Setting
+    instance: int
+    effort: Effort
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The values of k."""
+        hard = self.setting.numeral == HARD and self.figure == LATTICE
+        return self.effort.hard_ks if hard else self.effort.ks
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """What an anonymisation tells of some packages."""
+
+    rows: IntArray
+    """Which packages."""
+    sizes: FloatArray
+    """As which weight each of them is planned."""
+    method: str
+    seconds: float
+    exact: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """One draw: plans what was told of it, and compares with the true weights of the same packages."""
+
+    job: Job
+    weights: FloatArray
+    known: dict[bytes, tuple[int, bool]] = field(default_factory=dict)
+    """Optima found so far, by packages."""
+
+    @classmethod
+    def of(cls, job: Job) -> Judge:
+        """Draw the weights of a job; equal jobs, equal weights."""
+        return cls(job, weights_of(job.setting, job.instance))
+
+    @property
+    def seed(self) -> tuple[int, int]:
+        """What tells this draw from others."""
+        return self.job.setting.number, self.job.instance
+
+    def packed(self, sizes: FloatArray) -> tuple[list[list[int]], bool]:
+        """Pack numbers; return the items of each bin, and whether no packing needs fewer."""
+        if not len(sizes):
+            return [], True
+        numbers = whole_numbers(sizes, self.job.setting.law.capacity)
+        found = pack_bins(numbers.items, numbers.capacity, seconds=self.job.effort.seconds)
+        return found.bins, not found.gap
+
+    def optimum(self, rows: IntArray) -> tuple[int, bool]:
+        """Return the bins that the true weights of some packages need, and whether that is proved."""
+        key = np.sort(rows).tobytes()
+        if key not in self.known:
+            bins, proved = self.packed(self.weights[np.sort(rows)])
+            self.known[key] = len(bins), proved
+        return self.known[key]
+
+    def run(self, x: float, told: Told) -> Run:
+        """Plan what was told and judge the plan."""
+        start = time.monotonic()
+        bins, proved = self.packed(told.sizes)
+        seconds = time.monotonic() - start
+        optimum, known = self.optimum(told.rows)
+        everything = self.optimum(np.arange(len(self.weights)))[0]
+        fits = [self.weights[told.rows[items]].sum() <= self.job.setting.law.capacity for items in bins]
+        return Run(
+            figure=self.job.figure,
+            setting=self.job.setting.numeral,
+            instance=self.job.instance,
+            x=x,
+            method=told.method,
+            rows=len(told.rows),
+            kept=len(told.rows) / len(self.weights),
+            bins=len(bins),
+            optimum=optimum,
+            optimum_all=everything,
+            # Where nothing is left there is no plan to judge.
+            ratio=len(bins) / optimum if bins else math.nan,
+            ratio_all=len(bins) / everything,
+            proved=proved and known,
+            bins_feasible=float(np.mean(fits)) if bins else math.nan,
+            plan_feasible=float(all(fits)) if bins else math.nan,
+            anonymise_seconds=told.seconds,
+            solve_seconds=seconds,
+            exact=told.exact,
+        )
+
+
+def policy_of(law: dn.PackageSetting, mechanism: Any, *, doubling: float = DOUBLING) -> dn.Policy:
+    """Write the policy of a setting: the public domain is that of its law, in whole numbers."""
+    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
+    document = {
+        "dataset": "packages",
+        "protects": "package",
+        "attributes": {"weight": {**weight, "doubling": doubling}},
+        "mechanism": {"name": mechanism.name},
+    }
+    return dn.Policy.from_dict(document)
+
+
+def dataset_of(
+    law: dn.PackageSetting, weights: FloatArray, mechanism: Any, *, doubling: float = DOUBLING
+) -> dn.Dataset:
+    """Put weights under the policy of their setting."""
+    return dn.Dataset.from_table(pa.table({"weight": weights}), policy_of(law, mechanism, doubling=doubling))
+
+
+@dataclass(frozen=True, eq=False)
+class Published:
+    """A release, the record of each of its rows, what only the owner knows of it, and how long it took."""
+
+    release: dn.Release
+    record: IntArray
+    facts: Mapping[str, Any]
+    seconds: float
+
+
+def published(mechanism: Any, data: dn.Dataset, seed: Sequence[int]) -> Published:
+    """Release once. Seeded so that figures can be repeated, which voids the release: these weights are nobody's."""
+    noise, ledger = dn.Noise(seed=seed_of(seed)), dn.Ledger(":memory:")
+    start = time.monotonic()
+    release, key = mechanism.release(data, ledger=ledger, noise=noise)
+    seconds = time.monotonic() - start
+    record = np.empty(len(release), dtype=np.int64)
+    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy()
+    return Published(release, record, key.facts, seconds)
+
+
+def seed_of(numbers: Sequence[int]) -> int:
+    """Make one seed of several numbers."""
+    return int(np.random.SeedSequence(list(numbers)).generate_state(1)[0])
+
+
+# Figure 5
+
+
+def sampled_lattice(judge: Judge, *, doubling: float = DOUBLING) -> Iterator[Run]:
+    """Run algorithm 1 on a draw that counts as a sample, at every k: plans on middles and upper ends of intervals."""
+    for k in judge.job.ks:
+        found = whole_sample(judge, k, doubling)
+        known = found.release.uncertain("weight")
+        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
+
+
+def whole_sample(judge: Judge, k: int, doubling: float) -> Published:
+    """Release as published a draw that is a sample already: at a rate so near 1 that all of it is sampled."""
+    mechanism = SampledLattice(k=k, beta=WHOLE, epsilon_choice=CHOICE, as_published=True)
+    data = dataset_of(judge.job.setting.law, judge.weights, mechanism, doubling=doubling)
+    for attempt in itertools.count():
+        found = published(mechanism, data, (*judge.seed, k, attempt))
+        if not found.facts["unsampled"]:
+            return found
+    raise AssertionError("unreachable")
+
+
+# Figure 8
+
+
+def k_optimize(judge: Judge) -> Iterator[Run]:
+    """Partition at every k: what upper bounds, middles of intervals and class means cost."""
+    for k in judge.job.ks:
+        # The paper's K-Optimize leaves nothing out, so suppression costs more than anything it could save.
+        mechanism = dn.Partition(k=k, alpha=len(judge.weights), statistic="mean")
+        data = dataset_of(judge.job.setting.law, judge.weights, mechanism)
+        found = published(mechanism, data, (*judge.seed, k))
+        known = found.release.uncertain("weight")
+        assert known.nominal is not None
+        yield judge.run(k, Told(found.record, (known.lower + known.upper) / 2, AVERAGE, found.seconds))
+        yield judge.run(k, Told(found.record, known.upper, MOST, found.seconds))
+        yield judge.run(k, Told(found.record, np.ceil(known.nominal * 1000) / 1000, CLASS_MEAN, found.seconds))
+
+
+# Figures 6 and 7
+
+
+def noisy(judge: Judge, shares: Sequence[Fraction]) -> Iterator[Run]:
+    """Add noise by the ranges of clusters at every epsilon; each confidence widens the same noise."""
+    job, law = judge.job, judge.job.setting.law
+    weights, rows = judge.weights.astype(np.int64), np.arange(len(judge.weights))
+    printed = int(exposed_records(weights, shares).sum())
+    for epsilon, confidence in itertools.product(job.effort.epsilons, job.effort.confidences):
+        seed = seed_of((*judge.seed, job.figure, int(10 * epsilon)))
+        start = time.monotonic()
+        sizes = published_sizes(law, weights, shares, exact(epsilon), exact(confidence), seed)[2]
+        told = Told(rows, sizes, confidence_name(confidence), time.monotonic() - start, printed)
+        yield judge.run(epsilon, told)
+
+
+def published_sizes(
+    law: dn.PackageSetting,
+    weights: IntArray,
+    shares: Sequence[Fraction],
+    epsilon: Fraction,
+    confidence: Fraction,
+    seed: int,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw the published noise: noisy value, lower and upper end, each clamped to the public domain.
+
+    The paper has no rule for weights below 0 or above what a truck holds.
+    """
+    noise = dn.Noise(seed=seed)
+    told, radius = published_noise(weights, shares, epsilon=epsilon, confidence=confidence, noise=noise)
+    reach = np.maximum(radius, 0)
+    value, lower, upper = (np.clip(told + sign * reach, law.low, law.high) for sign in (0, -1, 1))
+    return value, lower, upper
+
+
+def confidence_name(confidence: float) -> str:
+    """Name a method by its confidence."""
+    return f"c = {confidence:g}"
+
+
+# All figures
+
+FIGURES: dict[int, Callable[[Judge], Iterator[Run]]] = {
+    LATTICE: sampled_lattice,
+    CLUSTERS: lambda judge: noisy(judge, SHARES),
+    LAPLACE: lambda judge: noisy(judge, ()),
+    K_OPTIMIZE: k_optimize,
+}
+
+
+def measure(job: Job) -> list[Run]:
+    """Make and judge every plan of one draw."""
+    return list(FIGURES[job.figure](Judge.of(job)))
+
+
+def jobs(effort: Effort) -> list[Job]:
+    """List all jobs, the long ones of setting VII first so that no core waits at the end."""
+    listed = [
+        Job(figure, setting, instance, effort)
+        for figure in FIGURES
+        for setting in settings_of(figure)
+        for instance in range(effort.hard_runs if setting.numeral == HARD else effort.runs)
+    ]
+    return sorted(listed, key=lambda job: -job.setting.law.size)
+
+
+def sorted_runs(runs: Iterable[Run]) -> list[Run]:
+    """Put runs in the order of figures, settings and methods."""
+    order = {setting.numeral: number for number, setting in enumerate(TABLE_1)}
+    return sorted(runs, key=lambda run: (run.figure, order[run.setting], run.method, run.x, run.instance))
+
+
+def warm_up() -> None:
+    """Compile and import before anything is timed."""
+    small = replace(QUICK, ks=(2,), epsilons=(1.0,), confidences=(0.7,))
+    for figure in FIGURES:
+        measure(Job(figure, settings_of(figure)[0], 0, small))
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """All runs of the figures."""
+
+    runs: Sequence[Run]
+    effort: Effort
+
+    def values(
+        self,
+        column: str,
+        figure: int,
+        method: str | None = None,
+        *,
+        settings: Sequence[str] | None = None,
+        x: float | None = None,
+    ) -> FloatArray:
+        """Return one column of the runs of a figure; runs that left nothing to plan have no number."""
+        found = [
+            float(getattr(run, column))
+            for run in self.runs
+            if run.figure == figure
+            and method in (None, run.method)
+            and (settings is None or run.setting in settings)
+            and x in (None, run.x)
+        ]
+        numbers = np.array(found, dtype=np.float64)
+        return numbers[~np.isnan(numbers)]
+
+    def mean(self, column: str, figure: int, method: str, setting: str, *, x: float | None = None) -> float:
+        """Return the mean of a column over the runs of one panel."""
+        return mean_sd(self.values(column, figure, method, settings=[setting], x=x))[0]
+
+    def methods(self, figure: int) -> list[str]:
+        """Return the methods of a figure."""
+        return list(dict.fromkeys(run.method for run in self.runs if run.figure == figure))
+
+    def xs(self, figure: int, setting: str) -> list[float]:
+        """Return the values of k or epsilon of a panel."""
+        return sorted({run.x for run in self.runs if run.figure == figure and run.setting == setting})
+
+    def summary(self, figure: int) -> list[dict[str, object]]:
+        """Return mean and standard deviation of each measure of a figure, by setting, k or epsilon, and method."""
+        cells = itertools.product([s.numeral for s in settings_of(figure)], self.methods(figure))
+        return [self._line(figure, s, m, x) for s, m in cells for x in self.xs(figure, s)]
+
+    def _line(self, figure: int, setting: str, method: str, x: float) -> dict[str, object]:
+        columns = ("ratio", "bins_feasible", "plan_feasible", "kept", "ratio_all", "anonymise_seconds")
+        across = "epsilon" if figure in (CLUSTERS, LAPLACE) else "k"
+        row: dict[str, object] = {"setting": setting, across: x, "method": method}
+        row["runs"] = len(self.values("kept", figure, method, settings=[setting], x=x))
+        if figure == LATTICE:
+            size = next(s.law.size for s in TABLE_1 if s.numeral == setting)
+            row |= stated(int(x), size)
+        for column in columns[: 6 if figure == LATTICE else 3] + columns[5:]:
+            row[column], row[f"{column}_sd"] = mean_sd(self.values(column, figure, method, settings=[setting], x=x))
+        return row
+
+
+def stated(k: int, num_sampled: int) -> dict[str, object]:
+    """Return what the paper states for algorithm 1, and what holds: epsilon and delta."""
+    holds = SampledLattice(k=k, beta=BETA, epsilon_choice=CHOICE, as_published=True).promise(_SCHEMA).guarantee
+    assert isinstance(holds, dn.SampledDP)
+    return {
+        "epsilon stated": float(sampling_epsilon(BETA) + 2 * CHOICE * k / num_sampled),
+        "delta by eq. 14": float(sampling_delta(k, BETA, as_published=True)),
+        "delta by the theorem": float(sampling_delta(k, BETA)),
+        "epsilon that holds": float(holds.epsilon),
+        "delta that holds": float(holds.delta),
+    }
+
+
+_SCHEMA = policy_of(TABLE_1[0].law, SampledLattice).schema
+
+
+def setting_table() -> list[dict[str, object]]:
+    """Return Tables 1 and 2 as they are drawn here."""
+    return [
+        {
+            "table": number,
+            "setting": setting.numeral,
+            "name": setting.name,
+            "capacity": setting.law.capacity,
+            "packages": setting.law.size,
+            "law": setting.law.law,
+            "from": setting.law.low,
+            "to": setting.law.high,
+        }
+        for number, table in ((1, TABLE_1), (2, TABLE_2))
+        for setting in table
+    ]
