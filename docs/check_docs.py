@@ -42,8 +42,16 @@ GROUPS = {
         "planning.plan",
         "planning.trucks",
     ),
-    "Guarantees": ("guarantees",),
-    "Mechanisms": ("mechanisms.full_domain", "mechanisms.partition"),
+    "Guarantees": ("guarantees", "sampling_loss"),
+    "Mechanisms": (
+        "mechanisms.full_domain",
+        "mechanisms.noisy_clusters",
+        "mechanisms.noisy_values",
+        "mechanisms.partition",
+        "mechanisms.sampled_lattice",
+        "mechanisms.foresight",
+        "laws",
+    ),
     "Generated data": ("samples",),
     "Errors": ("errors",),
 }

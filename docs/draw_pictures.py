@@ -1,35 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the pictures of ``docs/packing.md``: measure, then write ``docs/pictures/*.svg`` and print the figures.
+"""Draw the pictures of ``docs/packing.md`` and ``docs/private-weights.md``: measure, write SVG files, print figures.
 
-Run by hand: ``python docs/draw_pictures.py``. All draws are seeded; a search that ends on the clock may rarely differ
+Run by hand: ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k`` and
+``promises`` (by default all). All draws are seeded; a search that ends on the clock may rarely differ
 by a little from one machine to the next. Releases are made in memory with seeded noise: their certificates are void.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from fractions import Fraction
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from dunnage.auditing.utility import feasibility
-from dunnage.bins.scalar import best_fit_decreasing
+from dunnage.bins.scalar import best_fit_decreasing, pack_bins
 from dunnage.dataset import Dataset
 from dunnage.io import load
 from dunnage.ledger import Ledger
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.models import Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
+from dunnage.policy import Policy
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.samples import generate_packages, package_setting
+from dunnage.samples import PackageSetting, draw_weights, generate_packages, package_setting
 from dunnage.svg import Scale, Svg, number_text, span, tag, x_axis, y_axis
+
+FloatArray = npt.NDArray[np.float64]
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 LARGE, SMALL = ("25-L-U", 500), ("25-S-U", 2500)
@@ -43,6 +55,11 @@ FRONTIER_K, SPREADS, FRONTIER_SEEDS = 10, (1, 3, 5, 10), range(1, 7)
 KS, K_SEEDS = (2, 3, 4, 5, 6, 8, 10), range(1, 7)
 EXAMPLE_K, EXAMPLE_SEED = 5, 1
 TRUCKS_SHOWN = 4
+PROMISE_SETTINGS = {"Large: about two to a truck": "100-L-U", "Small: about ten to a truck": "100-S-U"}
+EPSILONS, PROMISE_SEEDS, LATTICE_SEEDS = (1, 2, 4, 8), range(1, 4), range(1, 31)
+CONFIDENCE, RISK = Fraction(7, 10), Fraction(1, 20)
+QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+LATTICE_DELTA = Fraction(1, 200)
 WIDTH = 760.0
 
 STYLE = """
@@ -131,6 +148,111 @@ def by_k(setting: str, capacity: int) -> tuple[dict[str, list[float]], list[floa
         trucks["mean"].append(_mean(plan.objective for plan in plans))
         likely.append(_mean(_fits(plan, case) for plan, case in zip(plans, cases, strict=True)))
     return trucks, likely
+
+
+@dataclass(frozen=True)
+class Promise:
+    """A way to publish weights at a given epsilon: its mark, its words, the model it keeps, and its mechanism."""
+
+    mark: str
+    words: str
+    model: str
+    mechanism: Callable[[Fraction, PackageSetting], NoisyValues | NoisyClusters | SampledLattice]
+
+
+def _quarters(epsilon: Fraction, law: PackageSetting) -> NoisyClusters:
+    borders = [round(law.low + (law.high - law.low) * float(share)) for share in QUARTERS]
+    return NoisyClusters(epsilon=epsilon, borders=borders, confidence=CONFIDENCE)
+
+
+def _lattice(epsilon: Fraction, _: PackageSetting) -> SampledLattice:
+    """Spend on the sample what samples up to 70 %, the rest on the choice; k is the smallest that has the delta."""
+    choice = epsilon - min(epsilon * Fraction(3, 5), Fraction(6, 5))
+    return SampledLattice(epsilon=epsilon, delta=LATTICE_DELTA, epsilon_choice=choice)
+
+
+PROMISES = (
+    Promise("standard", "public borders", "within-cluster", _quarters),
+    Promise(
+        "stochastic",
+        "drawn borders",
+        "within-published-borders",
+        lambda epsilon, _: NoisyClusters(epsilon=epsilon, quantiles=QUARTERS, confidence=CONFIDENCE),
+    ),
+    Promise(
+        "sealed", "Laplace", "dp, replace-one", lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE)
+    ),
+    Promise(
+        "mean",
+        "piecewise",
+        "dp, replace-one",
+        lambda epsilon, _: NoisyValues(epsilon=epsilon, confidence=CONFIDENCE, law="piecewise"),
+    ),
+    Promise("plain", "sampled lattice", "sampled-dp, add-remove", _lattice),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One plan beside the truth: its trucks by those that the same packages need, and how well it fits."""
+
+    ratio: float
+    bins_fit: float
+    plan_fits: float
+    planned: float
+
+
+def noised(law: PackageSetting, promise: Promise, epsilon: int, seed: int) -> tuple[Release, FloatArray]:
+    """Publish packages of a setting; return the release and the true weight of each row."""
+    weights = draw_weights(law, np.random.default_rng(seed))
+    mechanism = promise.mechanism(Fraction(epsilon), law)
+    weight = {"role": "quasi-identifier", "kind": "numeric", "domain": [law.low, law.high], "resolution": 1}
+    document = {
+        "dataset": "packages",
+        "protects": "package",
+        "attributes": {"weight": {**weight, "doubling": (law.high - law.low) / 4}},
+        "mechanism": {"name": mechanism.name},
+    }
+    data = Dataset.from_table(pa.table({"weight": weights}), Policy.from_dict(document))
+    release, key = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=1000 * epsilon + seed))
+    record = np.empty(len(release), dtype=np.int64)
+    record[key.table.column("row").to_numpy()] = key.table.column("source_row").to_numpy()
+    return release, weights[record]
+
+
+def judged(release: Release, truth: FloatArray, law: PackageSetting, model: Standard | Stochastic) -> Judged:
+    """Plan on a release and compare with a plan on the true weights of the same rows."""
+    if not len(release):
+        return Judged(math.nan, math.nan, math.nan, 0.0)
+    plan = pack(release, capacity=law.capacity, model=model, seconds=0.5)
+    least = len(pack_bins(truth.astype(np.int64), int(law.capacity), seconds=1.0).bins)
+    fits = np.bincount(plan.assignment, weights=truth) <= law.capacity
+    return Judged(plan.num_bins / least, float(fits.mean()), float(fits.all()), len(release) / law.size)
+
+
+Bought = dict[tuple[str, int], tuple[list[Judged], list[Judged]]]
+
+
+def bought(setting: str) -> Bought:
+    """Return plans that fit with 95 %, and plans on upper ends, by promise and epsilon.
+
+    A sampled lattice has no noise on weights: upper ends always hold, and stand for both.
+    """
+    law, likely = package_setting(setting), Stochastic(risk=RISK, prior="uniform")
+    found: Bought = {}
+    for promise, epsilon in product(PROMISES, EPSILONS):
+        sampled = promise.mark == "plain"
+        releases = [noised(law, promise, epsilon, seed) for seed in (LATTICE_SEEDS if sampled else PROMISE_SEEDS)]
+        upper = [judged(release, truth, law, Standard()) for release, truth in releases]
+        sure = upper if sampled else [judged(release, truth, law, likely) for release, truth in releases]
+        found[promise.mark, epsilon] = (sure, upper)
+    return found
+
+
+def _over(plans: Iterable[Judged], measure: str) -> float:
+    """Return the mean of a measure over the draws that left something to plan."""
+    values = [getattr(plan, measure) for plan in plans if plan.planned or measure == "planned"]
+    return _mean(values) if values else math.nan
 
 
 def _fits(plan: Plan, case: Published) -> float:
@@ -365,9 +487,65 @@ def _fleet(left: float, title: str, trucks: list[list[tuple[int, str]]], kind: s
     return parts
 
 
-def main() -> None:
-    """Measure, draw, and print what was measured."""
-    draw_slots(published(LARGE[0], EXAMPLE_SEED, EXAMPLE_K))
+def draw_promises(panels: Sequence[tuple[str, Bought]]) -> None:
+    """Draw trucks over trucks of the true weights against epsilon, promise by promise."""
+    top, height, width = 124.0, 250.0, 300.0
+    down, across = Scale(0.95, 1.95, height, 0.0), Scale(-0.2, len(EPSILONS) - 0.8)
+    entries = [
+        (promise.mark, f"{promise.words}: {promise.model}", 24.0 + 365 * (number // 3), 24.0 + 22 * (number % 3))
+        for number, promise in enumerate(PROMISES)
+    ]
+    parts = [part for mark_, words, x, y in entries for part in legend(y, [(mark_, words, x)])]
+    for number, (title, found) in enumerate(panels):
+        inner = [*_epsilon_axis(across, height), *y_axis(down, "")]
+        for promise in PROMISES:
+            ratios = [_over(found[promise.mark, epsilon][0], "ratio") for epsilon in EPSILONS]
+            places = [(float(i), down.at(ratio)) for i, ratio in enumerate(ratios) if not math.isnan(ratio)]
+            inner += joined(promise.mark, across, places)
+            inner += [mark(promise.mark, across.across(x), y) for x, y in places]
+        left = 60 + number * (width + 80)
+        parts += [panel(left, top, width, height, inner)]
+        parts.append(tag("text", title, class_="title", x=left, y=top - 22))
+    lines = [
+        "Trucks of a plan that fits with 95 %, over trucks that the true weights of the same packages need.",
+        f"100 packages; mean of {len(PROMISE_SEEDS)} draws, of the sampled lattice {len(LATTICE_SEEDS)}, which plans "
+        "only what it releases.",
+        "The models promise different things: lower is cheaper, not better.",
+    ]
+    base = top + height + 62
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * number) for number, line in enumerate(lines)]
+    picture("promises.svg", base + 54, parts, "Objective ratio against epsilon for five promises")
+
+
+def _epsilon_axis(scale: Scale, y: float) -> list[Svg]:
+    """Draw an axis on which each epsilon is double the one before."""
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=y, y2=y)]
+    for place, epsilon in enumerate(EPSILONS):
+        x = scale.across(place)
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=y + 4))
+        parts.append(tag("text", str(epsilon), x=x, y=y + 17, text_anchor="middle"))
+    return [*parts, tag("text", "epsilon", class_="name", x="100%", y=y + 34, text_anchor="end")]
+
+
+def promises() -> None:
+    """Measure and draw how much weaker promises buy."""
+    panels = []
+    for title, setting in PROMISE_SETTINGS.items():
+        found = bought(setting)
+        panels.append((title, found))
+        for promise, epsilon in product(PROMISES, EPSILONS):
+            sure, upper = found[promise.mark, epsilon]
+            print(
+                f"{setting} {promise.words:16} epsilon {epsilon} planned {_over(sure, 'planned'):.2f}",
+                f"at 95 %: ratio {_over(sure, 'ratio'):.2f} plans fit {_over(sure, 'plan_fits'):.2f};",
+                f"upper ends: ratio {_over(upper, 'ratio'):.2f} bins fit {_over(upper, 'bins_fit'):.3f}",
+                f"plans fit {_over(upper, 'plan_fits'):.2f}",
+            )
+    draw_promises(panels)
+
+
+def frontiers() -> None:
+    """Measure and draw trucks against truck linkage."""
     panels = []
     for title, (setting, capacity) in (("Large: about two to a truck", LARGE), ("Small: about ten to a truck", SMALL)):
         points = frontier(setting, capacity)
@@ -375,6 +553,10 @@ def main() -> None:
         for (model, spread), (num, linkage) in points.items():
             print(f"{setting} {model:10} spread {spread:2} trucks {num:6.2f} linkage {linkage:.3f}")
     draw_frontier(panels)
+
+
+def trucks_by_k() -> None:
+    """Measure and draw trucks against k."""
     trucks, likely = by_k(*LARGE)
     for number, k in enumerate(KS):
         print(
@@ -383,6 +565,23 @@ def main() -> None:
             f"means fit {likely[number]:.3f}",
         )
     draw_by_k(trucks, likely)
+
+
+DRAWN: dict[str, Callable[[], None]] = {
+    "slots": lambda: draw_slots(published(LARGE[0], EXAMPLE_SEED, EXAMPLE_K)),
+    "frontier": frontiers,
+    "trucks-by-k": trucks_by_k,
+    "promises": promises,
+}
+
+
+def main() -> None:
+    """Measure, draw, and print what was measured."""
+    unknown = set(sys.argv[1:]) - set(DRAWN)
+    if unknown:
+        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(DRAWN)}.")
+    for name in sys.argv[1:] or DRAWN:
+        DRAWN[name]()
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def sampled_outside_findings(sight: Sight) -> list[Finding]:
             value,
             1 / rows,
             f"Once the release is seen, somebody who knows that a {record} is in it, and its class, names its row with "
-            f"{percent(value)} {how}; beta no longer helps. k-anonymity gives the same {percent(alone)} at most.",
+            f"{percent(value)} {how}; beta no longer helps. k-anonymity alone gives {percent(alone)} at most.",
             details={"k": asked.k, "k_anonymous": alone},
             **kinds,
         )

@@ -235,14 +235,24 @@ def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:
     """Tell how wide the intervals will be beside the ranges that values are hidden in: public facts."""
     found = [(name, of_column, cell) for name, of_column in cells.items() for cell in of_column.cells]
     lines = tuple(_interval_line(name, of_column, cell) for name, of_column, cell in found)
-    warnings = tuple(
-        f"{_interval_line(name, of_column, cell)}: little is told. Raise epsilon, lower confidence, or "
-        'try law = "piecewise".'
-        for name, of_column, cell in found
-        if cell.law.last and _told_share(cell) >= _LITTLE_TOLD
-    )
+    warnings = tuple(_little_told(name, of_column) for name, of_column in cells.items())
     details = {name: of_column.describe() for name, of_column in cells.items()}
-    return Foresight(warnings=warnings, lines=lines, details={"noise": details})
+    return Foresight(
+        warnings=tuple(warning for warning in warnings if warning), lines=lines, details={"noise": details}
+    )
+
+
+def _little_told(name: str, of_column: Cells) -> str:
+    """Warn of a column whose intervals tell little; empty if they tell enough."""
+    cells = [cell for cell in of_column.cells if cell.law.last]
+    wide = sum(_told_share(cell) >= _LITTLE_TOLD for cell in cells)
+    if not wide:
+        return ""
+    where = "its range" if len(cells) == 1 else f"the range in {wide} of {len(cells)} clusters"
+    other = "" if cells[0].law.name == "piecewise" else ', or try law = "piecewise"'
+    return (
+        f"{name}: the interval spans half of {where} or more: little is told. Raise epsilon or lower confidence{other}."
+    )
 
 
 def _told_share(cell: Cell) -> Fraction:
