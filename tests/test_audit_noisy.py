@@ -448,3 +448,18 @@ def test_left_out_records_are_attacked_beside_classes() -> None:
     without = audit(release, data)
     assert not any("left out" in item.name for item in without.findings if item.private)
     assert len(without.notes) == 2
+
+
+def test_a_sample_without_rows_and_with_a_tree_is_audited() -> None:
+    document = {
+        "dataset": "d",
+        "protects": "package",
+        "attributes": {
+            "kind": {"role": "quasi-identifier", "kind": "tree", "parents": {"a": "*", "b": "*"}},
+        },
+        "mechanism": {"name": "sampled-lattice", "k": 9, "beta": 0.5, "epsilon_choice": 1},
+    }
+    data = dn.load(pa.table({"kind": ["a"]}), dn.Policy.from_dict(document))
+    release, key = dn.publish(data, ledger=Ledger(":memory:"))
+    assert audit(release, data, key=key).findings
+    assert audit(release, external=True).findings

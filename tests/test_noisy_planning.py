@@ -543,7 +543,7 @@ def test_a_prior_needs_fewer_trucks_than_any_data_does() -> None:
     assert likely.certified["at_least"] >= Fraction(19, 20)
     assert "on average" in likely.certified["rests_on"]
     assert "100 to 400 kg" in likely.certified["rests_on"]
-    assert likely.truck_linkage["if_seen_to_fit"] >= likely.truck_linkage["worst"]
+    assert "if_seen_to_fit" not in likely.truck_linkage  # given the release that is another probability
 
 
 def test_groups_stay_apart() -> None:

@@ -7,7 +7,9 @@ import json
 import stat
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -53,7 +55,7 @@ def policy(place, mechanism):
 
 def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])
-    return result.exit_code, result.output
+    return result.exit_code, result.stdout
 
 
 def test_dry_run_foretells_and_publish_warns_the_owner(place):
@@ -67,10 +69,12 @@ def test_dry_run_foretells_and_publish_warns_the_owner(place):
     assert code == 0
     assert "WARNING" in text
     assert "chosen with" in text
-    code, text = run("publish", place / "parcels.csv", "--policy", rules, "-o", place / "release")
-    assert code == 0
-    assert "1/n" in text
-    assert "unsampled" in text
+    result = CliRunner().invoke(
+        app, ["publish", str(place / "parcels.csv"), "--policy", str(rules), "-o", str(place / "release")]
+    )
+    assert result.exit_code == 0
+    assert "1/n" in result.stderr
+    assert "unsampled" in result.stdout
 
 
 def test_facts_stay_in_the_key(place):
@@ -91,7 +95,7 @@ def test_pool_holds_the_rest_and_can_be_published_again(place):
     rules = policy(place, SAMPLED + 'left_out = "pool"\n')
     data = dn.load(place / "parcels.csv", rules)
     release, key = dn.publish(data, out=place / "release")
-    pool = pool_path(place / "release")
+    pool = pool_path(place / "release", data)
     assert pool.name == "release.pool.csv"
     assert stat.S_IMODE(pool.stat().st_mode) == 0o600
     rest = pacsv.read_csv(pool)
@@ -111,6 +115,56 @@ def test_pool_holds_the_rest_and_can_be_published_again(place):
     assert not (place / "other").exists()
     dn.publish(data, out=place / "release", again=True, force=True)
     assert len(pacsv.read_csv(pool)) == 137 - len(dn.Release.read(place / "release"))
+
+
+def pooled(place, text, extra, source):
+    """Publish rows of which most are left out, and read the pool under the same policy."""
+    (place / source).write_text(text, encoding="utf-8")
+    rules = place / "p.toml"
+    head = 'dataset = "d"\nprotects = "package"\n' + extra
+    rules.write_text(head + WEIGHT.replace("[0, 100]", "[0, 60]") + SAMPLED + 'left_out = "pool"\n')
+    return rules
+
+
+def test_pool_rows_are_as_they_were_read(place):
+    """Dialect, dropped period column, cells that a spreadsheet would run, and clamped values all survive."""
+    rows = [f"-x{i};=A;2026-11-15;{i % 70},5;note" for i in range(90)] + ["y;B;2026-11-14;3,5;other day"]
+    extra = """
+[period]
+column = "day"
+length = "day"
+[read]
+delimiter = ";"
+decimal = ","
+[attributes.id]
+role = "identifier"
+[attributes.place]
+role = "public"
+[attributes.day]
+role = "drop"
+[attributes.remark]
+role = "drop"
+"""
+    rules = pooled(place, "\n".join(["id;place;day;weight;remark", *rows]) + "\n", extra, "d.csv")
+    rules.write_text(rules.read_text().replace('unit = "kg"', 'unit = "kg"\noutside = "clamp"'))
+    data = dn.load(place / "d.csv", rules, period="2026-11-15")
+    _, key = dn.publish(data, out=place / "r")
+    lines = (place / "r.pool.csv").read_text().splitlines()
+    kept = set(key.table.column("id").to_pylist())
+    assert lines == ["id;place;day;weight;remark", *(row for row in rows[:90] if row.split(";")[0] not in kept)]
+    again = dn.load(place / "r.pool.csv", rules, period="2026-11-15")
+    assert len(again) == 90 - len(kept)
+
+
+def test_pool_of_a_frame_is_parquet(place):
+    rules = pooled(place, "", '[attributes.id]\nrole = "identifier"\n', "none.csv")
+    frame = pa.table({"id": [f"P{i}" for i in range(50)], "weight": [float(i) for i in range(50)]})
+    data = dn.load(frame, rules)
+    _, key = dn.publish(data, out=place / "r")
+    rest = pq.read_table(place / "r.pool.parquet")
+    kept = set(key.table.column("id").to_pylist())
+    assert rest.column("id").to_pylist() == [f"P{i}" for i in range(50) if f"P{i}" not in kept]
+    assert rest.schema == frame.schema
 
 
 def test_show_describes_noise_samples_and_claims(place):
@@ -143,3 +197,19 @@ def test_epsilon_and_delta_choose_k(place):
     assert dn.sampling_delta(k, beta) <= dn.sampling_delta(k - 1, beta)
     assert float(dn.sampling_delta(k, beta)) <= 1e-4 < float(dn.sampling_delta(k - 1, beta))
     assert float(promise.guarantee.epsilon) == 2
+
+
+def test_show_names_the_public_values_of_classes_beside_noisy_rows(place):
+    rows = [f"P{i},{'A' if i % 2 else 'B'},{i % 4}" for i in range(120)]
+    (place / "d.csv").write_text("\n".join(["parcel,place,weight", *rows]) + "\n")
+    noisy = 'left_out = "noisy"\nleft_out_epsilon = 1\n'
+    head = HEAD.replace('[attributes.remark]\nrole = "drop"', '[attributes.place]\nrole = "public"')
+    (place / "p.toml").write_text(head + WEIGHT + SAMPLED + noisy)
+    code, _ = run("publish", place / "d.csv", "--policy", place / "p.toml", "-o", place / "r")
+    assert code == 0
+    release = dn.Release.read(place / "r")
+    _, text = run("show", place / "r")
+    table = release.data.to_pydict()
+    expected = {c: p for c, p in zip(table["class_id"], table["place"], strict=True) if c >= 0}
+    for number, value in expected.items():
+        assert any(line.split()[:1] == [str(number)] and line.endswith(value) for line in text.splitlines())

@@ -169,3 +169,7 @@ def test_extreme_rates():
     # As the rate falls, gamma n = 2 beta n records are too many of a Poisson number, beta n of them expected.
     assert float(sampling_delta(2, LEAST_BETA)) == pytest.approx(1 - 2 * math.exp(-1), rel=1e-6)
     assert sampling_beta(700) == MOST_BETA
+
+
+def test_smallest_k_is_never_below_two():
+    assert smallest_k("0.7", "0.9") == 2

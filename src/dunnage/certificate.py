@@ -69,6 +69,10 @@ _SHAPE: Mapping[Any, Any] = {
 }
 
 
+FIELDS = frozenset(str(name).rstrip("?") for name in _SHAPE)
+"""Everything that a certificate may state, besides its digest and signature."""
+
+
 def canonical(content: Mapping[str, Any]) -> bytes:
     """Write plain data in the one form that is digested and stored.
 

@@ -238,12 +238,16 @@ def publish(
     with _progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
+        warnings = owner_warnings(dataset)
+        for warning in warnings:  # before anything is spent
+            _print(f"WARNING: {warning}", err=True)
         release, key = publish_data(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     # Not in the release: printed for the owner, who runs this.
-    result["owner"] = {"warnings": list(owner_warnings(dataset)), "left_out": dataset.num_left_out, **key.facts}
+    result["owner"] = {"warnings": list(warnings), "left_out": dataset.num_left_out, **key.facts}
+    result["rows"] = len(release)
     _print_result(result, _published_text(result), as_json)
 
 
@@ -288,7 +292,8 @@ def _published_text(result: dict[str, Any]) -> str:
     lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
     lines += [f"Promises  {guarantee}; basis {result['basis']}"]
     measures, owner = result["measures"], dict(result["owner"])
-    warnings, num_left_out = owner.pop("warnings"), owner.pop("left_out")
+    num_left_out = owner.pop("left_out")
+    del owner["warnings"]  # told before
     if "suppressed" in measures:
         lines.append(
             f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
@@ -301,10 +306,11 @@ def _published_text(result: dict[str, Any]) -> str:
         counts = [
             f"{count} {word}" for word, count in {"left out by the policy": num_left_out, **owner}.items() if count
         ]
-        lines.append(f"Records   {measures['records']} released")
+        noisy = result["rows"] - measures["records"]
+        lines.append(f"Records   {measures['records']} released" + (f", {noisy} more by noise" if noisy else ""))
         lines += [f"Only you  {', '.join(counts)}; tell nobody these numbers"] if counts else []
     lines += [f"In clear  {item}" for item in result["in_clear"]]
-    return "\n".join([*lines, *(f"WARNING   {warning}" for warning in warnings)])
+    return "\n".join(lines)
 
 
 @app.command()

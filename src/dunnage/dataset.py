@@ -104,6 +104,29 @@ class Parts:
         return np.where(self.source_rows[found] == source_rows, self.records[found], -1)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Original:
+    """Rows as they were read, before anything was checked or changed. Private: its ``repr`` shows none of it.
+
+    Parameters
+    ----------
+    table
+        Every column: text from a CSV file, else with its own type.
+    source_rows
+        Position of each row in the source, from 0, rising.
+    """
+
+    table: pa.Table
+    source_rows: IntArray
+
+    def __repr__(self) -> str:
+        return "Original(private)"
+
+    def take(self, source_rows: IntArray) -> pa.Table:
+        """Return some rows of the source, in its order."""
+        return self.table.take(pa.array(np.searchsorted(self.source_rows, np.sort(source_rows))))
+
+
 class Dataset:
     """Private rows with their policy and period. Its ``repr`` shows no row, count or value.
 
@@ -121,6 +144,8 @@ class Dataset:
         For each record, the position in the source of its first row, from 0.
     num_left_out
         How many source rows of the period were left out as the policy says; for the owner only.
+    original
+        The rows as they were read, where the policy wants those that are not released kept for a next time.
     """
 
     def __init__(
@@ -132,8 +157,10 @@ class Dataset:
         source: str,
         parts: Parts,
         num_left_out: int,
+        original: Original | None = None,
     ) -> None:
         self._table = table
+        self.original = original
         self.policy = policy
         self.period = period
         self.source = source
@@ -177,7 +204,7 @@ class Dataset:
         if rows is None:
             rows = np.arange(table.num_rows, dtype=np.int64)
         chosen, more = _rows_of_period(table, rows, policy, period)
-        rows = rows[chosen]
+        read, rows = rows, rows[chosen]
         columns, keep, wrong = _checked_columns(table, chosen, rows, policy)
         found += more + wrong
         if not found and not keep.any():
@@ -192,6 +219,7 @@ class Dataset:
             source=source,
             parts=parts,
             num_left_out=len(rows) - len(parts.source_rows),
+            original=Original(table, read) if policy.mechanism.get("left_out") == "pool" else None,
         )
 
     def __repr__(self) -> str:

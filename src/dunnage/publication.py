@@ -99,6 +99,10 @@ class Key:
             salt = bytes.fromhex(found["dunnage.salt"])
             digests = found["dunnage.input"], found["dunnage.certificate"]
             facts = dict(json.loads(found.get("dunnage.facts", "{}")))
+        except FileNotFoundError:
+            raise ReleaseError(
+                f"{os.fspath(path)} does not exist. Give the key that publish wrote beside the release."
+            ) from None
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
         return cls(table=table, salt=salt, input_digest=digests[0], certificate_digest=digests[1], facts=facts)

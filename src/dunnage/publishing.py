@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import logging
 import os
 import secrets
@@ -13,10 +15,12 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dunnage.dataset import Dataset
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
+from dunnage.io import CSV_ENDINGS
 from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms.foresight import Foresight
 from dunnage.mechanisms.full_domain import FullDomain
@@ -27,11 +31,10 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
 from dunnage.noise import Noise
 from dunnage.policy import Policy, suggestion
 from dunnage.publication import Key, Publication, check_output
-from dunnage.release import write_csv
-from dunnage.schema import Role, Schema
+from dunnage.schema import Schema
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
-POOL_ENDING = ".pool.csv"
+POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}
 Progress = Callable[[str], None]
 _log = logging.getLogger("dunnage")
 
@@ -157,7 +160,7 @@ def publish(
 
         load_private_key(sign)  # an unusable key must be found before anything is spent
     if out is not None:
-        _check_places(mechanism, out, force=force)
+        _check_places(mechanism, data, out, force=force)
     tell("finding classes")
     with _opened(ledger, data.policy, again=again) as book:
         publication = mechanism.release(data, ledger=book, noise=noise or Noise())
@@ -167,7 +170,7 @@ def publish(
     tell("writing the release")
     written = publication.write(out, sign=sign, force=force)
     if getattr(mechanism, "left_out", "") == "pool":
-        write_pool(data, written.key, pool_path(out), force=force)
+        write_pool(data, written.key, pool_path(out, data), force=force)
     return written
 
 
@@ -197,34 +200,37 @@ def foresee(data: Dataset) -> Foresight:
     return mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
 
 
-def _check_places(mechanism: Mechanism, out: str | os.PathLike[str], *, force: bool) -> None:
+def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:
     """Check, before anything is spent, that everything may be written where it is to go."""
     check_output(out, force=force)
-    pool = pool_path(out)
-    if getattr(mechanism, "left_out", "") == "pool" and pool.exists() and not force:
+    pool = pool_path(out, data)
+    if getattr(mechanism, "left_out", "") == "pool" and os.path.lexists(pool) and not force:
         raise OutputError(f"{pool} exists already. Choose another name, or replace it with --force.")
 
 
-def pool_path(folder: str | os.PathLike[str]) -> Path:
+def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:
     """Return where the rows that a release left out go, to wait for the next: beside its folder, like the key."""
     path = Path(os.path.abspath(folder))
-    return path.with_name(path.name + POOL_ENDING)
+    return path.with_name(path.name + POOL_ENDINGS[_is_csv(data)])
+
+
+def _is_csv(data: Dataset) -> bool:
+    return data.source.lower().endswith(CSV_ENDINGS)
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
-    """Write the rows that a release left out as a file of the same columns, readable by its owner alone.
+    """Write the rows that a release left out just as they were read, in a file that its owner alone can read.
 
-    Dropped columns are there, empty, so that the file can be read under the same policy.
+    All columns are there, and CSV is written as the policy says it is read, so that the file can be read under the
+    same policy. Rows that the policy itself left out are not in it.
     """
     _, positions = data.parts.of(left_out_rows(data, key))
-    rows = data.parts.table.take(pa.array(positions))
-    for attribute in data.schema:
-        if attribute.role is Role.DROP:
-            rows = rows.append_column(attribute.name, pa.array([""] * len(rows), pa.string()))
+    assert data.original is not None
+    rows = data.original.take(data.parts.source_rows[positions])
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
-        os.close(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        write_csv(rows, work)
+        with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(_csv_text(rows, data.policy) if _is_csv(data) else _parquet_content(rows))
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
@@ -233,6 +239,21 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         ) from None
     finally:
         work.unlink(missing_ok=True)
+
+
+def _csv_text(rows: pa.Table, policy: Policy) -> bytes:
+    """Write cells that were read as text, as they were."""
+    text, options = io.StringIO(newline=""), policy.read_options
+    writer = csv.writer(text, delimiter=options.delimiter, lineterminator="\n")
+    writer.writerow(rows.column_names)
+    writer.writerows(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return text.getvalue().encode(options.encoding)
+
+
+def _parquet_content(rows: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(rows, sink, compression="zstd")
+    return sink.getvalue()
 
 
 @dataclass(frozen=True)
@@ -294,7 +315,7 @@ def rehearse(
     """
     mechanism = mechanism_of(data.policy)
     if out is not None:
-        _check_places(mechanism, out, force=force)
+        _check_places(mechanism, data, out, force=force)
     foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)

@@ -170,6 +170,11 @@ class Release:
         starts = np.flatnonzero(np.diff(class_id)) + 1
         return tuple(np.split(_floats(self.members, name), starts))
 
+    def texts(self, folder: Path) -> dict[str, bytes]:
+        """Return what is written for programs and people, by file name; the tables stand in the folder already."""
+        datapackage = json.dumps(_datapackage(self, folder), indent=2, ensure_ascii=False) + "\n"
+        return {DATAPACKAGE_FILE: datapackage.encode(), README_FILE: _readme(self).encode()}
+
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
         """Write all files into an existing, empty folder and return the finished certificate.
 
@@ -178,9 +183,8 @@ class Release:
         for name, table in self.tables.items():
             pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
             write_csv(table, folder / f"{name}.csv")
-        datapackage = json.dumps(_datapackage(self, folder), indent=2, ensure_ascii=False) + "\n"
-        (folder / DATAPACKAGE_FILE).write_bytes(datapackage.encode())
-        (folder / README_FILE).write_bytes(_readme(self).encode())
+        for name, content in self.texts(folder).items():
+            (folder / name).write_bytes(content)
         digests = {path.name: file_digest(path) for path in sorted(folder.iterdir())}
         certificate = self.certificate.with_files(digests)
         if sign is not None:

@@ -32,6 +32,8 @@ MOST_K = 10**6
 LEAST_BETA = Fraction(1, 10**9)
 MOST_BETA = 1 - Fraction(1, 10**12)
 MOST_EPSILON = 700
+LARGE_DELTA = Fraction(1, 1000)
+"""A delta from here on is warned of, whatever the number of records."""
 _DIGITS = 50
 _PRINTED_DIGITS = 12
 # The limits of exponents are far beyond the smallest probability that may come up.
@@ -123,7 +125,7 @@ def smallest_k(beta: Exact, delta: Exact) -> int:
     if not 0 < limit < 1:
         raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
     tails = _Tails(_checked_beta(beta), None)
-    k = tails.threshold(tails.enough_records(_decimal(limit, _DOWN)))
+    k = max(2, tails.threshold(tails.enough_records(_decimal(limit, _DOWN))))
     if k > MOST_K:
         raise ParameterError(
             f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MOST_K}. "

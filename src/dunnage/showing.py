@@ -154,7 +154,8 @@ def _strata_of_classes(release: Release) -> list[str]:
     num_classes = len(release.classes) if release.classes is not None else 0
     if not public:
         return [""] * num_classes
-    _, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
+    classes, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
+    first = first[classes >= 0]  # rows below 0 are in no class
     rows = release.data.select(public).take(first[:MOST_CLASSES_DRAWN]).to_pylist()
     return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
 

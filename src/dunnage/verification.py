@@ -22,8 +22,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 
-from dunnage.certificate import Certificate, composition_rule, load_public_key, meaning
+from dunnage._version import __version__
+from dunnage.certificate import FIELDS, Certificate, composition_rule, load_public_key, meaning
 from dunnage.domains import (
     FloatArray,
     Hierarchy,
@@ -53,7 +55,6 @@ from dunnage.laws import Cells, cut_text
 from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
 from dunnage.release import (
     CERTIFICATE_FILE,
-    DATAPACKAGE_FILE,
     RELEASE_FILES,
     Release,
     escape_text,
@@ -64,7 +65,13 @@ from dunnage.release import (
     read_certificate,
     read_tables,
 )
-from dunnage.sampling_loss import published_choice_delta, sampling_beta, sampling_delta, sampling_epsilon
+from dunnage.sampling_loss import (
+    LARGE_DELTA,
+    published_choice_delta,
+    sampling_beta,
+    sampling_delta,
+    sampling_epsilon,
+)
 
 _TOLERANCE = 1e-9
 _MOST_BORDERS = 10_000
@@ -220,6 +227,7 @@ def _check_statement(release: Release, folder: Path) -> str:
         why=body.get("why", ""),
     )
     _require(_same(promise.guarantee.to_dict(), body["guarantee"]), "certificate.json: guarantee in another form")
+    _require(body.keys() <= FIELDS, "certificate.json: states something that no certificate does")
     wrong = "gives a reason why it is not" if promise.why else "does not say why"
     _require((basis is Basis.PROVED) != bool(promise.why), f"certificate.json: {basis}, but {wrong}")
     _require(holds is None or basis is Basis.CLAIMED, f"certificate.json: {basis}, but states what holds instead")
@@ -342,18 +350,16 @@ def _check_csv(release: Release, folder: Path) -> str:
     return "CSV and Parquet files hold the same tables"
 
 
-def _check_datapackage(release: Release, folder: Path) -> str:
-    """Check that the description for programs names these files and columns."""
-    described = {
-        item["path"]: (item["hash"], [column["name"] for column in item["schema"]["fields"]])
-        for item in json.loads((folder / DATAPACKAGE_FILE).read_bytes())["resources"]
-    }
-    files = release.certificate.files
-    expected = {
-        f"{name}.csv": (f"sha256:{files[f'{name}.csv']}", table.column_names) for name, table in release.tables.items()
-    }
-    _require(described == expected, f"{DATAPACKAGE_FILE} does not describe the tables")
-    return "datapackage.json describes the tables"
+def _check_texts(release: Release, folder: Path) -> str:
+    """Check that nothing is said of the tables, or hidden in them, that does not follow from them."""
+    for name in release.tables:
+        with pq.ParquetFile(folder / f"{name}.parquet") as file:
+            _require(not file.schema_arrow.metadata, f"{name}.parquet holds more than a table")
+    if release.certificate.body["software"]["dunnage"] != __version__:  # which may have put it in other words
+        return "Parquet files hold tables alone"
+    for name, content in release.texts(folder).items():
+        _require((folder / name).read_bytes() == content, f"{name} does not describe this release")
+    return "README.md and datapackage.json describe this release"
 
 
 def _check_rows(release: Release, folder: Path) -> str:
@@ -647,6 +653,11 @@ def _check_sample(release: Release, folder: Path) -> str:
     asked = ((mechanism[name], getattr(guarantee, name)) for name in ("epsilon", "delta"))
     fits = all(most is None or exact(most) >= met for most, met in asked)
     _require(fits, "certificate.json: epsilon or delta is more than the mechanism was asked for")
+    _require((mechanism["epsilon"] is None) == (mechanism["delta"] is None), "certificate.json: half of what was asked")
+    same = mechanism["epsilon"] is not None or rest == sampling_epsilon(beta)
+    _require(same, "certificate.json: epsilon is not that of sample and choice together")
+    warned = guarantee.delta < LARGE_DELTA or bool(body.get("warnings"))
+    _require(warned, "certificate.json: does not warn of its large delta")
     _check_left_out(release)
     return f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)} follow from k and beta"
 
@@ -760,6 +771,8 @@ def _borders(release: Release, kind: type) -> dict[str, list[Any]]:
     fits = drawn.keys() == by_name.keys() <= set(names)
     fits = fits and all(0 < len(drawn[name]) <= len(by_name[name]) for name in by_name)
     fits = fits and all(_same([plain(exact(border)) for border in cuts], cuts) for cuts in drawn.values())
+    if kind is WithinPublishedBorders:
+        fits = fits and all(0 < exact(share) < 1 for shares in by_name.values() for share in shares)
     _require(fits, "certificate.json: the borders are not those that the mechanism draws")
     if isinstance(guarantee, WithinCluster):
         clusters = "; ".join(cut_text(name, _domain(release, name), drawn.get(name, [])) for name in names)
@@ -790,7 +803,7 @@ _CHECKS: tuple[Callable[[Release, Path], str], ...] = (
     _check_statement,
     _check_columns,
     _check_csv,
-    _check_datapackage,
+    _check_texts,
     _check_rows,
     _check_k,
     _check_classes,

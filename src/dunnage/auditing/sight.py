@@ -184,7 +184,7 @@ def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray
         for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
             spans[node] = (spans.get(node, (place, place))[0], place)
     whole = (0, len(labels) - 1)
-    found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64)
+    found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
 
 

@@ -99,6 +99,11 @@ class Column:
         """How many generalisations of the values there are at each level."""
         return tuple(int(groups.max()) + 1 for groups in self.groups)
 
+    @cached_property
+    def in_order(self) -> bool:
+        """Whether values that merge on some level are neighbours, so that the order of values keeps them together."""
+        return all(bool((np.diff(groups) >= 0).all()) for groups in self.groups)
+
     def told(self, rows: IntArray, level: int) -> Generalised:
         """Return the generalisation of some rows as it is released."""
         values = self.values[self.codes[rows]]
@@ -201,11 +206,31 @@ class Records:
         if len(levels) == counts.ndim:
             counts[levels] = groups.sizes[groups.sizes >= k].sum()
             return
+        if len(levels) == counts.ndim - 1 and self.columns[-1].in_order:
+            counts[levels] = self._count_last(levels, groups, k)
+            return
         for level in range(counts.shape[len(levels)]):
             node = (*levels, level)
             if level:
                 groups = self.merged(node + (0,) * (counts.ndim - len(node)), groups)
             self._count(counts, node, groups, k)
+
+    def _count_last(self, levels: Node, groups: Groups, k: int) -> list[int]:
+        """Count the rows in groups of at least k at every level of the last attribute, the others staying as they are.
+
+        Groups come in the order of the others, then of values, so that what merges on any level stands side by side.
+        """
+        parts = [(self.stratum[groups.record], self.num_strata)]
+        for column, codes, level in zip(self.columns, self.codes, levels, strict=False):
+            parts.append((column.groups[level][codes[groups.record]], column.num_groups[level]))
+        others, value = _combined(parts)[0], self.codes[-1][groups.record]
+        sizes, begins = groups.sizes, np.diff(others, prepend=-1) != 0
+        found = []
+        for of_value in self.columns[-1].groups:
+            starts = np.flatnonzero(begins | (np.diff(of_value[value], prepend=-1) != 0))
+            value, begins, sizes = value[starts], begins[starts], np.add.reduceat(sizes, starts)
+            found.append(int(sizes[sizes >= k].sum()))
+        return found
 
 
 def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:

@@ -155,8 +155,8 @@ class NoisyClusters:
         if (self.borders is None) == (self.quantiles is None):
             got = "Got neither" if self.borders is None else "Got both"
             raise ParameterError(
-                f"noisy-clusters needs borders (public) or quantiles (private borders). {got}. Write borders = "
-                "[100, 250], say, or quantiles = [0.25, 0.5, 0.75]."
+                f"noisy-clusters needs borders (public) or quantiles (private borders; as published, the shares of "
+                f"records up to each border). {got}. Write borders = [100, 250], say, or quantiles = [0.25, 0.5, 0.75]."
             )
         if not isinstance(self.as_published, bool):
             raise ParameterError(f"as_published must be true or false. Got {shown(self.as_published)}.")

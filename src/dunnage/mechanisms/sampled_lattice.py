@@ -54,6 +54,7 @@ from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
 from dunnage.sampling_loss import (
+    LARGE_DELTA,
     published_choice_delta,
     sampling_beta,
     sampling_delta,
@@ -69,8 +70,6 @@ IntArray = npt.NDArray[np.int64]
 LEFT_OUT = ("drop", "pool", "noisy")
 MOST_NODES = 2**15
 """Largest lattice: every node is looked at, and one drawn among all."""
-LARGE_DELTA = Fraction(1, 1000)
-"""A delta from here on is warned of before any data is seen."""
 _LEAST_DELTA = Fraction(1, 10**300)
 _MOST_NODES_TOLD = 10
 _FORMS = "k, beta and epsilon_choice, or epsilon, delta and epsilon_choice"
@@ -484,9 +483,11 @@ class SampledLattice:
 
     def _in_clear(self, schema: Schema) -> tuple[str, ...]:
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
+        counts = "number of released records, number of classes, size of each class"
+        if self.left_out != "noisy":
+            counts += "; not how many records there are, were sampled or were suppressed"
         told = [
-            "number of released records, number of classes, size of each class; not how many records there are, were "
-            "sampled or were suppressed",
+            counts,
             f"the generalisation of each released record in the public hierarchies of {names}, at one level for each, "
             "chosen with noise (at level 0 the value itself)",
         ]

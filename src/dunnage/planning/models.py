@@ -54,8 +54,8 @@ class Standard:
             return known.upper
         if known.nominal is None:
             raise ParameterError(
-                f"the release tells no mean of {known.name}. Pack on the upper bound, or ask the owner for "
-                'statistic = "mean" or "multiset".'
+                f"the release tells no mean of {known.name}. Pack on the upper bound, or sealed; an owner who releases "
+                'by partition or full-domain can add one: statistic = "mean" or "multiset".'
             )
         return known.nominal
 

@@ -370,7 +370,8 @@ def _started(
                 found.append((int(costs[kinds].sum()), 0.0, alone, kinds))
     if not found:
         raise NoPlanError(
-            f"no plan was found that fits with probability {shown_number(1 - risk)}. Use larger trucks, or more risk."
+            f"no plan was found that fits with probability {shown_number(1 - risk)}. {problem.remedy} "
+            "Or allow more risk."
         )
     _, sure, bins, kinds = min(found, key=lambda one: one[:2])
     return (bins, kinds), -sure

@@ -42,6 +42,7 @@ DEFAULT_SECONDS = 60.0
 LINKAGE_SECONDS = 2.0
 MOST_WEIGHED_BINS = 2000
 MOST_CLASSES = 2500
+MOST_SPREAD_CLASSES = 20_000
 START_SHARE = 0.2
 PACKING_SHARE = 0.6
 LEAST_SECONDS = 0.5
@@ -143,7 +144,7 @@ def pack(
         spread=spread,
         margin=None if margin is None else plain(exact(margin, what="margin")),
         certified=found.certified,
-        truck_linkage={**linkage, **_seen_to_fit(linkage, found)},
+        truck_linkage={**linkage, **({} if release.noisy else _seen_to_fit(linkage, found))},
         unplanned=_unplanned(release),
     )
 
@@ -186,7 +187,10 @@ def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, dea
 
 
 def _seen_to_fit(linkage: dict[str, Any], found: _Solution) -> dict[str, float]:
-    """Say what the guess becomes for someone who sees that everything fitted, where that was not sure before."""
+    """Say what the guess becomes for someone who sees that everything fitted, where that was not sure before.
+
+    Not for noisy rows: how likely a plan fits over the noise is not how likely it does given the release.
+    """
     likely = found.certified.get("at_least", 1.0)
     if found.slots is not None or likely >= 1 or not linkage:
         return {}
@@ -268,8 +272,11 @@ def _packed_scalars(
     """Pack one quantity into one kind of truck; None if a spread was asked for and not found with as few trucks."""
     truck, known = problem.trucks[0], problem.known[0]
     bin_of_row, bound = pack_apart(values, truck.capacity[known.name], rows_by_group(problem.group), deadline, tell)
-    whole = problem.whole([values])
     num = int(bin_of_row.max()) + 1
+    if problem.spread is None and len(problem.class_sizes) > MOST_SPREAD_CLASSES:  # mostly rows by themselves
+        _check_count(problem, num, bound)
+        return _Solution(kinds=np.zeros(num, dtype=np.int64), bound=bound, bin_of_row=bin_of_row)
+    whole = problem.whole([values])
     room = np.repeat(whole.rooms, num, axis=0)
     spread = spread_items(
         whole.values,
@@ -461,6 +468,9 @@ def _classes(problem: PackingProblem) -> tuple[list[Sizes], Whole, str]:
 
 
 def _stochastic(problem: PackingProblem, model: Stochastic, deadline: float, tell: Telling | None) -> _Solution:
+    if problem.release.members is None and "levels" in problem.release.certificate.body["measures"]:
+        # Intervals of a public hierarchy do not end where weights lie, and so say nothing of how these lie inside.
+        return _surely(problem, deadline, tell)
     classes, whole, rests = _classes(problem)
     if problem.release.members is None and any(known.nominal is not None for known in problem.known):
         rests += " (the mean is not used)"
@@ -508,7 +518,10 @@ def _start(problem: PackingProblem, deadline: float) -> tuple[IntArray, IntArray
 
 
 def _surely(problem: PackingProblem, deadline: float, tell: Telling | None) -> _Solution:
-    """Plan very many classes on upper bounds, which holds at any risk, with a bound that holds for any plan."""
+    """Plan on upper bounds, which holds at any risk, with a bound that holds for any plan.
+
+    For very many classes, and where nothing is known of how weights lie inside a class.
+    """
     half = time.monotonic() + (deadline - time.monotonic()) / 2
     done = _standard(problem, Standard(), half, tell)
     least = _standard_bound(problem, deadline) if len(problem.trucks) == 1 else 0
@@ -539,7 +552,8 @@ def _robust(problem: PackingProblem, model: Robust, deadline: float, tell: Telli
     if found is None:
         raise ParameterError(
             "the robust model with the largest members of a class needs multisets, which the release has not. Use "
-            'the standard model, or ask the owner for statistic = "multiset".'
+            "the standard model, or stochastic or sealed; an owner who releases by partition or full-domain can add "
+            'them: statistic = "multiset".'
         )
     done = _by_chance(problem, *found, Fraction(0), "", deadline, tell)
     return replace(done, certified={**FITS_SURELY, "rests_on": "the released multisets: the largest members fit"})

@@ -209,6 +209,8 @@ class Plan:
         if self.certified:
             low, high = self.certified["at_least"], self.certified["at_most"]
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
+            if low < 1 and self.certified.get("rests_on"):
+                lines.append(f"Rests on    {self.certified['rests_on']}")
         if self.spread is not None:
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if self.margin is not None:

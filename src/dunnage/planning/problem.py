@@ -43,6 +43,8 @@ class PackingProblem:
         Public columns whose values never share a truck.
     spread
         No truck takes more than this part (1/spread) of a class; None if that was not asked for.
+    free
+        The part of every capacity that a margin keeps free; the trucks' capacities are without it.
     """
 
     release: Release
@@ -51,6 +53,7 @@ class PackingProblem:
     by: str | None = None
     apart: str | None = None
     spread: int | None = None
+    free: Fraction = Fraction(0)
 
     @classmethod
     def of(
@@ -139,7 +142,12 @@ class PackingProblem:
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
             raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
-        return replace(self, trucks=tuple(_smaller(truck, 1 - free) for truck in self.trucks))
+        return replace(self, trucks=tuple(_smaller(truck, 1 - free) for truck in self.trucks), free=free)
+
+    @property
+    def remedy(self) -> str:
+        """What to do where trucks are too small."""
+        return "Use a larger truck." if not self.free else "Use a larger truck, or a smaller margin."
 
     def kinds(self, capacities: IntArray) -> list[BinKind]:
         """Return the kinds of bin for capacities in whole numbers. Shape: (kinds, quantities)."""
@@ -222,14 +230,15 @@ class PackingProblem:
             rows = ", ".join(str(row) for row in heavy[:_MOST_ROWS_NAMED].tolist())
             raise NoPlanError(
                 f"no truck can take {len(heavy)} released rows, heavier than {self._largest_truck()}: "
-                f"row {rows}{' and more' if len(heavy) > _MOST_ROWS_NAMED else ''}. Use a larger truck."
+                f"row {rows}{' and more' if len(heavy) > _MOST_ROWS_NAMED else ''}. {self.remedy}"
             )
 
     def _largest_truck(self) -> str:
-        return " and ".join(
+        largest = " and ".join(
             f"{max(truck.capacity[name] for truck in self.trucks):g} {unit}".strip()
             for name, unit in self.quantities.items()
         )
+        return f"{largest} (with a margin of {shown_number(self.free)})" if self.free else largest
 
 
 @dataclass(frozen=True, eq=False)

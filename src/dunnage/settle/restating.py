@@ -20,7 +20,6 @@ from dunnage.settle.repair import Repair
 from dunnage.settle.task import LEFT_BEHIND, Fill, FloatArray, IntArray, Task
 
 OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
-NOISY_ROWS_NOTE = "who knows the weight of a package that was released by noise is taken to know its row"
 MOVED_NOTE = "packages were moved by their true weights: who sees which ones learns more of them, which is not counted"
 
 
@@ -41,14 +40,11 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
     dict
         As in a plan; empty if the release does not say how its noise was drawn.
     """
-    if "class_id" not in release.data.column_names:
+    if release.noisy:
         from dunnage.planning.identification import noisy_linkage
 
         return noisy_linkage(release, bin_of_row)
-    linkage = truck_linkage(group, bin_of_row)
-    if release.noisy:
-        return {**linkage, "kind": "estimate", "note": f"{linkage['note']}; {NOISY_ROWS_NOTE}"}
-    return linkage
+    return truck_linkage(group, bin_of_row)
 
 
 def restated_linkage(
