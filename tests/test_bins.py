@@ -305,10 +305,10 @@ def test_patterns_with_tens_of_thousands_of_equal_items() -> None:
 def test_very_many_items_are_answered(num: int) -> None:
     generator = np.random.default_rng(12)
     assert solved(generator.integers(125, 376, num), 500).status == "optimal"
-    start = time.monotonic()
+    start = time.process_time()  # others may be at work on the machine
     packing = solved(generator.integers(1, 2**54, num), 2**54, seconds=2)
     assert packing.gap <= packing.objective // 1000
-    assert time.monotonic() - start < 20
+    assert time.process_time() - start < 20
 
 
 # Time, progress, seeds
