@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks: every record in one, of about equal size, never too few persons; methods joined without mixing classes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.clustering.blocks import blocks, grow_in_blocks, in_blocks
+from dunnage.clustering.constraints import Constraints
+from dunnage.clustering.growth import grow
+from dunnage.clustering.metric import IntArray, Metric
+from dunnage.errors import ParameterError
+
+LINE = np.abs(np.arange(12.0)[:, None] - np.arange(12.0))
+
+
+def table(num: int, seed: int, *, few: int = 1000, codes: int = 12) -> Metric:
+    generator = np.random.default_rng(seed)
+    numbers = generator.integers(0, few, (1, num)).astype(np.float64)
+    coded = generator.integers(0, codes, (1, num)).astype(np.int32)
+    return Metric(numbers, coded, (LINE,), np.array([0.5 / few, 0.5 / 11]), np.array([0.5 / few, 0.5 / 11]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 200), st.integers(0, 100), st.integers(1, 9), st.integers(1, 12), st.integers(1, 40))
+def test_every_record_is_in_one_block_with_k_persons(num: int, seed: int, few: int, k: int, size: int) -> None:
+    metric = table(num, seed, few=few, codes=few)
+    person = np.random.default_rng(seed).integers(0, num // 2 + 1, num)
+    found = list(blocks(metric, k, size=size, person=person))
+    assert sorted(np.concatenate(found).tolist()) == list(range(num))
+    assert all(np.all(np.diff(block) > 0) for block in found)
+    if len(found) > 1:
+        assert min(len(set(person[block].tolist())) for block in found) >= k
+
+
+def test_blocks_are_of_about_equal_size() -> None:
+    sizes = [len(block) for block in blocks(table(7_000, 1), 5, size=1_000)]
+    assert len(sizes) == 7
+    assert min(sizes) >= 700
+    assert max(sizes) <= 1_300
+
+
+def test_a_constant_table_is_one_block() -> None:
+    assert len(list(blocks(table(50, 1, few=1, codes=1), 2, size=10))) == 1
+
+
+def test_equal_numbers_stay_together() -> None:
+    metric = Metric(np.array([[0.0] * 9 + [1.0]]), np.zeros((0, 10), np.int32), (), np.ones(1), np.ones(1))
+    assert [len(block) for block in blocks(metric, 1, size=5)] == [9, 1]
+
+
+def test_cuts_the_attribute_that_charges_most() -> None:
+    numbers = np.array([[0.0, 1, 2, 3], [0.0, 10, 10, 0]])
+    metric = Metric(numbers, np.zeros((0, 4), np.int32), (), np.array([1.0, 1.0]), np.ones(2))
+    assert [block.tolist() for block in blocks(metric, 1, size=2)] == [[0, 3], [1, 2]]
+
+
+def test_blocks_lie_apart_in_codes() -> None:
+    codes = np.tile(np.arange(12), 10)[None].astype(np.int32)
+    metric = Metric(np.zeros((0, 120)), codes, (LINE,), np.ones(1), np.ones(1))
+    sides = [set(codes[0, block].tolist()) for block in blocks(metric, 1, size=60)]
+    assert sorted(map(sorted, sides)) == [list(range(6)), list(range(6, 12))]
+
+
+def test_small_tables_are_grouped_as_without_blocks() -> None:
+    metric = table(300, 2)
+    assert in_blocks(metric, 4, grow).tolist() == grow(metric, 4).tolist() == grow_in_blocks(metric, 4).tolist()
+
+
+def test_classes_of_blocks_are_joined() -> None:
+    metric = table(3_000, 3)
+    told: list[float] = []
+    found = grow_in_blocks(metric, 5, size=500, progress=told.append)
+    assert np.bincount(found).min() >= 5
+    assert told[-1] == 1.0
+    assert told == sorted(told)
+    for block in blocks(metric, 5, size=500):
+        assert set(found[block].tolist()).isdisjoint(set(np.delete(found, block).tolist()))
+    assert metric.total(found) < 1.25 * metric.total(grow(metric, 5))
+
+
+def test_persons_constraints_and_options_reach_each_block() -> None:
+    metric = table(400, 4)
+    person = np.arange(400) // 2
+    sensitive = (np.arange(400) % 4)[None].astype(np.int32)
+    constraints = Constraints(t=0.5, l=2, sensitive=sensitive)
+    seen = []
+
+    def method(part: Metric, k: int, *, person: IntArray, constraints: Constraints, price: float) -> IntArray:
+        seen.append((len(part), price))
+        assert len(person) == len(part) == constraints.sensitive.shape[1]
+        return grow(part, k, person=person, constraints=constraints, price=price)
+
+    found = in_blocks(metric, 3, method, size=100, person=person, constraints=constraints, price=2.0)
+    assert sum(num for num, _ in seen) == 400
+    assert {price for _, price in seen} == {2.0}
+    assert constraints.kept(metric, found)
+    assert all(len(set(person[found == class_].tolist())) >= 3 for class_ in range(found.max() + 1))
+
+
+def test_shares_of_parts_are_measured_against_the_whole() -> None:
+    constraints = Constraints(t=0.1, sensitive=np.array([[0, 0, 1, 1]], dtype=np.int32))
+    part = constraints.take(np.array([0, 1]))
+    assert part.closeness(np.array([0, 0]))[0, 0] == pytest.approx(0.5)
+
+
+def test_a_size_below_one_is_refused() -> None:
+    with pytest.raises(ParameterError, match="size must be at least 1"):
+        in_blocks(table(10, 1), 2, grow, size=0)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Grown classes: valid whatever the table, never below the optimum, cheaper than the published method on rides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.clustering.constraints import Constraints, num_persons
+from dunnage.clustering.growth import grow
+from dunnage.clustering.metric import Metric
+from dunnage.clustering.published import published_density
+from dunnage.errors import ParameterError
+
+TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
+
+
+def network(num: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Shortest paths of lines of stations that meet at random ones."""
+    away = np.full((num, num), np.inf)
+    np.fill_diagonal(away, 0)
+    for station in range(1, num):
+        other = station - 1 if station % 15 else int(generator.integers(station))
+        away[station, other] = away[other, station] = 1
+    for _ in range(num // 8):
+        one, other = generator.choice(num, 2, replace=False)
+        away[one, other] = away[other, one] = 1
+    for middle in range(num):
+        away = np.minimum(away, away[:, middle : middle + 1] + away[middle])
+    return away
+
+
+def bits(codes: npt.NDArray[np.int64]) -> float:
+    shares = np.bincount(codes) / len(codes)
+    return float(-sum(share * np.log2(share) for share in shares if share))
+
+
+def rides(num: int, seed: int, stations: int = 150) -> Metric:
+    """Start, passenger type, boarding and alighting station of metro-like rides, weighted by entropy."""
+    generator = np.random.default_rng(seed)
+    away = network(stations, generator)
+    busy = generator.lognormal(0, 0.8, stations)
+    boarding = generator.choice(stations, num, p=busy / busy.sum())
+    pull = busy * np.exp(-np.abs(away - 8) / 6) * (away > 0)
+    alighting = np.array([generator.choice(stations, p=pull[one] / pull[one].sum()) for one in boarding])
+    peak = generator.choice(3, num, p=[0.35, 0.35, 0.3])
+    start = np.choose(
+        peak,
+        [generator.normal(28800, 3600, num), generator.normal(64800, 4500, num), generator.uniform(2e4, 86e3, num)],
+    ).round()
+    kind = generator.choice(3, num, p=[0.75, 0.17, 0.08])
+    coded, tables = (kind, boarding, alighting), (TREE, away, away)
+    weights = np.array([bits(((start - start.min()) // 900).astype(np.int64)), *map(bits, coded)])
+    weights /= weights.sum()
+    one, two = generator.integers(0, num, (2, 50_000))
+    deviations = [np.abs(start[one] - start[two]).std()]
+    deviations += [table[codes[one], codes[two]].std() for codes, table in zip(coded, tables, strict=True)]
+    diameters = np.array([np.ptp(start), *[table.max() for table in tables]])
+    codes = np.array(coded, dtype=np.int32)
+    return Metric(start[None], codes, tables, weights / diameters, weights / np.array(deviations))
+
+
+def partitions(num: int, k: int) -> Iterator[npt.NDArray[np.int64]]:
+    """All ways to put records into classes of at least k."""
+
+    def place(record: int, of_record: list[int], sizes: list[int]) -> Iterator[npt.NDArray[np.int64]]:
+        if record == num:
+            if min(sizes) >= k:
+                yield np.array(of_record)
+            return
+        for class_ in range(len(sizes) + 1):
+            longer = [*sizes, 1] if class_ == len(sizes) else [s + (i == class_) for i, s in enumerate(sizes)]
+            yield from place(record + 1, [*of_record, class_], longer)
+
+    return place(0, [], [])
+
+
+@st.composite
+def tables(draw: st.DrawFn, most: int = 40) -> Metric:
+    """Small tables with ties, duplicates and constant columns; any of the kinds of attributes may be missing."""
+    num = draw(st.integers(2, most))
+    generator = np.random.default_rng(draw(st.integers(0, 10_000)))
+    num_numbers = draw(st.integers(0, 2))
+    num_codes = draw(st.integers(0 if num_numbers else 1, 2))
+    few = draw(st.integers(1, 6))
+    numbers = generator.integers(0, few, (num_numbers, num)).astype(np.float64)
+    codes = generator.integers(0, 3, (num_codes, num)).astype(np.int32)
+    charge = generator.integers(1, 4, num_numbers + num_codes) / 10
+    return Metric(numbers, codes, (TREE,) * num_codes, charge, charge * generator.uniform(0.5, 2, len(charge)))
+
+
+def assert_valid(of_record: npt.NDArray[np.int64], k: int, person: npt.NDArray[np.int64] | None = None) -> None:
+    """Each class has k persons by an independent count, and classes are numbered without gaps."""
+    present = sorted(set(of_record.tolist()) - {-1})
+    assert present == list(range(len(present)))
+    for class_ in present:
+        records = np.flatnonzero(of_record == class_)
+        assert len({int(record if person is None else person[record]) for record in records}) >= k
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables(), st.data())
+def test_all_records_are_in_classes_of_k(metric: Metric, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(metric)))
+    found = grow(metric, k)
+    assert_valid(found, k)
+    assert found.min() >= 0
+    assert metric.total(found) <= metric.total(published_density(metric, k)) + 1e-12
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables(), st.data())
+def test_classes_hold_k_persons(metric: Metric, data: st.DataObject) -> None:
+    person = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(metric), max_size=len(metric))))
+    k = data.draw(st.integers(1, 6))
+    found = grow(metric, k, person=person)
+    assert_valid(found, k, person)
+    assert (found >= 0).all() == (len(set(person.tolist())) >= k)
+    assert num_persons(found, person).min(initial=k) >= k
+
+
+@settings(max_examples=150, deadline=None)
+@given(tables(), st.data())
+def test_classes_keep_to_constraints(metric: Metric, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, 5))
+    limits = np.array([data.draw(st.sampled_from([0.0, 1.0, 2.0, np.inf])) for _ in metric.charge])
+    sensitive = np.random.default_rng(len(metric)).integers(0, 4, (1, len(metric))).astype(np.int32)
+    constraints = Constraints(
+        limits=limits,
+        l=data.draw(st.sampled_from([1.0, 2.0, 2.5])),
+        l_kind=data.draw(st.sampled_from(["distinct", "entropy"])),
+        t=data.draw(st.sampled_from([0.2, 0.5, np.inf])),
+        t_kind=data.draw(st.sampled_from(["equal", "ordered"])),
+        sensitive=sensitive,
+    )
+    found = grow(metric, k, constraints=constraints)
+    assert_valid(found, k)
+    assert constraints.kept(metric, found)
+
+
+def test_constraints_see_what_breaks_them() -> None:
+    metric = Metric(np.array([[0.0, 1, 5, 6]]), np.zeros((0, 4), np.int32), (), np.ones(1), np.ones(1))
+    of_record = np.array([0, 0, 1, 1])
+    sensitive = np.array([[0, 1, 1, 1]], dtype=np.int32)
+    assert Constraints(limits=np.array([1.0])).kept(metric, of_record)
+    assert not Constraints(limits=np.array([0.9])).kept(metric, of_record)
+    assert not Constraints(l=2, sensitive=sensitive).kept(metric, of_record)
+    assert Constraints(l=2, sensitive=sensitive).kept(metric, np.array([0, 0, 0, 0]))
+    # shares 1/2, 1/2 against 1/4, 3/4
+    assert Constraints(sensitive=sensitive).closeness(of_record)[0] == pytest.approx([0.25, 0.25])
+    assert not Constraints(max_suppressed=0.25).kept(metric, np.array([0, 0, -1, -1]))
+
+
+def test_entropy_and_ordered_distance_by_hand() -> None:
+    codes = np.array([[0, 1, 2, 2]], dtype=np.int32)
+    of_record = np.array([0, 0, 1, 1])
+    constraints = Constraints(sensitive=codes, l_kind="entropy", t_kind="ordered")
+    assert constraints.diversity(of_record)[0] == pytest.approx([2.0, 1.0])
+    # cumulated differences of (1/2, 1/2, 0) and (0, 0, 1) from (1/4, 1/4, 1/2), halved for three codes
+    assert constraints.closeness(of_record)[0] == pytest.approx([(0.25 + 0.5) / 2, (0.25 + 0.5) / 2])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_never_below_the_optimum_and_not_far_above(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    numbers = generator.integers(0, 10, (1, 8)).astype(np.float64)
+    codes = generator.integers(0, 3, (1, 8)).astype(np.int32)
+    metric = Metric(numbers, codes, (TREE,), np.array([0.05, 0.25]), np.array([0.3, 0.7]))
+    for k in (2, 3, 4):
+        best = min(metric.total(of_record) for of_record in partitions(8, k))
+        assert best - 1e-12 <= metric.total(grow(metric, k)) <= 2 * best + 1e-12
+
+
+def test_grows_by_what_is_charged_not_by_distance_to_the_head() -> None:
+    # from the head at 0, the record at -3 is nearer than that at 4, but with 4 in the class 5 is nearly free
+    metric = Metric(np.array([[0.0, 4, 5, -4.5]]), np.zeros((0, 4), np.int32), (), np.ones(1), np.ones(1))
+    found = grow(metric, 3, heads=np.array([0, 1, 2, 3]))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("k", [2, 5, 20])
+def test_small_tables_of_rides_are_never_worse_than_published(k: int) -> None:
+    metric = rides(700, k)
+    assert metric.total(grow(metric, k)) <= metric.total(published_density(metric, k))
+
+
+@pytest.mark.parametrize("k", [5, 10])
+def test_rides_cost_an_eighth_less_than_published(k: int) -> None:
+    metric = rides(4_000, k)
+    found = grow(metric, k)
+    assert_valid(found, k)
+    assert metric.total(found) <= 0.88 * metric.total(published_density(metric, k))
+
+
+def test_left_out_only_where_allowed_and_cheaper() -> None:
+    numbers = np.array([[0.0, 0, 0, 0, 100]])
+    metric = Metric(numbers, np.zeros((0, 5), np.int32), (), np.array([0.01]), np.ones(1))
+    assert grow(metric, 2).min() == 0
+    assert grow(metric, 2, constraints=Constraints())[4] == -1
+    assert grow(metric, 2, constraints=Constraints(max_suppressed=0.0)).min() == 0
+    assert grow(metric, 2, constraints=Constraints(), price=10.0).min() == 0
+
+
+def test_too_few_persons_make_no_class() -> None:
+    metric = Metric(np.zeros((1, 4)), np.zeros((0, 4), np.int32), (), np.ones(1), np.ones(1))
+    assert (grow(metric, 3, person=np.array([0, 0, 1, 1])) == -1).all()
+    assert (grow(metric, 5) == -1).all()
+
+
+def test_wrong_arguments_are_refused() -> None:
+    metric = Metric(np.zeros((1, 4)), np.zeros((0, 4), np.int32), (), np.ones(1), np.ones(1))
+    with pytest.raises(ParameterError, match="k must be at least 1"):
+        grow(metric, 0)
+    with pytest.raises(ParameterError, match="each record needs its person"):
+        grow(metric, 2, person=np.zeros(3, np.int64))
+    with pytest.raises(ParameterError, match="name each record once"):
+        grow(metric, 2, heads=np.array([0, 0, 1, 2]))
+    with pytest.raises(ParameterError, match="one width an attribute"):
+        grow(metric, 2, constraints=Constraints(limits=np.ones(2)))
+    with pytest.raises(ParameterError, match="max_suppressed"):
+        Constraints(max_suppressed=1.5)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Local search on classes: never worse, always valid, never below the optimum, ends in time."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.clustering import refine as refining
+from dunnage.clustering.constraints import Constraints
+from dunnage.clustering.growth import grow
+from dunnage.clustering.metric import Metric
+from dunnage.clustering.refine import dissolve, refine, renumbered
+
+TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
+RING = np.array([[min(abs(a - b), 9 - abs(a - b)) for b in range(9)] for a in range(9)], dtype=np.float64)
+
+
+def table(num: int, seed: int, *, few: int = 50) -> Metric:
+    generator = np.random.default_rng(seed)
+    codes = np.stack((generator.integers(0, 3, num), generator.integers(0, 9, num))).astype(np.int32)
+    numbers = generator.integers(0, few, (1, num)).astype(np.float64)
+    charge = np.array([0.5 / few, 0.1, 0.1])
+    return Metric(numbers, codes, (TREE, RING), charge, charge)
+
+
+def line(*numbers: float) -> Metric:
+    return Metric(np.array([numbers]), np.zeros((0, len(numbers)), np.int32), (), np.array([0.01]), np.ones(1))
+
+
+def in_order(num: int, k: int) -> npt.NDArray[np.int64]:
+    """Classes of k records one after another, whatever they cost; the last takes what is over."""
+    return np.minimum(np.arange(num) // k, num // k - 1)
+
+
+def assert_valid(of_record: npt.NDArray[np.int64], k: int, person: npt.NDArray[np.int64]) -> None:
+    present = sorted(set(of_record.tolist()) - {-1})
+    assert present == list(range(len(present)))
+    for class_ in present:
+        assert len(set(person[of_record == class_].tolist())) >= k
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(2, 60), st.integers(0, 1000), st.integers(1, 6), st.data())
+def test_never_worse_and_valid(num: int, seed: int, few: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, num))
+    metric = table(num, seed, few=few)
+    start = in_order(num, k)
+    found = refine(metric, start, k, seconds=5.0)
+    assert_valid(found, k, np.arange(num))
+    assert found.min() >= 0
+    assert metric.total(found) <= metric.total(start)
+    assert metric.total(dissolve(metric, start, k)) <= metric.total(start)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(8, 60), st.integers(0, 1000), st.data())
+def test_persons_and_constraints_are_kept(num: int, seed: int, data: st.DataObject) -> None:
+    metric = table(num, seed)
+    generator = np.random.default_rng(seed)
+    person = generator.integers(0, num // 2, num)
+    constraints = Constraints(
+        limits=np.array([data.draw(st.sampled_from([15.0, np.inf])), 2.0, data.draw(st.sampled_from([1.0, 3.0, 4.0]))]),
+        max_suppressed=data.draw(st.sampled_from([0.0, 0.1, 1.0])),
+        l=data.draw(st.sampled_from([1.0, 2.0])),
+        l_kind=data.draw(st.sampled_from(["distinct", "entropy"])),
+        t=data.draw(st.sampled_from([0.4, np.inf])),
+        t_kind=data.draw(st.sampled_from(["equal", "ordered"])),
+        sensitive=generator.integers(0, 3, (1, num)).astype(np.int32),
+    )
+    start = grow(metric, 3, person=person, constraints=constraints)
+    for found in (
+        refine(metric, start, 3, seconds=5.0, person=person, constraints=constraints),
+        dissolve(metric, start, 3, person=person, constraints=constraints),
+    ):
+        assert_valid(found, 3, person)
+        assert metric.total(found) <= metric.total(start)
+        lost = max(constraints.max_suppressed * num, (start < 0).sum())
+        assert (found < 0).sum() <= lost
+        assert Constraints(
+            limits=constraints.limits,
+            l=constraints.l,
+            l_kind=constraints.l_kind,
+            t=constraints.t,
+            t_kind=constraints.t_kind,
+            sensitive=constraints.sensitive,
+        ).kept(metric, found)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_never_below_the_optimum_and_mostly_at_it(seed: int) -> None:
+    metric = table(8, seed, few=10)
+    best = min(
+        metric.total(of_record)
+        for labels in itertools.product(range(2), repeat=7)
+        if sum(labels) == 4
+        for of_record in [np.array([0, *labels])]
+    )
+    assert refine(metric, in_order(8, 4), 4, seconds=5.0).max() <= 1
+    found = metric.total(refine(metric, grow(metric, 4), 4, seconds=5.0))
+    one = metric.total(np.zeros(8, dtype=np.int64))
+    assert min(best, one) - 1e-12 <= found <= 1.25 * min(best, one)
+
+
+def test_exchanges_find_crossed_records() -> None:
+    found = refine(line(0, 100, 1, 101), np.array([0, 0, 1, 1]), 2, seconds=5.0)
+    assert found[0] == found[2] != found[1] == found[3]
+
+
+def test_moves_take_a_record_that_is_over() -> None:
+    found = refine(line(0, 1, 50, 51, 52, 2), np.array([0, 0, 1, 1, 1, 1]), 2, seconds=5.0)
+    assert found[5] == found[0] != found[2]
+
+
+def test_dissolves_a_class_that_costs_less_elsewhere() -> None:
+    metric = line(0, 0, 0, 100, 100, 100, 0, 100)
+    of_record = np.array([0, 0, 0, 1, 1, 1, 2, 2])
+    assert dissolve(metric, of_record, 2).tolist() == [0, 0, 0, 1, 1, 1, 0, 1]
+
+
+def test_dissolves_at_the_price_of_a_lost_record() -> None:
+    metric = line(0, 0, 0, 0, 200, 400)
+    of_record = np.array([0, 0, 0, 0, 1, 1])  # the second class costs 2 for each of its records
+    assert dissolve(metric, of_record, 2).tolist() == of_record.tolist()
+    assert dissolve(metric, of_record, 2, constraints=Constraints()).tolist() == [0, 0, 0, 0, -1, -1]
+    assert dissolve(metric, of_record, 2, constraints=Constraints(), price=3.0).tolist() == of_record.tolist()
+    few = Constraints(max_suppressed=0.2)  # one record of six
+    assert (dissolve(metric, of_record, 2, constraints=few) < 0).sum() <= 1
+
+
+def test_lost_records_come_back_where_they_cost_little() -> None:
+    found = refine(line(0, 1, 2, 500), np.array([0, 0, -1, -1]), 2, seconds=5.0, constraints=Constraints())
+    assert found.tolist() == [0, 0, 0, -1]
+
+
+def test_ends_when_time_is_up_and_tells_how_far_it_is() -> None:
+    ticks = itertools.count()
+    told: list[float] = []
+    metric = table(600, 1)
+    start = in_order(600, 3)
+    found = refine(metric, start, 3, seconds=6.0, progress=told.append, clock=lambda: float(next(ticks)))
+    assert metric.total(found) < metric.total(start)
+    assert next(ticks) < 20
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert refine(metric, start, 3, seconds=0.0).tolist() == start.tolist()
+
+
+def test_many_classes_are_searched_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refining, "GROUP", 40)
+    metric = table(900, 2, few=1000)
+    start = grow(metric, 3)
+    found = refine(metric, start, 3, seconds=20.0)
+    assert_valid(found, 3, np.arange(900))
+    assert found.min() >= 0
+    assert metric.total(found) < metric.total(start)
+
+
+def test_search_gains_on_grown_classes() -> None:
+    metric = table(1500, 3, few=5000)
+    start = grow(metric, 5)
+    assert metric.total(refine(metric, start, 5, seconds=20.0)) < 0.98 * metric.total(start)
+
+
+def test_renumbered_keeps_classes() -> None:
+    assert renumbered(np.array([7, -1, 3, 7])).tolist() == [1, -1, 0, 1]
