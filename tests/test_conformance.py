@@ -26,7 +26,7 @@ from dunnage.guarantees import guarantee_from
 from dunnage.publishing import MECHANISMS, mechanism_of
 
 CANARY = "CANARY"
-PRIVACY_PARAMETERS = {"k", "epsilon", "delta", "beta", "epsilon_choice", "tiers"}
+PRIVACY_PARAMETERS = {"k", "max_distortion", "epsilon", "delta", "beta", "epsilon_choice", "tiers"}
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,10 @@ CASES = [
         {"k": 3, "beta": 0.9, "epsilon_choice": 1, "left_out": "noisy", "left_out_epsilon": 1},
         sensitive=False,
     ),
+    Case("utility-clusters", {"k": 3}),
+    Case("utility-clusters", {"max_distortion": 0.1, "scaling": "maximum", "importance": "entropy-normalised"}),
+    Case("utility-clusters", {"k": 4, "method": "published-density", "importance": {"weight": 2}}),
+    Case("utility-clusters", {"k": 4, "method": "published-greedy", "limits": {"weight": 5}, "max_suppressed": 0.5}),
 ]
 
 

@@ -248,6 +248,11 @@ class Dataset:
         values: FloatArray = self.column(name).to_numpy(zero_copy_only=False)
         return values
 
+    @cached_property
+    def persons(self) -> IntArray | None:
+        """A number for the person of each record, from 0, as the policy tells persons apart; None if it does not."""
+        return None if self.schema.person is None else _codes(self.column(self.schema.person))
+
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the holder of the key can compute."""
         state = hmac.new(key, digestmod=hashlib.sha256)
@@ -308,7 +313,7 @@ def _merged(parts: Parts, schema: Schema, together: str) -> tuple[pa.Table, Bool
         if attribute.merged == "sum":
             columns[attribute.name], found = _added(parts, attribute, lost)
             problems += found
-        elif attribute.merged == "same" or attribute.name == together:
+        elif attribute.merged == "same" or attribute.name in (together, schema.person):
             columns[attribute.name] = parts.column(attribute.name).take(pa.array(parts.starts[:-1]))
             problems += _differing(parts, attribute.name, together)
     return pa.table(columns), lost, problems

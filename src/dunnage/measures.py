@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,10 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.domains import CodedDomain, Tree
+from dunnage.exact import exact
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
+DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
+ENTROPIES = ("entropy", "entropy-normalised")
+"""How the importance of attributes may be worked out from the records."""
+LEAST_K = 2
+LIMIT_TOLERANCE = 1e-9
+"""What rounding may add to a width, a diversity or a distance that is compared with a limit."""
+_MOST_PAIRS = 2**22
 _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
 
@@ -30,13 +43,27 @@ def sort_key(column: pa.Array) -> FloatArray | IntArray:
     return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def size_measures(sizes: IntArray, k: int, num_suppressed: int) -> dict[str, Any]:
-    """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
+def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> dict[str, Any]:
+    """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks.
+
+    Parameters
+    ----------
+    sizes
+        Records of each class.
+    k
+        What was asked for.
+    num_suppressed
+        Records that are not released.
+    fewest_persons
+        Persons in the class that has fewest, where k counts persons.
+    """
     released = int(sizes.sum())
+    persons = {} if fewest_persons is None else {"persons": {"smallest": fewest_persons}}
     return {
         "records": released,
         "k_asked": k,
-        "k_reached": int(sizes.min()),
+        "k_reached": int(sizes.min()) if fewest_persons is None else fewest_persons,
+        **persons,
         "classes": len(sizes),
         "class_size": {"smallest": int(sizes.min()), "mean": released / len(sizes), "largest": int(sizes.max())},
         "suppressed": {"count": num_suppressed, "share": num_suppressed / (released + num_suppressed)},
@@ -65,18 +92,90 @@ def sensitive_measures(class_id: IntArray, column: pa.Array) -> dict[str, Any]:
         ``l`` (fewest distinct values in a class), ``t`` (largest distance between a class and the whole table)
         and the name of that distance.
     """
-    rank = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
-    pairs, counts = np.unique(class_id * (int(rank.max()) + 1) + rank, return_counts=True)
-    classes, values = np.divmod(pairs, int(rank.max()) + 1)
-    # One line for each value of each class, by class, then value.
-    table = _Occurrences(classes, values, counts, sizes=class_sizes(class_id)[classes], whole=np.bincount(rank))
-    ordered = any(check(column.type) for check in _NUMBER_TYPES)
-    distances = _ordered_distances(table) if ordered else _equal_distances(table)
+    table = _occurrences(class_id, column)
+    ordered = is_ordered(column)
     return {
-        "l": int(np.bincount(classes).min()),
-        "t": float(distances.max(initial=0.0)),
+        "l": int(np.bincount(table.classes).min()),
+        "t": _largest_distance(table, ordered=ordered),
         "distance": "ordered earth mover's" if ordered else "equal (total variation)",
     }
+
+
+def is_ordered(column: pa.Array) -> bool:
+    """Return whether sensitive values are compared by order: numbers are, all else is equal or different."""
+    return any(check(column.type) for check in _NUMBER_TYPES)
+
+
+def closeness(class_id: IntArray, column: pa.Array, *, ordered: bool) -> float:
+    """Return t: the largest distance between the values in a class and in the whole table."""
+    return _largest_distance(_occurrences(class_id, column), ordered=ordered)
+
+
+def entropy_diversity(class_id: IntArray, column: pa.Array) -> float:
+    """Return the l of entropy l-diversity: e to the least entropy of the values in a class."""
+    table = _occurrences(class_id, column)
+    shares = table.counts / table.sizes
+    return float(np.exp(np.bincount(table.classes, weights=-shares * np.log(shares)).min()))
+
+
+def _largest_distance(table: _Occurrences, *, ordered: bool) -> float:
+    distances = _ordered_distances(table) if ordered else _equal_distances(table)
+    return float(distances.max(initial=0.0))
+
+
+def label_distances(domain: CodedDomain) -> FloatArray:
+    """Return the distances of all labels by code, the same both ways: of a directed graph the longer one."""
+    table = domain.distances()
+    return np.maximum(table, table.T) if getattr(domain, "directed", False) else table
+
+
+def set_diameters(codes: IntArray, sizes: IntArray, table: FloatArray) -> FloatArray:
+    """Return the largest distance between two labels of each set.
+
+    Parameters
+    ----------
+    codes
+        The labels of all sets, one set after the other; none is empty.
+    sizes
+        How many of them each set has.
+    table
+        Distances by code.
+    """
+    found = np.zeros(len(sizes))
+    starts = np.cumsum(sizes) - sizes
+    for size in np.unique(sizes).tolist():
+        which = np.flatnonzero(sizes == size)
+        step = max(1, _MOST_PAIRS // size**2)
+        for chunk in np.split(which, range(step, len(which), step)):
+            rows = codes[starts[chunk][:, None] + np.arange(size)]
+            found[chunk] = table[rows[:, :, None], rows[:, None, :]].max(axis=(1, 2))
+    return found
+
+
+def width_limit(domain: Any, limit: Fraction | None) -> float:
+    """Return the largest distance in a class within a limit; that of a tree counts leaves, and the first is free."""
+    if limit is None:
+        return math.inf
+    return max(0.0, float(limit) - 1.0) if isinstance(domain, Tree) else float(limit)
+
+
+def diversity_reached(asked: Mapping[str, Any], class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
+    """Tell whether the classes of a sensitive column keep to ``l`` and to ``t`` of a mechanism's description."""
+    diverse = close = True
+    if asked["l"] is not None:
+        entropy = asked["l_kind"] == "entropy"
+        reached = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column)["l"]
+        diverse = reached >= float(exact(asked["l"])) - LIMIT_TOLERANCE
+    if asked["t"] is not None:
+        reached = closeness(class_id, column, ordered=asked["t_kind"] == "ordered")
+        close = reached <= float(exact(asked["t"])) + LIMIT_TOLERANCE
+    return diverse, close
+
+
+def shares_of(importance: Mapping[str, float]) -> dict[str, float]:
+    """Return what each attribute counts as a share of all (Bhati et al. 2021, eq. 2); equal if none counts."""
+    total = math.fsum(importance.values())
+    return {name: value / total if total else 1 / len(importance) for name, value in importance.items()}
 
 
 class _Occurrences(NamedTuple):
@@ -89,6 +188,15 @@ class _Occurrences(NamedTuple):
     """Size of the class, once for each of its values."""
     whole: IntArray
     """How often each value occurs in the whole table."""
+
+
+def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
+    """Count each value of each class."""
+    rank = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
+    pairs, counts = np.unique(class_id * (int(rank.max()) + 1) + rank, return_counts=True)
+    classes, values = np.divmod(pairs, int(rank.max()) + 1)
+    # One line for each value of each class, by class, then value.
+    return _Occurrences(classes, values, counts, sizes=class_sizes(class_id)[classes], whole=np.bincount(rank))
 
 
 def _equal_distances(table: _Occurrences) -> FloatArray:

@@ -379,6 +379,7 @@ def _read_policy(document: Mapping[str, Any], path: Path | None) -> Policy:
 def _read_schema(top: _Table, context: _Context) -> Schema | None:
     protects = top.text("protects", '"package", what one protected record is')
     together = top.text("together", '"consignment", the column that says which rows travel together', default=None)
+    person = _read_person(top)
     table = top.take("attributes", (Mapping,), "tables [attributes.NAME], one for each column")
     read = [_read_attribute(name, data, context) for name, data in (table or {}).items()]
     attributes = [attribute for attribute in read if attribute is not None]
@@ -387,15 +388,29 @@ def _read_schema(top: _Table, context: _Context) -> Schema | None:
     made: Schema | None = _attempt(
         context.problems, "attributes", lambda: Schema(attributes=tuple(attributes), protects=protects)
     )
-    return made if made is None or together is None else _merging(top, made, together)
+    made = _with_column(top, made, "together", "together", together)
+    return _with_column(top, made, "person", "contribution.person", person)
 
 
-def _merging(top: _Table, schema: Schema, column: str) -> Schema | None:
+def _read_person(top: _Table) -> str | None:
+    data = top.take("contribution", (Mapping,), "a table [contribution]", default=None)
+    if data is None:
+        return None
+    table = _Table(data, "contribution", top.problems)
+    person = table.text("person", '"card", the identifier that tells persons apart')
+    table.finish()
+    return person
+
+
+def _with_column(top: _Table, schema: Schema | None, field_name: str, where: str, column: str | None) -> Schema | None:
+    """Return the schema with a column named for some purpose, which must be a declared one."""
+    if schema is None or column is None:
+        return schema
     names = [attribute.name for attribute in schema]
     if column not in names:
-        top.problem("together", f"{column!r} is not a declared attribute", suggestion(column, names))
+        top.problem(where, f"{column!r} is not a declared attribute", suggestion(column, names))
         return None
-    made: Schema | None = _attempt(top.problems, "together", lambda: replace(schema, together=column))
+    made: Schema | None = _attempt(top.problems, where, lambda: replace(schema, **{field_name: column}))  # type: ignore[arg-type]
     return made
 
 
@@ -478,10 +493,11 @@ def _read_tree(table: _Table, context: _Context) -> Domain | None:
 
 def _read_graph(table: _Table, context: _Context) -> Domain | None:
     edges = table.text("edges", '"edges.csv" with columns from,to[,length]')
-    return Graph.from_csv(context.file(edges)) if edges is not None else None
+    directed = table.flag("directed", False)
+    return Graph.from_csv(context.file(edges), directed=directed) if edges is not None else None
 
 
-_DOMAIN_KEYS = {"domain", "resolution", "unit", "doubling", "hierarchy", "parents", "edges"}
+_DOMAIN_KEYS = {"domain", "resolution", "unit", "doubling", "hierarchy", "parents", "edges", "directed"}
 _DOMAIN_READERS: Mapping[str, Callable[[_Table, _Context], Domain | None]] = {
     "numeric": _read_numeric,
     "ordinal": _read_ordinal,

@@ -28,6 +28,7 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
+from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.policy import Policy, suggestion
 from dunnage.publication import Key, Publication, check_output
@@ -59,7 +60,7 @@ class Foreseeing(Protocol):
 
 # The one table from policy names to classes.
 MECHANISMS: Mapping[str, Any] = {
-    kind.name: kind for kind in (FullDomain, NoisyClusters, NoisyValues, Partition, SampledLattice)
+    kind.name: kind for kind in (FullDomain, NoisyClusters, NoisyValues, Partition, SampledLattice, UtilityClusters)
 }
 
 
@@ -80,6 +81,10 @@ def mechanism_of(policy: Policy) -> Mechanism:
         )
         raise PolicyError(source, [what])
     problems = _parameter_problems(MECHANISMS[name], parameters)
+    if policy.schema.person is not None and not getattr(MECHANISMS[name], "counts_persons", False):
+        able = ", ".join(key for key, kind in MECHANISMS.items() if getattr(kind, "counts_persons", False))
+        remedy = f"Use {able}, or leave [contribution] out."
+        problems.append(Problem(f"{name} counts records, not persons", where="contribution.person", remedy=remedy))
     if not problems:
         try:
             made: Mechanism = MECHANISMS[name](**parameters)
@@ -163,7 +168,8 @@ def publish(
         _check_places(mechanism, data, out, force=force)
     tell("finding classes")
     with _opened(ledger, data.policy, again=again) as book:
-        publication = mechanism.release(data, ledger=book, noise=noise or Noise())
+        told = {"progress": tell} if getattr(mechanism, "tells_progress", False) else {}
+        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), **told)
     _log.info("released %s", data.policy.dataset)
     if out is None:
         return publication

@@ -212,7 +212,11 @@ class Release:
         return cls(certificate=certificate, **read_tables(path, certificate))
 
 
+SET_TYPE = pa.list_(pa.string())
+"""Type of a column of sets of labels."""
+
 _PORTABLE_TYPES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], pa.DataType]], ...] = (
+    (lambda kind: is_set(kind), lambda kind: SET_TYPE),
     (pa.types.is_date64, lambda kind: pa.date32()),
     (pa.types.is_float16, lambda kind: pa.float32()),
     (lambda kind: str(kind) in ("large_string", "string_view"), lambda kind: pa.string()),
@@ -303,10 +307,17 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
 def _read_table(folder: Path, name: str) -> pa.Table:
     with pq.ParquetFile(folder / f"{name}.parquet") as file:
         # A few compressed bytes can claim any number of cells; in CSV each takes a character and a separator.
-        cells = file.metadata.num_rows * file.metadata.num_columns
+        cells = _num_cells(file.metadata)
         if 2 * cells > (folder / f"{name}.csv").stat().st_size:
             raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
         return file.read()
+
+
+def _num_cells(metadata: Any) -> int:
+    """Return how many values a Parquet file claims to hold, those of sets one by one."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
+    return max(int(values), int(metadata.num_rows * metadata.num_columns))
 
 
 def escape_text(column: pa.Array) -> pa.Array:
@@ -321,11 +332,41 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind))
 
 
+def is_set(kind: pa.DataType) -> bool:
+    """Return whether a column holds sets of labels."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and is_text(kind.value_type)
+
+
+def set_text(column: pa.Array) -> pa.Array:
+    r"""Write sets of labels as texts such as ``{A,B}``.
+
+    A comma, brace or backslash that belongs to a label has a backslash before it: different lists are different texts.
+
+    Examples
+    --------
+    >>> set_text(pa.array([["A", "B"], ["Dover, east"]])).to_pylist()
+    ['{A,B}', '{Dover\\, east}']
+    """
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([set_text(column.combine_chunks())])
+    labels = pc.replace_substring_regex(column.flatten(), r"([\\,{}])", r"\\\1")
+    # Offsets of their own, from 0: those of a slice begin elsewhere.
+    ends = np.concatenate(([0], np.cumsum(pc.list_value_length(column).to_numpy(zero_copy_only=False))))
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), labels), ",")
+    return pc.binary_join_element_wise("{", joined, "}", "")
+
+
+def as_text(column: pa.Array) -> pa.Array:
+    """Return a column as CSV holds it, if it is one of sets or texts; else the column itself."""
+    if is_set(column.type):
+        return set_text(column)
+    return escape_text(column) if is_text(column.type) else column
+
+
 def write_csv(table: pa.Table, path: Path) -> None:
     """Write a table as CSV that a spreadsheet can open without running anything."""
     for index, item in enumerate(table.schema):
-        if is_text(item.type):
-            table = table.set_column(index, item.name, escape_text(table.column(index)))
+        table = table.set_column(index, item.name, as_text(table.column(index)))
     pacsv.write_csv(table, str(path))
 
 
@@ -366,6 +407,11 @@ def _describe_column(name: str, release: Release, table: str = "data") -> str:
     role = release.attributes.get(name, {}).get("role", "")
     if role in ("public", "sensitive"):
         return f"{role} attribute, released as it is{_clamped(name, release)}"
+    base = name.removesuffix("_diameter")
+    if base != name and role == "" and base in release.attributes:
+        return f"longest of the shortest paths between the vertices in {base}"
+    if role == "quasi-identifier" and is_set(release.tables[table].schema.field(name).type):
+        return f"sorted set of the values of {name} that occur in the class"
     if role == "quasi-identifier" and table != "members":
         return f"{name} or what generalises it: a node of its public hierarchy"
     return f"{name} of a class member{_clamped(name, release)}"
@@ -421,15 +467,23 @@ _TABLE_WORDS = {
 }
 
 
-def _node_words(release: Release) -> str:
-    """Explain nodes of hierarchies, if any are released."""
+def _label_words(release: Release) -> str:
+    """Explain nodes of hierarchies and sets of labels, if any are released."""
     generalised = {name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"}
-    if not generalised & set(release.data.column_names) - set(release.quantities):
-        return ""
-    return (
-        " A node stands for every value below it, `*` for any value; the\n"
-        "hierarchies are under `attributes` in `certificate.json`."
-    )
+    named = generalised & set(release.data.column_names) - set(release.quantities)
+    sets = {name for name in named if is_set(release.data.schema.field(name).type)}
+    words = ""
+    if named - sets:
+        words += (
+            " A node stands for every value below it, `*` for any value; the\n"
+            "hierarchies are under `attributes` in `certificate.json`."
+        )
+    if sets:
+        words += (
+            "\nA set lists every value that occurs in the class: a list in Parquet, `{A,B}` in CSV, where a comma,\n"
+            "brace or backslash that belongs to a value has a backslash before it."
+        )
+    return words
 
 
 def _interval_words(release: Release) -> str:
@@ -483,7 +537,7 @@ In clear:
 
 {columns}
 
-{_interval_words(release)}{_node_words(release)} There are no missing values.
+{_interval_words(release)}{_label_words(release)} There are no missing values.
 
 ## Read it
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from dunnage.domains import Domain, Numeric
+from dunnage.domains import Domain, Graph, Numeric
 from dunnage.errors import ParameterError
 
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
+DIAMETER_SUFFIX = "_diameter"
 MISSING_RULES = ("refuse", "leave-out")
 OUTSIDE_RULES = ("refuse", "leave-out", "clamp")
 MERGE_RULES = ("sum", "same")
@@ -158,11 +159,14 @@ class Schema:
     together
         Column whose equal values mark the rows of one record, if rows are to be merged. Numeric quasi-identifiers
         are added up; all else that is released must be the same in all rows of a record.
+    person
+        Identifier that tells persons apart, if a person may have several records: k then counts persons.
     """
 
     attributes: tuple[Attribute, ...]
     protects: str
     together: str | None = None
+    person: str | None = None
 
     def __post_init__(self) -> None:
         if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
@@ -174,6 +178,7 @@ class Schema:
             raise ParameterError(f"columns declared twice: {', '.join(twice)}. Declare each once.")
         released = {a.name for a in self.attributes if a.role in (Role.PUBLIC, Role.SENSITIVE, Role.QUASI_IDENTIFIER)}
         made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
+        made |= {a.name + DIAMETER_SUFFIX for a in self.quasi_identifiers if isinstance(a.domain, Graph)}
         if released & made:
             raise ParameterError(
                 f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
@@ -181,6 +186,8 @@ class Schema:
             )
         if self.together is not None:
             self._check_together(self[self.together])
+        if self.person is not None:
+            _check_person(self[self.person])
         object.__setattr__(self, "attributes", tuple(replace(a, merged=self._merged(a)) for a in self.attributes))
 
     def _check_together(self, attribute: Attribute) -> None:
@@ -240,3 +247,17 @@ class Schema:
 
 def _adds_up(attribute: Attribute) -> bool:
     return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
+
+
+def _check_person(attribute: Attribute) -> None:
+    """Refuse a person column that would be released: it would link the records of a person for everyone."""
+    if attribute.role is Role.IDENTIFIER:
+        return
+    if attribute.role is Role.DROP:
+        why = "which is dropped, so nobody could count them"
+    else:
+        why = (
+            f"which has the role {str(attribute.role)!r} and would be released. A pseudonym kept across rows links all "
+            "records of a person, and most persons are the only ones with their combination of classes"
+        )
+    raise ParameterError(f'persons cannot be told apart by {attribute.name!r}, {why}. Give it the role "identifier".')

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -17,15 +17,15 @@ from dunnage import noise_arrays
 from dunnage.certificate import certify
 from dunnage.dataset import Dataset
 from dunnage.domains import decimal_scale
-from dunnage.errors import ParameterError, Refusal
+from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import Exact, decimal_text, exact, shown, shown_number
-from dunnage.guarantees import Promise
+from dunnage.guarantees import KAnonymity, Promise
 from dunnage.ledger import Ledger
 from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
 from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
-from dunnage.release import Release
-from dunnage.schema import Schema
+from dunnage.release import SET_TYPE, Release
+from dunnage.schema import DIAMETER_SUFFIX, Schema
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -52,7 +52,19 @@ class Nodes:
     labels: tuple[str, ...]
 
 
-Generalised = Intervals | Nodes
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Sets:
+    """One attribute generalised to the set of its values in each class, in the order of the domain.
+
+    ``diameters`` are the longest shortest paths inside the sets, where values are vertices of a network.
+    """
+
+    name: str
+    sets: tuple[tuple[str, ...], ...]
+    diameters: FloatArray | None = None
+
+
+Generalised = Intervals | Nodes | Sets
 """One attribute as a release tells it, class by class."""
 
 
@@ -74,6 +86,12 @@ class Classes:
         What each counts in the metric (beta in eq. 7).
     levels
         For each the level of its hierarchy that all classes are generalised to, where there is such a level.
+    metric
+        Name of the loss metric.
+    fewest_persons
+        Persons in the class that has fewest, where k counts persons.
+    figures
+        What else the certificate states of these classes.
     """
 
     of_row: IntArray
@@ -81,6 +99,9 @@ class Classes:
     losses: tuple[float, ...]
     importance: tuple[float, ...]
     levels: tuple[int, ...] = ()
+    metric: str = LOSS_METRIC
+    fewest_persons: int | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def loss_sum(self) -> float:
@@ -90,10 +111,6 @@ class Classes:
 
 class ClassMechanism(Protocol):
     """A mechanism that releases classes."""
-
-    @property
-    def k(self) -> int:
-        """Fewest records that must look alike."""
 
     @property
     def statistic(self) -> str:
@@ -106,22 +123,36 @@ class ClassMechanism(Protocol):
         """Find the classes; draws nothing."""
 
 
-def release_classes(mechanism: ClassMechanism, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-    """Find the classes, spend once, and release them with rows in random order."""
+def release_classes(
+    mechanism: ClassMechanism,
+    dataset: Dataset,
+    *,
+    ledger: Ledger,
+    noise: Noise,
+    find: Callable[[Dataset], Classes] | None = None,
+) -> Publication:
+    """Find the classes (by ``find``, if given), spend once, and release them with rows in random order."""
     promise = mechanism.promise(dataset.schema)
     if noise.seeded:
         promise = promise.voided("the order of rows was drawn from a seed that others may know")
-    classes = mechanism.classes(dataset)
+    classes = (find or mechanism.classes)(dataset)
     spend = ledger.spend(promise, dataset.purpose)
     return publish_classes(
         dataset,
         classes,
         promise=promise,
-        k=mechanism.k,
+        k=promised_k(promise),
         statistic=mechanism.statistic,
         spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
         noise=noise,
     )
+
+
+def promised_k(promise: Promise) -> int:
+    """Return the k of a promise of k-anonymity."""
+    if not isinstance(promise.guarantee, KAnonymity):
+        raise InternalError("classes were released under a promise that is not k-anonymity")
+    return promise.guarantee.k
 
 
 def suppression_price(alpha: Exact) -> Fraction:
@@ -141,21 +172,25 @@ def check_choice(name: str, given: str, choices: Sequence[str]) -> None:
 
 
 def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
-    """Refuse what cannot be k-anonymous, by the sizes of its strata; counts are the owner's to see."""
-    if len(dataset) < k:
+    """Refuse what cannot be k-anonymous, by the sizes of its strata; counts are the owner's to see.
+
+    Sizes are of persons where the policy tells them apart.
+    """
+    persons = dataset.persons
+    num, unit = (len(dataset), "records") if persons is None else (len(np.unique(persons)), "persons")
+    if num < k:
         raise Refusal(
-            f"{dataset.source}: {len(dataset)} records cannot be {k}-anonymous. "
-            f"Give at least {k}, or lower k in [mechanism]."
+            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Give at least {k}, or lower k in [mechanism]."
         )
     small = int((sizes < k).sum())
     names = ", ".join(a.name for a in dataset.schema.public)
     if small and (dataset.policy.small == "refuse" or small == len(sizes)):
         raise Refusal(
             f"{dataset.source}: {small} of {len(sizes)} combinations of public values ({names}) have fewer than "
-            f'k = {k} records. Lower k, make {names} coarser, or set small = "suppress" to leave them out.'
+            f'k = {k} {unit}. Lower k, make {names} coarser, or set small = "suppress" to leave them out.'
             if small < len(sizes)
             else f"{dataset.source}: every combination of public values ({names}) has fewer than k = {k} "
-            f"records. Lower k, or make {names} coarser."
+            f"{unit}. Lower k, or make {names} coarser."
         )
 
 
@@ -235,13 +270,18 @@ def publish_classes(
 
 def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
     """Make the table of classes, a line each."""
-    # classes : class_id, size, and per attribute lower, upper[, mean], or the node
+    # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
     columns: dict[str, Any] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
     for told in classes.generalised:
         if isinstance(told, Nodes):
             columns[told.name] = pa.array(told.labels, pa.string())
+            continue
+        if isinstance(told, Sets):
+            columns[told.name] = pa.array(told.sets, SET_TYPE)
+            if told.diameters is not None:
+                columns[f"{told.name}{DIAMETER_SUFFIX}"] = told.diameters
             continue
         columns[f"{told.name}_lower"] = told.lower
         columns[f"{told.name}_upper"] = told.upper
@@ -301,10 +341,11 @@ def _member_table(dataset: Dataset, classes: Classes, kept: IntArray) -> pa.Tabl
 
 def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dataset: Dataset) -> dict[str, Any]:
     class_id = data.column("class_id").to_numpy()
-    measures = size_measures(class_sizes(class_id), k, num_suppressed)
+    measures = size_measures(class_sizes(class_id), k, num_suppressed, classes.fewest_persons)
+    measures |= classes.figures
     names = [column.name for column in classes.generalised]
     measures["loss"] = {
-        "metric": LOSS_METRIC,
+        "metric": classes.metric,
         "sum": classes.loss_sum,
         "total": classes.loss_sum / sum(classes.importance) / len(dataset),
         "attributes": {name: loss / len(dataset) for name, loss in zip(names, classes.losses, strict=True)},

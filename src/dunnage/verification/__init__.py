@@ -28,11 +28,11 @@ from dunnage._version import __version__
 from dunnage.certificate import FIELDS, Certificate, composition_rule, load_public_key, meaning
 from dunnage.domains import (
     FloatArray,
+    Graph,
     Hierarchy,
     IntArray,
     IntervalHierarchy,
     NodeHierarchy,
-    Numeric,
     domain_from,
     hierarchy_of,
 )
@@ -52,14 +52,24 @@ from dunnage.guarantees import (
     guarantee_from,
 )
 from dunnage.laws import Cells, cut_text
-from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
+from dunnage.measures import (
+    DISTORTION_METRIC,
+    LEAST_K,
+    LOSS_METRIC,
+    class_sizes,
+    sensitive_measures,
+    size_measures,
+    sort_key,
+)
 from dunnage.release import (
     CERTIFICATE_FILE,
     RELEASE_FILES,
+    SET_TYPE,
     Release,
-    escape_text,
+    as_text,
     file_digest,
     is_plain_file,
+    is_set,
     is_text,
     printable,
     read_certificate,
@@ -72,6 +82,22 @@ from dunnage.sampling_loss import (
     sampling_delta,
     sampling_epsilon,
 )
+from dunnage.verification.clusters import check_asked, check_labels, cluster_figures, cluster_widths, fewest_persons
+from dunnage.verification.reading import (
+    comparable,
+    floats,
+    generalised,
+    has_classes,
+    is_clustered,
+    is_number,
+    is_set_valued,
+    k_of,
+    kind_of,
+    num_missing,
+    numeric_domain,
+    require,
+    with_role,
+)
 
 _TOLERANCE = 1e-9
 _MOST_BORDERS = 10_000
@@ -82,6 +108,10 @@ NOT_CHECKED = (
     "that the order of rows was drawn at random",
     "that the ledger holds the spend, and what else was released about the same records",
 )
+PERSONS_NOT_CHECKED = (
+    "that each class holds records of as many persons as is stated: only the owner's key names them",
+)
+KEPT_NOT_CHECKED = ("that statistics of the true records changed as little as was asked for",)
 NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row and column",)
 SAMPLE_NOT_CHECKED = (
     "that the sample was drawn at the stated rate, afresh for this release, and is kept secret",
@@ -191,10 +221,12 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
 
 def _not_checked(certificate: Certificate) -> tuple[str, ...]:
     noisy = not {"noise", "published_intervals"}.isdisjoint(certificate.body["measures"])
-    noise = NOISE_NOT_CHECKED if noisy else ()
+    more: tuple[str, ...] = NOISE_NOT_CHECKED if noisy else ()
+    more += PERSONS_NOT_CHECKED if "persons" in certificate.body["measures"] else ()
+    more += KEPT_NOT_CHECKED if certificate.body["mechanism"].get("keep") else ()
     if not isinstance(certificate.guarantee, SampledDP):
-        return (*NOT_CHECKED, *noise)
-    return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *noise)
+        return (*NOT_CHECKED, *more)
+    return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *more)
 
 
 def _check_digests(folder: Path, certificate: Certificate) -> None:
@@ -210,11 +242,6 @@ def _check_digests(folder: Path, certificate: Certificate) -> None:
         raise CheckFailed("; ".join(printable(problem) for problem in sorted(problems)))
 
 
-def _require(condition: bool, failure: str) -> None:
-    if not condition:
-        raise CheckFailed(failure)
-
-
 def _check_statement(release: Release, folder: Path) -> str:
     """Check that words and odds of the certificate follow from its guarantee and basis."""
     body, basis = release.certificate.body, release.certificate.basis
@@ -226,53 +253,33 @@ def _check_statement(release: Release, folder: Path) -> str:
         holds=holds,
         why=body.get("why", ""),
     )
-    _require(_same(promise.guarantee.to_dict(), body["guarantee"]), "certificate.json: guarantee in another form")
-    _require(body.keys() <= FIELDS, "certificate.json: states something that no certificate does")
+    require(_same(promise.guarantee.to_dict(), body["guarantee"]), "certificate.json: guarantee in another form")
+    require(body.keys() <= FIELDS, "certificate.json: states something that no certificate does")
     wrong = "gives a reason why it is not" if promise.why else "does not say why"
-    _require((basis is Basis.PROVED) != bool(promise.why), f"certificate.json: {basis}, but {wrong}")
-    _require(holds is None or basis is Basis.CLAIMED, f"certificate.json: {basis}, but states what holds instead")
-    _require(body["meaning"] == meaning(promise), "certificate.json: the odds do not follow from the guarantee")
+    require((basis is Basis.PROVED) != bool(promise.why), f"certificate.json: {basis}, but {wrong}")
+    require(holds is None or basis is Basis.CLAIMED, f"certificate.json: {basis}, but states what holds instead")
+    require(body["meaning"] == meaning(promise), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(promise, body["composition"])
     if isinstance(promise.guarantee, KAnonymity):
         k = promise.guarantee.k
-        _require(body["mechanism"].get("k", k) == k, "certificate.json: mechanism and guarantee have another k")
+        stated = body["mechanism"].get("k", k)
+        # Asked for a distortion instead, a mechanism promises the least k there is.
+        open_k = stated is None and body["mechanism"].get("max_distortion") is not None and k == LEAST_K
+        require(stated == k or open_k, "certificate.json: mechanism and guarantee have another k")
     elif body["mechanism"].get("as_published"):
-        _require(basis is not Basis.PROVED, "certificate.json: proved, but made as published, which is not")
-    _require(body["time"] == body["spend"]["at"], "certificate.json: its time is not that of the spend")
+        require(basis is not Basis.PROVED, "certificate.json: proved, but made as published, which is not")
+    require(body["time"] == body["spend"]["at"], "certificate.json: its time is not that of the spend")
     return "the odds and composition rule follow from the guarantee"
 
 
 def _check_composition(promise: Promise, stated: Mapping[str, Any]) -> None:
     rule = composition_rule(promise.guarantee)
-    _require(stated["rule"] == rule, "certificate.json: the composition rule does not fit the guarantee")
+    require(stated["rule"] == rule, "certificate.json: the composition rule does not fit the guarantee")
     own = promise.true_loss(Neighbours(stated["neighbours"]))
     totals = [total for total in (stated["total"], stated["total_per_period"]) if total != "none"]
-    _require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
+    require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
     fits = all(own.within(Loss(exact(total["epsilon"]), exact(total["delta"]))) for total in totals)
-    _require(fits, "certificate.json: states a total that is less than this release alone")
-
-
-def _with_role(release: Release, *roles: str) -> list[str]:
-    return [name for role in roles for name, item in release.attributes.items() if item["role"] == role]
-
-
-def _has_classes(release: Release) -> bool:
-    """Return whether records are told by classes that look alike, not by noise."""
-    return isinstance(release.certificate.guarantee, KAnonymity | SampledDP)
-
-
-def _k(release: Release) -> int:
-    """Return how many records of a class must look alike."""
-    guarantee = release.certificate.guarantee
-    if isinstance(guarantee, KAnonymity):
-        return guarantee.k
-    k = release.certificate.body["mechanism"].get("k")
-    _require(type(k) is int and k >= 2, "certificate.json: the mechanism does not state its k")
-    return cast("int", k)
-
-
-def _generalised(release: Release) -> list[str]:
-    return _with_role(release, "quasi-identifier")
+    require(fits, "certificate.json: states a total that is less than this release alone")
 
 
 def _class_columns(release: Release) -> dict[str, pa.DataType]:
@@ -280,22 +287,23 @@ def _class_columns(release: Release) -> dict[str, pa.DataType]:
     told = release.certificate.body["mechanism"].get("statistic")
     ends = ("lower", "upper", "mean") if told in ("mean", "multiset") else ("lower", "upper")
     columns: dict[str, pa.DataType] = {}
-    for name in _generalised(release):
-        columns |= {f"{name}_{end}": pa.float64() for end in ends} if _is_number(release, name) else {name: pa.string()}
+    for name in generalised(release):
+        if is_number(release, name):
+            columns |= {f"{name}_{end}": pa.float64() for end in ends}
+        else:
+            columns[name] = SET_TYPE if is_set_valued(release, name) else pa.string()
+        if is_set_valued(release, name) and kind_of(release, name) == Graph.kind:
+            columns[f"{name}_diameter"] = pa.float64()
     return columns
-
-
-def _is_number(release: Release, name: str) -> bool:
-    return bool(release.attributes[name]["domain"]["kind"] == Numeric.kind)
 
 
 def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None]]:
     """Return the tables and columns that the certificate speaks of; None is any type."""
     whole = pa.int64()
-    as_is = dict.fromkeys(_with_role(release, "public", "sensitive"))
-    if not _has_classes(release):
+    as_is = dict.fromkeys(with_role(release, "public", "sensitive"))
+    if not has_classes(release):
         ends = ("", "_lower", "_upper")
-        noisy = {f"{name}{end}": pa.float64() for name in _generalised(release) for end in ends}
+        noisy = {f"{name}{end}": pa.float64() for name in generalised(release) for end in ends}
         return {"data": {"row": whole, **as_is, **noisy}}
     classes = _class_columns(release)
     tables: dict[str, dict[str, pa.DataType | None]] = {
@@ -303,7 +311,7 @@ def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None
         "classes": {"class_id": whole, "size": whole, **classes},
     }
     if release.certificate.body["mechanism"].get("statistic") == "multiset":
-        values = {name: pa.float64() if _is_number(release, name) else pa.string() for name in _generalised(release)}
+        values = {name: pa.float64() if is_number(release, name) else pa.string() for name in generalised(release)}
         tables["members"] = {"class_id": whole, **values}
     return tables
 
@@ -311,30 +319,28 @@ def _expected_tables(release: Release) -> dict[str, dict[str, pa.DataType | None
 def _check_columns(release: Release, folder: Path) -> str:
     """Check that no table or column is there that the certificate does not speak of, and none missing."""
     body = release.certificate.body
-    _require(len(release.attributes) == len(body["attributes"]), "an attribute is listed twice")
-    _require(body["kind"] == "rows", "certificate.json: a kind of release that this version cannot check")
-    unchanged = not isinstance(release.certificate.guarantee, KAnonymity) and _with_role(release, "sensitive")
-    _require(
-        not unchanged, "certificate.json: sensitive columns as they are, which differential privacy does not cover"
-    )
+    require(len(release.attributes) == len(body["attributes"]), "an attribute is listed twice")
+    require(body["kind"] == "rows", "certificate.json: a kind of release that this version cannot check")
+    unchanged = not isinstance(release.certificate.guarantee, KAnonymity) and with_role(release, "sensitive")
+    require(not unchanged, "certificate.json: sensitive columns as they are, which differential privacy does not cover")
     expected = _expected_tables(release)
-    _require(list(release.tables) == list(expected), "the tables are not those that the certificate speaks of")
+    require(list(release.tables) == list(expected), "the tables are not those that the certificate speaks of")
     for name, columns in expected.items():
         found = release.tables[name]
         fits = found.column_names == list(columns) and all(
             kind in (None, found.schema.field(column).type) for column, kind in columns.items()
         )
-        _require(fits, f"{name}: the columns are not those that the certificate speaks of")
-        missing = [column for column in columns if found.column(column).null_count]
-        _require(not missing, f"{name}: missing values in {', '.join(missing)}")
+        require(fits, f"{name}: the columns are not those that the certificate speaks of")
+        missing = [column for column in columns if num_missing(found.column(column))]
+        require(not missing, f"{name}: missing values in {', '.join(missing)}")
     return "tables and columns are those that the certificate speaks of, without missing values"
 
 
 def _check_csv(release: Release, folder: Path) -> str:
     """Check that each CSV file holds the same table as its Parquet file."""
     for name, table in release.tables.items():
-        # Arrow writes the widest decimals to CSV but does not read them: they are compared as text.
-        wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type)]
+        # Arrow writes the widest decimals to CSV but does not read them: they are compared as text, and so are sets.
+        wide = [item.name for item in table.schema if pa.types.is_decimal256(item.type) or is_set(item.type)]
         kinds = {item.name: pa.string() if item.name in wide else item.type for item in table.schema}
         text = pacsv.read_csv(
             str(folder / f"{name}.csv"),
@@ -342,11 +348,11 @@ def _check_csv(release: Release, folder: Path) -> str:
             convert_options=pacsv.ConvertOptions(column_types=kinds, strings_can_be_null=False),
         )
         columns = zip(table.column_names, table.itercolumns(), strict=True)
-        expected = [escape_text(c) if is_text(c.type) else c.cast(kinds[n]) for n, c in columns]
+        expected = [as_text(c) if is_text(c.type) or is_set(c.type) else c.cast(kinds[n]) for n, c in columns]
         same = text.column_names == table.column_names and all(
             found.equals(wanted) for found, wanted in zip(text.itercolumns(), expected, strict=True)
         )
-        _require(same, f"{name}.csv does not hold the same table as {name}.parquet")
+        require(same, f"{name}.csv does not hold the same table as {name}.parquet")
     return "CSV and Parquet files hold the same tables"
 
 
@@ -354,11 +360,11 @@ def _check_texts(release: Release, folder: Path) -> str:
     """Check that nothing is said of the tables, or hidden in them, that does not follow from them."""
     for name in release.tables:
         with pq.ParquetFile(folder / f"{name}.parquet") as file:
-            _require(not file.schema_arrow.metadata, f"{name}.parquet holds more than a table")
+            require(not file.schema_arrow.metadata, f"{name}.parquet holds more than a table")
     if release.certificate.body["software"]["dunnage"] != __version__:  # which may have put it in other words
         return "Parquet files hold tables alone"
     for name, content in release.texts(folder).items():
-        _require((folder / name).read_bytes() == content, f"{name} does not describe this release")
+        require((folder / name).read_bytes() == content, f"{name} does not describe this release")
     return "README.md and datapackage.json describe this release"
 
 
@@ -366,7 +372,7 @@ def _check_rows(release: Release, folder: Path) -> str:
     num_rows = release.data.num_rows
     if "row" in release.data.column_names:
         rows = release.data.column("row").to_numpy()
-        _require(bool(np.array_equal(rows, np.arange(num_rows))), "data: column row is not 0, 1, 2 ...")
+        require(bool(np.array_equal(rows, np.arange(num_rows))), "data: column row is not 0, 1, 2 ...")
     return f"{num_rows} rows"
 
 
@@ -377,20 +383,20 @@ def _in_classes(release: Release) -> pa.Table:
 
 def _check_k(release: Release, folder: Path) -> str:
     """Count k again: smallest group over all public and generalised columns together."""
-    if not _has_classes(release):
+    if not has_classes(release):
         return ""
-    k = _k(release)
-    columns = [*_with_role(release, "public"), *_class_columns(release)]
+    k = k_of(release)
+    columns = [*with_role(release, "public"), *_class_columns(release)]
     data = _in_classes(release)
     if not data.num_rows:
-        _require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
+        require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
         return f"k = {k} asked, of no rows"
-    groups = data.group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
+    groups = comparable(data).group_by(columns).aggregate([([], "count_all"), ("class_id", "min"), ("class_id", "max")])
     smallest = int(np.min(groups.column("count_all").to_numpy()))
-    _require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
-    _require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
+    require(smallest >= k, f"data: the smallest class has {smallest} records, not {k}")
+    require(groups.column("class_id_min").equals(groups.column("class_id_max")), "data: class_id splits a class")
     num_classes = len(np.unique(data.column("class_id").to_numpy()))
-    _require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
+    require(groups.num_rows == num_classes, "data: class_id joins records that do not look alike")
     return f"k = {k} asked, {smallest} reached, counted over {', '.join(columns)}"
 
 
@@ -401,20 +407,17 @@ def _check_classes(release: Release, folder: Path) -> str:
     data = _in_classes(release)
     class_id = data.column("class_id").to_numpy()
     ids = release.classes.column("class_id").to_numpy()
-    _require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
+    require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
     # Looked at before counting: a huge number would be a huge array.
     ends = (int(class_id.min()), int(class_id.max())) if len(class_id) else (0, -1)
-    _require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
+    require(ends == (0, len(ids) - 1), "data: a class_id is not in classes")
     sizes = class_sizes(class_id)
-    _require(bool(np.array_equal(sizes, release.classes.column("size").to_numpy())), "classes: sizes do not add up")
+    require(bool(np.array_equal(sizes, release.classes.column("size").to_numpy())), "classes: sizes do not add up")
+    classes, data = comparable(release.classes), comparable(data)
     for name in _class_columns(release):
-        same = np.array_equal(release.classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
-        _require(bool(same), f"classes: {name} differs between classes and data")
-    return "class sizes, bounds, nodes and means agree between data and classes"
-
-
-def _domain(release: Release, name: str) -> Numeric:
-    return cast("Numeric", domain_from(release.attributes[name]["domain"]))
+        same = np.array_equal(classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
+        require(bool(same), f"classes: {name} differs between classes and data")
+    return "class sizes, bounds, nodes, sets and means agree between data and classes"
 
 
 def _hierarchy(release: Release, name: str) -> Hierarchy:
@@ -425,76 +428,73 @@ def _nodes(release: Release, name: str) -> NodeHierarchy:
     return cast("NodeHierarchy", _hierarchy(release, name))
 
 
-def _floats(table: pa.Table, name: str) -> FloatArray:
-    values: FloatArray = table.column(name).to_numpy()
-    return values
-
-
 def _check_domains(release: Release, folder: Path) -> str:
     """Check that intervals lie in the public domain, on its grid if they should, and nodes in the public hierarchy."""
     if release.classes is None:
         return ""
-    for name in _generalised(release):
-        if _is_number(release, name):
+    for name in generalised(release):
+        if is_number(release, name):
             _check_intervals(release, release.classes, name)
+        elif is_clustered(release):
+            check_labels(release, release.classes, name)
         else:
             known = set(release.classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
-            _require(known, f"classes: {name} has a label that is no node of the public hierarchy")
-    return "every interval and node lies in the public domain"
+            require(known, f"classes: {name} has a label that is no node of the public hierarchy")
+    return "every interval, node and set lies in the public domain"
 
 
 def _check_intervals(release: Release, classes: pa.Table, name: str) -> None:
-    domain = _domain(release, name)
-    lower, upper = (_floats(classes, f"{name}_{end}") for end in ("lower", "upper"))
+    domain = numeric_domain(release, name)
+    lower, upper = (floats(classes, f"{name}_{end}") for end in ("lower", "upper"))
     inside = domain.contains(lower) & domain.contains(upper) & (lower <= upper)
-    _require(bool(inside.all()), f"classes: an interval of {name} is empty or leaves the public domain")
+    require(bool(inside.all()), f"classes: an interval of {name} is empty or leaves the public domain")
     if release.certificate.body["mechanism"].get("bounds") == "grid":
         on_grid = domain.on_grid(lower) & domain.on_grid(upper)
-        _require(bool(on_grid.all()), f"classes: a bound of {name} is not on the public grid")
+        require(bool(on_grid.all()), f"classes: a bound of {name} is not on the public grid")
     if f"{name}_mean" in classes.column_names:
-        mean = _floats(classes, f"{name}_mean")
+        mean = floats(classes, f"{name}_mean")
         within = (lower <= mean) & (mean <= upper)
-        _require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
+        require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
 
 
 def _check_levels(release: Release, folder: Path) -> str:
     """Check that each attribute is generalised to the one level of its public hierarchy that is stated."""
     levels = release.certificate.body["measures"].get("levels")
     full_domain = release.certificate.body["mechanism"].get("name") in ("full-domain", "sampled-lattice")
-    nodes = [name for name in _generalised(release) if not _is_number(release, name)]
+    nodes = [name for name in generalised(release) if not (is_number(release, name) or is_clustered(release))]
     if release.classes is None or (levels is None and not full_domain and not nodes):
         return ""
-    stated = isinstance(levels, dict) and levels.keys() == set(_generalised(release))
-    _require(stated, "certificate.json: does not state one level for each generalised attribute")
+    stated = isinstance(levels, dict) and levels.keys() == set(generalised(release))
+    require(stated, "certificate.json: does not state one level for each generalised attribute")
     for name, level in cast("dict[str, Any]", levels).items():
         hierarchy = _hierarchy(release, name)
         known = type(level) is int and 0 <= level < hierarchy.num_levels
-        _require(known, f"certificate.json: the hierarchy of {name} has no such level")
+        require(known, f"certificate.json: the hierarchy of {name} has no such level")
         _check_level(release, release.classes, name, level, hierarchy)
     return "every attribute is at one level of its public hierarchy"
 
 
 def _check_level(release: Release, classes: pa.Table, name: str, level: int, hierarchy: Hierarchy) -> None:
     if isinstance(hierarchy, IntervalHierarchy):
-        told = [_floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
+        told = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
         at_level = all(map(np.array_equal, told, hierarchy.bounds(told[0], level)))
     else:
         told = [classes.column(name).to_numpy()]
         at_level = set(told[0]) <= set(hierarchy.labels(level))
-    _require(at_level, f"classes: {name} is not at the level that is stated")
+    require(at_level, f"classes: {name} is not at the level that is stated")
     if release.members is not None:
         class_id = release.members.column("class_id").to_numpy()
         found = _generalisations(release.members.column(name).to_numpy(), level, hierarchy, name)
         fits = all(
             np.array_equal(of_class[class_id], of_member) for of_class, of_member in zip(told, found, strict=True)
         )
-        _require(fits, f"members: values of {name} are not below the node or interval of their class")
+        require(fits, f"members: values of {name} are not below the node or interval of their class")
 
 
 def _generalisations(values: Any, level: int, hierarchy: Hierarchy, name: str) -> tuple[Any, ...]:
     """Return what a level makes of values: lower and upper ends, or labels."""
     inside = hierarchy.domain.contains(values)
-    _require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
+    require(bool(inside.all()), f"members: a value of {name} leaves the public domain")
     if isinstance(hierarchy, IntervalHierarchy):
         return hierarchy.bounds(values, level)
     return (np.asarray(hierarchy.labels(level), dtype=object)[hierarchy.domain.codes(values)],)
@@ -506,34 +506,34 @@ def _check_members(release: Release, folder: Path) -> str:
         return ""
     class_id = release.members.column("class_id").to_numpy()
     sizes = release.classes.column("size").to_numpy()
-    _require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
-    _require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
-    columns = [sort_key(release.members.column(name).combine_chunks()) for name in _generalised(release)]
+    require(bool(class_id.min() >= 0 and class_id.max() < len(sizes)), "members: a class_id is not in classes")
+    require(bool(np.array_equal(np.bincount(class_id, minlength=len(sizes)), sizes)), "members: sizes do not add up")
+    columns = [sort_key(release.members.column(name).combine_chunks()) for name in generalised(release)]
     in_order = np.lexsort((*reversed(columns), class_id)) == np.arange(len(class_id))
-    _require(bool(in_order.all()), "members: not sorted, so their order may tell whose they are")
+    require(bool(in_order.all()), "members: not sorted, so their order may tell whose they are")
     starts = np.cumsum(sizes) - sizes
-    for name in _generalised(release):
-        if _is_number(release, name):
+    for name in generalised(release):
+        if is_number(release, name):
             _check_member_values(release, release.classes, name, starts)
     return "multisets fit the sizes, bounds and means of their classes"
 
 
 def _check_member_values(release: Release, classes: pa.Table, name: str, starts: IntArray) -> None:
-    values = _floats(cast("pa.Table", release.members), name)
+    values = floats(cast("pa.Table", release.members), name)
     least, most = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
-    lower, upper = _floats(classes, f"{name}_lower"), _floats(classes, f"{name}_upper")
+    lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
     fits = (lower <= least) & (most <= upper)
     bounds = release.certificate.body["mechanism"].get("bounds")
     if bounds == "grid":
-        domain = _domain(release, name)
+        domain = numeric_domain(release, name)
         least, most = domain.grid_values(domain.steps_below(least)), domain.grid_values(domain.steps_above(most))
     if bounds in ("class", "grid"):
         fits &= (least == lower) & (most == upper)
-    _require(bool(fits.all()), f"members: values of {name} do not fit the bounds of their class")
+    require(bool(fits.all()), f"members: values of {name} do not fit the bounds of their class")
     means = np.add.reduceat(values, starts) / classes.column("size").to_numpy()
     slack = _TOLERANCE * np.maximum(np.abs(lower), np.abs(upper))
-    close = np.abs(means - _floats(classes, f"{name}_mean")) <= slack
-    _require(bool(close.all()), f"members: means of {name} differ")
+    close = np.abs(means - floats(classes, f"{name}_mean")) <= slack
+    require(bool(close.all()), f"members: means of {name} differ")
 
 
 def _check_measures(release: Release, folder: Path) -> str:
@@ -546,24 +546,28 @@ def _check_measures(release: Release, folder: Path) -> str:
     sizes = release.classes.column("size").to_numpy()
     if isinstance(release.certificate.guarantee, KAnonymity):
         suppressed, words = _suppressed(release, stated), "k, class sizes, risks, l, t and loss"
-        found = size_measures(sizes, _k(release), suppressed)
+        found = size_measures(sizes, k_of(release), suppressed, fewest_persons(release, sizes))
         found["sensitive"] = _sensitive(release)
+        if is_clustered(release):
+            found |= cluster_figures(release, release.classes, suppressed)
+            words = "k, class sizes, risks, l, t, importance and distortion"
     else:  # what was suppressed would tell of records that are not released
         suppressed, words = 0, "k, class sizes and loss"
-        found = {**_NO_CLASSES, "k_asked": _k(release)}
-        found |= {name: size_measures(sizes, _k(release), 0)[name] for name in found} if len(sizes) else {}
+        found = {**_NO_CLASSES, "k_asked": k_of(release)}
+        found |= {name: size_measures(sizes, k_of(release), 0)[name] for name in found} if len(sizes) else {}
         stated.pop("noise", None)  # looked at with the sample
     wrong = [name for name in found.keys() | stated.keys() if not _agree(found.get(name, ""), stated.get(name, ""))]
-    _require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
+    require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
     if len(sizes):
         _check_loss(release, release.classes, suppressed, loss)
-    _require(len(sizes) > 0 or loss is None, "certificate.json: states a loss of no rows")
+        check_asked(release, release.classes)
+    require(len(sizes) > 0 or loss is None, "certificate.json: states a loss of no rows")
     return f"{words} of the certificate come out again"
 
 
 def _sensitive(release: Release) -> dict[str, Any]:
     class_id, data = release.data.column("class_id").to_numpy(), release.data
-    names = _with_role(release, "sensitive")
+    names = with_role(release, "sensitive")
     return {name: sensitive_measures(class_id, data.column(name).combine_chunks()) for name in names}
 
 
@@ -574,7 +578,7 @@ def _suppressed(release: Release, stated: Mapping[str, Any]) -> int:
     """Return how many records a k-anonymous release says are suppressed."""
     suppressed = stated["suppressed"]["count"]
     countable = type(suppressed) is int and suppressed >= 0
-    _require(countable, "certificate.json: the number of suppressed records is no number")
+    require(countable, "certificate.json: the number of suppressed records is no number")
     _check_limit(release, suppressed)
     return cast("int", suppressed)
 
@@ -592,7 +596,7 @@ def _check_limit(release: Release, suppressed: int) -> None:
     most = release.certificate.body["mechanism"].get("max_suppressed")
     if most is not None:
         fits = suppressed <= exact(most, what="max_suppressed") * (release.data.num_rows + suppressed)
-        _require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
+        require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
 
 
 def _check_loss(release: Release, classes: pa.Table, suppressed: int, stated: Mapping[str, Any]) -> None:
@@ -601,35 +605,44 @@ def _check_loss(release: Release, classes: pa.Table, suppressed: int, stated: Ma
     sizes = classes.column("size").to_numpy()
     num_records = int(sizes.sum()) + suppressed
     sums, slack = {}, 0.0
-    for name in _generalised(release):
+    for name in generalised(release):
         widths, rounding = _widths(release, classes, name)
         sums[name] = float((sizes * widths).sum()) + alpha * suppressed
         slack += weights[name] * float((sizes * rounding).sum())
     total = sum(weights[name] * value for name, value in sums.items())
     pairs = [(total, stated["sum"]), (total / sum(weights.values()) / num_records, stated["total"])]
     pairs += [(value / num_records, stated["attributes"].get(name, math.nan)) for name, value in sums.items()]
-    close = all(math.isclose(found, said, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE + slack) for found, said in pairs)
-    same = stated["attributes"].keys() == sums.keys() and stated["metric"] == LOSS_METRIC
-    _require(close and same, "certificate.json: the loss is wrong")
+    close = all(
+        type(said) is not bool and math.isclose(found, said, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE + slack)
+        for found, said in pairs
+    )
+    metric = DISTORTION_METRIC if is_clustered(release) else LOSS_METRIC
+    same = stated["attributes"].keys() == sums.keys() and stated["metric"] == metric
+    require(close and same, "certificate.json: the loss is wrong")
 
 
 def _importance(release: Release) -> dict[str, float]:
     """Return what the loss of each generalised attribute counts."""
+    if is_clustered(release):
+        found: dict[str, float] = release.certificate.body["measures"]["importance"]["weights"]
+        return found  # worked out again with the other figures
     given = release.certificate.body["mechanism"].get("importance", {})
-    weights = {name: float(exact(given.get(name, 1), what="importance")) for name in _generalised(release)}
+    weights = {name: float(exact(given.get(name, 1), what="importance")) for name in generalised(release)}
     sensible = given.keys() <= weights.keys() and all(weight > 0 for weight in weights.values())
-    _require(sensible, "certificate.json: the importance of attributes makes no sense")
+    require(sensible, "certificate.json: the importance of attributes makes no sense")
     return weights
 
 
 def _widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatArray, FloatArray]:
     """Return the width of each class as a share of the domain, and how far rounding may have moved it."""
-    if not _is_number(release, name):
+    if is_clustered(release) and not is_number(release, name):
+        return cluster_widths(release, classes, name), np.zeros(len(classes))
+    if not is_number(release, name):
         hierarchy = _nodes(release, name)
         widths = [hierarchy.node_widths[label] / hierarchy.whole for label in classes.column(name).to_pylist()]
         return np.asarray(widths), np.zeros(len(widths))
-    lower, upper = _floats(classes, f"{name}_lower"), _floats(classes, f"{name}_upper")
-    diameter = _domain(release, name).diameter
+    lower, upper = floats(classes, f"{name}_lower"), floats(classes, f"{name}_upper")
+    diameter = numeric_domain(release, name).diameter
     # The loss was added up from decimals, of which a bound is only the nearest double.
     return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
 
@@ -641,23 +654,23 @@ def _check_sample(release: Release, folder: Path) -> str:
         return ""
     mechanism, beta = body["mechanism"], guarantee.beta
     known = mechanism["name"] == "sampled-lattice" and guarantee.neighbours is Neighbours.ADD_REMOVE
-    _require(known, "certificate.json: the mechanism keeps another guarantee")
-    _require(exact(mechanism["beta"]) == beta, "certificate.json: mechanism and guarantee sample at different rates")
-    _require("holds" not in body or body["holds"] == body["guarantee"], "certificate.json: what holds does not follow")
+    require(known, "certificate.json: the mechanism keeps another guarantee")
+    require(exact(mechanism["beta"]) == beta, "certificate.json: mechanism and guarantee sample at different rates")
+    require("holds" not in body or body["holds"] == body["guarantee"], "certificate.json: what holds does not follow")
     choice, published = exact(mechanism["epsilon_choice"]), bool(mechanism["as_published"])
-    delta = published_choice_delta(_k(release), beta, choice) if published else sampling_delta(_k(release), beta)
+    delta = published_choice_delta(k_of(release), beta, choice) if published else sampling_delta(k_of(release), beta)
     rest = guarantee.epsilon - (2 if published else 1) * choice
     enough = rest >= sampling_epsilon(beta) or (rest > 0 and beta <= sampling_beta(rest))
-    _require(choice > 0 and enough, "certificate.json: the sample costs more epsilon than is stated")
-    _require(guarantee.delta >= delta, "certificate.json: delta is larger than stated")
+    require(choice > 0 and enough, "certificate.json: the sample costs more epsilon than is stated")
+    require(guarantee.delta >= delta, "certificate.json: delta is larger than stated")
     asked = ((mechanism[name], getattr(guarantee, name)) for name in ("epsilon", "delta"))
     fits = all(most is None or exact(most) >= met for most, met in asked)
-    _require(fits, "certificate.json: epsilon or delta is more than the mechanism was asked for")
-    _require((mechanism["epsilon"] is None) == (mechanism["delta"] is None), "certificate.json: half of what was asked")
+    require(fits, "certificate.json: epsilon or delta is more than the mechanism was asked for")
+    require((mechanism["epsilon"] is None) == (mechanism["delta"] is None), "certificate.json: half of what was asked")
     same = mechanism["epsilon"] is not None or rest == sampling_epsilon(beta)
-    _require(same, "certificate.json: epsilon is not that of sample and choice together")
+    require(same, "certificate.json: epsilon is not that of sample and choice together")
     warned = guarantee.delta < LARGE_DELTA or bool(body.get("warnings"))
-    _require(warned, "certificate.json: does not warn of its large delta")
+    require(warned, "certificate.json: does not warn of its large delta")
     _check_left_out(release)
     return f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)} follow from k and beta"
 
@@ -667,28 +680,28 @@ def _check_left_out(release: Release) -> None:
     body, mechanism = release.certificate.body, release.certificate.body["mechanism"]
     left_out, noisy = mechanism["left_out"], release.data.filter(pc.less(release.data.column("class_id"), 0))
     proved = left_out == "drop" or (left_out in ("pool", "noisy") and release.certificate.basis is not Basis.PROVED)
-    _require(proved and (left_out != "noisy" or "holds" not in body), "certificate.json: states more than is proved")
-    _require((left_out == "noisy") == release.noisy, "certificate.json: noise on records that are not released")
-    _require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
+    require(proved and (left_out != "noisy" or "holds" not in body), "certificate.json: states more than is proved")
+    require((left_out == "noisy") == release.noisy, "certificate.json: noise on records that are not released")
+    require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
     if left_out != "noisy":
         return
     for name, cells in _cells(release, {}, law="laplace", epsilon=exact(mechanism["left_out_epsilon"])).items():
-        lower, upper = _floats(noisy, f"{name}_lower"), _floats(noisy, f"{name}_upper")
-        _require(_are_around_values(cells, lower, upper), f"data: intervals of {name} do not follow from its noise")
+        lower, upper = floats(noisy, f"{name}_lower"), floats(noisy, f"{name}_upper")
+        require(_are_around_values(cells, lower, upper), f"data: intervals of {name} do not follow from its noise")
 
 
 def _cells(release: Release, borders: Mapping[str, Sequence[Any]], *, law: str, epsilon: Fraction) -> dict[str, Cells]:
     """Cut the public domains, whose noise shares epsilon evenly, and check that the certificate describes it so."""
-    body, names = release.certificate.body, _generalised(release)
-    _require(sum(map(len, borders.values())) <= _MOST_BORDERS, "certificate.json: too many borders to check")
+    body, names = release.certificate.body, generalised(release)
+    require(sum(map(len, borders.values())) <= _MOST_BORDERS, "certificate.json: too many borders to check")
     confidence = exact(body["mechanism"]["confidence"])
     cells = {}
     for name in names:
         cuts = [exact(border) for border in borders.get(name, ())]
         share = epsilon / len(names)
-        cells[name] = Cells.cut(_domain(release, name), cuts, law=law, epsilon=share, confidence=confidence)
+        cells[name] = Cells.cut(numeric_domain(release, name), cuts, law=law, epsilon=share, confidence=confidence)
     told = {name: of_column.describe() for name, of_column in cells.items()}
-    _require(_same(told, body["measures"]["noise"]), "certificate.json: the noise does not follow from the mechanism")
+    require(_same(told, body["measures"]["noise"]), "certificate.json: the noise does not follow from the mechanism")
     return cells
 
 
@@ -708,19 +721,19 @@ def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bo
 
 def _check_noise(release: Release, folder: Path) -> str:
     """Check that intervals follow from noisy values, laws from epsilon, and nothing leaves its public domain."""
-    if _has_classes(release):
+    if has_classes(release):
         return ""
-    body, names = release.certificate.body, _generalised(release)
+    body, names = release.certificate.body, generalised(release)
     measures, mechanism = body["measures"], body["mechanism"]
-    _require(_same(measures.get("records"), len(release)), "certificate.json: another number of records")
+    require(_same(measures.get("records"), len(release)), "certificate.json: another number of records")
     published = mechanism.get("as_published", False) is not False
     kind = _noisy_guarantee(release, published)
     private = kind is WithinPublishedBorders
     figures = {"records", "published_intervals" if published else "noise"} | ({"borders"} if private else set())
-    _require(measures.keys() == figures, "certificate.json: figures that do not belong to such noise")
+    require(measures.keys() == figures, "certificate.json: figures that do not belong to such noise")
     if published:
         told = {name: {"confidence": mechanism["confidence"]} for name in names}
-        _require(_same(told, measures["published_intervals"]), "certificate.json: another confidence")
+        require(_same(told, measures["published_intervals"]), "certificate.json: another confidence")
         for name in names:
             _check_published(release, name)
         return "every noisy value and interval lies in the public domain; by what noise is not stated"
@@ -743,14 +756,14 @@ def _noisy_guarantee(release: Release, published: bool) -> type:
     kind: type | None = {"noisy-values": PureDP, "noisy-clusters": WithinCluster}.get(mechanism["name"])
     if kind is WithinCluster:
         private = mechanism["quantiles"] is not None
-        _require(private == (mechanism["borders"] is None), "certificate.json: borders and quantiles, or neither")
+        require(private == (mechanism["borders"] is None), "certificate.json: borders and quantiles, or neither")
         kind = WithinPublishedBorders if private and not published else WithinCluster
     if kind is None or isinstance(guarantee, KAnonymity) or type(guarantee) is not kind:
         raise CheckFailed("certificate.json: the mechanism keeps another guarantee")
-    _require(guarantee.neighbours is Neighbours.REPLACE_ONE, "certificate.json: noise hides values, not who is there")
+    require(guarantee.neighbours is Neighbours.REPLACE_ONE, "certificate.json: noise hides values, not who is there")
     agree = _same(mechanism["epsilon"], body["guarantee"]["epsilon"])
-    _require(agree, "certificate.json: mechanism and guarantee have another epsilon")
-    _require(not published or "holds" not in body, "certificate.json: says what holds as published, where nothing does")
+    require(agree, "certificate.json: mechanism and guarantee have another epsilon")
+    require(not published or "holds" not in body, "certificate.json: says what holds as published, where nothing does")
     return kind
 
 
@@ -758,13 +771,13 @@ def _spent_on_borders(mechanism: Mapping[str, Any]) -> Fraction:
     epsilon = exact(mechanism["epsilon"])
     spent = exact(mechanism["border_share"]) * epsilon
     parts = {"epsilon_borders": plain(spent), "epsilon_values": plain(epsilon - spent)}
-    _require(_same(parts, {name: mechanism[name] for name in parts}), "certificate.json: epsilon is not shared so")
+    require(_same(parts, {name: mechanism[name] for name in parts}), "certificate.json: epsilon is not shared so")
     return spent
 
 
 def _borders(release: Release, kind: type) -> dict[str, list[Any]]:
     """Return where the domain of each noisy column is cut: as was given, or as was drawn."""
-    body, names, guarantee = release.certificate.body, _generalised(release), release.certificate.guarantee
+    body, names, guarantee = release.certificate.body, generalised(release), release.certificate.guarantee
     given = body["mechanism"]["quantiles" if kind is WithinPublishedBorders else "borders"]
     by_name = given if isinstance(given, dict) else dict(zip(names, [given], strict=True))
     drawn: dict[str, list[Any]] = body["measures"]["borders"] if kind is WithinPublishedBorders else by_name
@@ -773,29 +786,29 @@ def _borders(release: Release, kind: type) -> dict[str, list[Any]]:
     fits = fits and all(_same([plain(exact(border)) for border in cuts], cuts) for cuts in drawn.values())
     if kind is WithinPublishedBorders:
         fits = fits and all(0 < exact(share) < 1 for shares in by_name.values() for share in shares)
-    _require(fits, "certificate.json: the borders are not those that the mechanism draws")
+    require(fits, "certificate.json: the borders are not those that the mechanism draws")
     if isinstance(guarantee, WithinCluster):
-        clusters = "; ".join(cut_text(name, _domain(release, name), drawn.get(name, [])) for name in names)
-        _require(guarantee.clusters == clusters, "certificate.json: the guarantee names other clusters")
+        clusters = "; ".join(cut_text(name, numeric_domain(release, name), drawn.get(name, [])) for name in names)
+        require(guarantee.clusters == clusters, "certificate.json: the guarantee names other clusters")
     return drawn
 
 
 def _check_noisy_values(release: Release, name: str, cells: Cells) -> None:
-    value, lower, upper = (_floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
-    _require(bool(cells.domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+    value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+    require(bool(cells.domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
     fits = map(np.array_equal, cells.interval(value), (lower, upper))
-    _require(all(fits), f"data: intervals of {name} do not follow from its noise")
+    require(all(fits), f"data: intervals of {name} do not follow from its noise")
 
 
 def _check_published(release: Release, name: str) -> None:
     """Check what can be checked where the noise was drawn by ranges that the release does not state."""
-    domain = _domain(release, name)
-    value, lower, upper = (_floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+    domain = numeric_domain(release, name)
+    value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
     inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
     if not exact(release.certificate.body["mechanism"]["confidence"]):
         inside &= (lower == value) & (value == upper)
-    _require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
-    _require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+    require(bool(inside.all()), f"data: an interval of {name} misses its value or leaves the public domain")
+    require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
 
 
 # Each says what held, or nothing if a release has nothing of the kind.

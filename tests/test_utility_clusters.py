@@ -1,0 +1,956 @@
+"""UtilityClusters through releases: classes counted again from the key and the truth by slow, independent code."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dunnage as dn
+from dunnage.certificate import Certificate
+from dunnage.domains import Category, Graph, Ordinal, Tree
+from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
+from dunnage.measures import closeness, entropy_diversity, set_diameters
+from dunnage.release import Release, set_text
+from dunnage.showing import release_text
+
+PARENTS = {"Senior": "Not Adult", "Child": "Not Adult", "Adult": "Person", "Not Adult": "Person"}
+STATIONS = [f"S{number}" for number in range(8)]
+EDGES = [*itertools.pairwise(STATIONS), ("S0", "S4")]
+BAGS = ["a,b", "c{d}", "e\\f"]
+SIZES = ["small", "medium", "large"]
+
+ATTRIBUTES: dict[str, dict[str, Any]] = {
+    "card": {"role": "identifier"},
+    "type": {"role": "quasi-identifier", "kind": "tree", "parents": PARENTS},
+    "board": {"role": "quasi-identifier", "kind": "graph", "edges": "edges.csv"},
+    "start": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 1000], "unit": "s"},
+    "bag": {"role": "quasi-identifier", "kind": "category", "domain": BAGS},
+    "load": {"role": "quasi-identifier", "kind": "ordinal", "domain": SIZES},
+    "line": {"role": "public"},
+    "purpose": {"role": "sensitive"},
+}
+GENERALISED = ("type", "board", "start", "bag", "load")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the network that policies name."""
+    folder = tmp_path_factory.mktemp("network")
+    (folder / "edges.csv").write_text("from,to\n" + "\n".join(f"{a},{b}" for a, b in EDGES) + "\n")
+    return folder
+
+
+def make_policy(
+    place: Path,
+    *,
+    columns: tuple[str, ...] = tuple(ATTRIBUTES),
+    person: str | None = None,
+    more: dict[str, Any] | None = None,
+    **mechanism: Any,
+) -> dn.Policy:
+    document = {
+        "dataset": "rides",
+        "protects": "ride",
+        "attributes": {name: ATTRIBUTES[name] for name in columns},
+        "mechanism": {"name": "utility-clusters", **mechanism},
+        **({"contribution": {"person": person}} if person else {}),
+        **(more or {}),
+    }
+    return dn.Policy.from_dict(copy.deepcopy(document), path=place / "rides.toml")
+
+
+def rides(num: int, seed: int = 1, *, num_cards: int | None = None, num_lines: int = 2) -> dict[str, list[Any]]:
+    draw = random.Random(seed)
+    cards = num_cards or max(1, num // 2)
+    return {
+        "card": [f"card-{draw.randrange(cards)}" for _ in range(num)],
+        "type": [draw.choice(["Adult", "Adult", "Senior", "Child"]) for _ in range(num)],
+        "board": [draw.choice(STATIONS) for _ in range(num)],
+        "start": [float(draw.randrange(1000)) for _ in range(num)],
+        "bag": [draw.choice(BAGS) for _ in range(num)],
+        "load": [draw.choice(SIZES) for _ in range(num)],
+        "line": [draw.choice(["north", "south"][:num_lines]) for _ in range(num)],
+        "purpose": [draw.choice(["work", "work", "school", "fun"]) for _ in range(num)],
+    }
+
+
+def publish(columns: dict[str, list[Any]], policy: dn.Policy, out: Path | None = None) -> dn.Publication:
+    names = [attribute.name for attribute in policy.schema]
+    table = pa.table({name: columns[name] for name in names})
+    return dn.publish(dn.load(table, policy), ledger=dn.Ledger(":memory:"), out=out)
+
+
+# The oracle
+
+
+def leaves_below(node: str) -> set[str]:
+    children = [child for child, parent in PARENTS.items() if parent == node]
+    return set().union(*(leaves_below(child) for child in children)) if children else {node}
+
+
+def hops(first: str, second: str) -> int:
+    reached, steps = {first}, 0
+    while second not in reached:
+        reached |= {b for a, b in EDGES if a in reached} | {a for a, b in EDGES if b in reached}
+        steps += 1
+    return steps
+
+
+def width(name: str, values: list[Any]) -> float:
+    """Largest pairwise distance over the domain's diameter, pair by pair (Bhati et al. 2021, eqs. 3-9 and 20)."""
+    pairs = list(itertools.product(values, repeat=2))
+    if name == "start":
+        return max(abs(a - b) for a, b in pairs) / 1000
+    if name == "board":
+        diameter = max(hops(a, b) for a, b in itertools.product(STATIONS, repeat=2))
+        return max(hops(a, b) for a, b in pairs) / diameter
+    if name == "bag":
+        return max(float(a != b) for a, b in pairs)
+    if name == "load":
+        return max(abs(SIZES.index(a) - SIZES.index(b)) for a, b in pairs) / 2
+    nodes = [node for node in [*PARENTS, "Person"] if set(values) <= leaves_below(node)]
+    return (min(len(leaves_below(node)) for node in nodes) - 1) / 2
+
+
+def classes_of(publication: dn.Publication, columns: dict[str, list[Any]]) -> dict[int, list[int]]:
+    """Group released rows by every public and generalised column, and give the source rows of each group.
+
+    Checks on the way that classes are these groups, and that what is released is exactly what its records span.
+    """
+    release, key = publication
+    source = dict(zip(key.table["row"].to_pylist(), key.table["source_row"].to_pylist(), strict=True))
+    names = [name for name in release.data.column_names if name not in ("row", "class_id", "purpose")]
+    groups = defaultdict(list)
+    for line in release.data.to_pylist():
+        look = tuple(tuple(line[name]) if isinstance(line[name], list) else line[name] for name in names)
+        groups[look].append(line)
+    assert len(groups) == release.classes.num_rows
+    found = {}
+    for lines in groups.values():
+        (number,) = {line["class_id"] for line in lines}
+        found[number] = [source[line["row"]] for line in lines]
+        for name in GENERALISED:
+            if name in release.attributes:
+                check_told(name, lines[0], [columns[name][row] for row in found[number]])
+        if "line" in names:
+            assert {columns["line"][row] for row in found[number]} == {lines[0]["line"]}
+        for line in lines:
+            assert "purpose" not in line or line["purpose"] == columns["purpose"][source[line["row"]]]
+    return found
+
+
+def check_told(name: str, line: dict[str, Any], values: list[Any]) -> None:
+    if name == "start":
+        assert (line["start_lower"], line["start_upper"]) == (min(values), max(values))
+    elif name == "type":
+        smaller = [n for n in [*PARENTS, "Person"] if set(values) <= leaves_below(n)]
+        assert len(leaves_below(line["type"])) == min(len(leaves_below(node)) for node in smaller)
+        assert set(values) <= leaves_below(line["type"])
+    else:
+        order = SIZES.index if name == "load" else str
+        assert line[name] == sorted(set(values), key=order)
+    if name == "board":
+        assert line["board_diameter"] == max(hops(a, b) for a, b in itertools.product(values, repeat=2))
+
+
+def check(publication: dn.Publication, columns: dict[str, list[Any]], k: int, *, persons: bool) -> None:
+    """Count k again, and work out every distortion of the certificate again from the true records."""
+    found = classes_of(publication, columns)
+    unit = [columns["card"][row] if persons else row for row in range(len(columns["card"]))]
+    counts = [len({unit[row] for row in rows}) for rows in found.values()]
+    measures = publication.release.certificate.body["measures"]
+    assert min(counts) >= k
+    assert measures["k_reached"] == min(counts)
+    assert ("persons" in measures) == persons
+    num = len(unit)
+    lost = num - sum(map(len, found.values()))
+    assert measures["suppressed"]["count"] == lost
+    names = [name for name in GENERALISED if name in publication.release.attributes]
+    weights = measures["importance"]["weights"]
+    total = lost / num
+    for name in names:
+        by_class = sum(len(rows) * width(name, [columns[name][row] for row in rows]) for rows in found.values())
+        general = by_class / (num - lost)
+        attribute = general + (1 - general) * lost / num  # eq. 18
+        assert measures["loss"]["attributes"][name] == pytest.approx(attribute)
+        total += weights[name] * by_class / num
+    assert measures["loss"]["total"] == pytest.approx(total)
+    of_all, of_lost = measures["distortion"]["generalisation"], measures["distortion"]["suppression"]
+    assert total == pytest.approx(of_all + (1 - of_all) * of_lost)  # eq. 14
+    assert sum(weights.values()) == pytest.approx(1)
+
+
+# Counting
+
+
+@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
+@pytest.mark.parametrize("scaling", ["unit-variance", "maximum"])
+def test_every_method_is_counted_again(place: Path, tmp_path: Path, method: str, scaling: str) -> None:
+    for seed, k in ((1, 2), (2, 5), (3, 11)):
+        columns = rides(90, seed)
+        policy = make_policy(place, k=k, method=method, scaling=scaling)
+        publication = publish(columns, policy, tmp_path / f"release{seed}")
+        check(publication, columns, k, persons=False)
+        result = dn.verify(tmp_path / f"release{seed}")
+        assert result.ok, result.problems
+
+
+def test_k_counts_persons_where_the_policy_tells_them_apart(place: Path, tmp_path: Path) -> None:
+    fewer = 0
+    for seed in range(8):
+        columns = rides(120, seed, num_cards=20, num_lines=1)
+        by_persons = publish(columns, make_policy(place, person="card", k=4), tmp_path / f"release{seed}")
+        check(by_persons, columns, 4, persons=True)
+        result = dn.verify(tmp_path / f"release{seed}")
+        assert result.ok, result.problems
+        assert any("persons" in item for item in result.not_checked)
+        by_records = classes_of(publish(columns, make_policy(place, k=4)), columns)
+        fewer += any(len({columns["card"][row] for row in rows}) < 4 for rows in by_records.values())
+    assert fewer == 8  # without a person column such classes do appear: the test could fail
+
+
+def test_assumption_says_what_k_counts(place: Path) -> None:
+    by_records = dn.promise(make_policy(place, k=4)).to_dict()
+    by_persons = dn.promise(make_policy(place, k=4, person="card")).to_dict()
+    assert "one record per protected unit" in by_records["assumptions"]
+    assert "one record per protected unit" not in by_persons["assumptions"]
+    assert "persons told apart" in by_persons["assumptions"]
+    assert "card" not in str(by_persons)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[dict[str, list[Any]], int, bool]:
+    """Small tables with many ties and duplicates, some columns constant."""
+    num = draw(st.integers(4, 24))
+    choices = {
+        "type": ["Adult", "Senior", "Child"],
+        "board": STATIONS[: draw(st.integers(1, 8))],
+        "start": [0.0, 10.0, 10.5, 1000.0][: draw(st.integers(1, 4))],
+        "bag": BAGS[: draw(st.integers(1, 3))],
+        "load": SIZES[: draw(st.integers(1, 3))],
+        "line": ["north", "south"][: draw(st.integers(1, 2))],
+        "purpose": ["work", "fun"],
+        "card": [f"card-{number}" for number in range(draw(st.integers(4, 24)))],
+    }
+    columns = {name: [draw(st.sampled_from(values)) for _ in range(num)] for name, values in choices.items()}
+    return columns, draw(st.integers(2, 6)), draw(st.booleans())
+
+
+@settings(max_examples=60, deadline=None)
+@given(tables())
+def test_small_tables_with_ties_are_counted_or_refused_for_a_reason(
+    place: Path, case: tuple[dict[str, list[Any]], int, bool]
+) -> None:
+    columns, k, persons = case
+    policy = make_policy(place, person="card" if persons else None, k=k)
+    unit = columns["card"] if persons else list(range(len(columns["card"])))
+    strata = defaultdict(set)
+    for line, who in zip(columns["line"], unit, strict=True):
+        strata[line].add(who)
+    if min(map(len, strata.values())) < k:
+        with pytest.raises(Refusal):
+            publish(columns, policy)
+        return
+    check(publish(columns, policy), columns, k, persons=persons)
+
+
+@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
+def test_k_from_half_the_table_to_all_of_it(place: Path, method: str) -> None:
+    columns = rides(20, num_lines=1)
+    for k in (10, 11, 19, 20):
+        publication = publish(columns, make_policy(place, k=k, method=method))
+        check(publication, columns, k, persons=False)
+        assert publication.release.classes.num_rows == (2 if k == 10 else 1)
+
+
+def test_one_row_or_person_too_few_is_refused(place: Path) -> None:
+    columns = rides(19, num_lines=1, num_cards=10)
+    with pytest.raises(Refusal, match="19 records cannot be 20-anonymous"):
+        publish(columns, make_policy(place, k=20))
+    num = len(set(columns["card"]))
+    publish(columns, make_policy(place, k=num, person="card"))
+    with pytest.raises(Refusal, match=f"{num} persons cannot be {num + 1}-anonymous"):
+        publish(columns, make_policy(place, k=num + 1, person="card"))
+
+
+def test_constant_columns_and_equal_records(place: Path, tmp_path: Path) -> None:
+    columns = {name: values[:1] * 30 for name, values in rides(30).items()}
+    columns["card"] = [f"card-{number}" for number in range(30)]
+    publication = publish(columns, make_policy(place, k=7), tmp_path / "release")
+    check(publication, columns, 7, persons=False)
+    # Classes that look alike are one: 30 equal records cannot be told apart.
+    assert publication.release.classes.num_rows == 1
+    measures = publication.release.certificate.body["measures"]
+    assert measures["loss"]["total"] == 0
+    assert set(measures["importance"]["weights"].values()) == {0.2}
+    assert dn.verify(tmp_path / "release").ok
+
+
+def test_one_constant_column_has_no_weight(place: Path) -> None:
+    columns = rides(40, num_lines=1)
+    columns["board"] = ["S3"] * 40
+    publication = publish(columns, make_policy(place, k=4))
+    check(publication, columns, 4, persons=False)
+    assert publication.release.certificate.body["measures"]["importance"]["weights"]["board"] == 0
+
+
+def test_the_order_of_the_input_does_not_matter(place: Path) -> None:
+    columns = rides(60, 5)
+    order = random.Random(1).sample(range(60), 60)
+    shuffled = {name: [values[row] for row in order] for name, values in columns.items()}
+    for method in ("growth", "published-greedy", "published-density"):
+        policy = make_policy(place, k=4, method=method)
+        first, second = (publish(given, policy).release for given in (columns, shuffled))
+        assert first.classes.equals(second.classes)
+        assert first.certificate.body["measures"] == second.certificate.body["measures"]
+
+
+# Strata, missing and strange values
+
+
+def test_small_strata_are_refused_or_suppressed(place: Path, tmp_path: Path) -> None:
+    columns = rides(40)
+    columns["line"] = ["north"] * 37 + ["south"] * 3
+    with pytest.raises(Refusal, match="1 of 2 combinations of public values"):
+        publish(columns, make_policy(place, k=4))
+    policy = make_policy(place, k=4, more={"small": "suppress"})
+    publication = publish(columns, policy, tmp_path / "release")
+    check(publication, columns, 4, persons=False)
+    assert publication.release.certificate.body["measures"]["suppressed"]["count"] == 3
+    assert dn.verify(tmp_path / "release").ok
+    with pytest.raises(Refusal, match="max_suppressed"):
+        publish(columns, make_policy(place, k=4, more={"small": "suppress"}, max_suppressed=0.07))
+    for most in (0.075, 0.2):  # what small strata leave of it may be used elsewhere, and no more
+        policy = make_policy(place, k=4, more={"small": "suppress"}, max_suppressed=most, price=0.1)
+        suppressed = publish(columns, policy).release.certificate.body["measures"]["suppressed"]
+        assert 3 <= suppressed["count"] <= 40 * most
+
+
+def test_strata_are_counted_in_persons(place: Path) -> None:
+    columns = rides(40)
+    columns["line"] = ["north"] * 30 + ["south"] * 10
+    columns["card"] = [f"card-{number}" for number in range(30)] + ["card-0", "card-1"] * 5
+    publish(columns, make_policy(place, k=4))
+    with pytest.raises(Refusal, match="fewer than k = 4 persons"):
+        publish(columns, make_policy(place, k=4, person="card"))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "rule", "words"),
+    [
+        ("board", None, "missing", "has no value"),
+        ("start", None, "missing", "has no value"),
+        ("card", None, "missing", "has no value"),
+        ("board", "S99", "outside", "lies outside the public domain"),
+        ("type", "Not Adult", "outside", "lies outside the public domain"),
+        ("start", 1000.5, "outside", "lies outside the public domain"),
+    ],
+)
+def test_missing_and_unknown_values_follow_their_rule(
+    place: Path, column: str, value: Any, rule: str, words: str
+) -> None:
+    columns = rides(30, num_lines=1, num_cards=25)
+    columns[column][7] = value
+    with pytest.raises(InputError, match=words) as error:
+        publish(columns, make_policy(place, k=3, person="card"))
+    assert "row 8" in str(error.value)
+    assert "S99" not in str(error.value)
+    policy = make_policy(place, k=3, person="card")
+    document = copy.deepcopy(dict(policy.document))
+    document["attributes"][column][rule] = "leave-out"
+    publication = publish(columns, dn.Policy.from_dict(document, path=place / "rides.toml"))
+    kept = {name: values[:7] + values[8:] for name, values in columns.items()}
+    assert publication.release.data.num_rows == 29
+    source = publication.key.table["source_row"].to_pylist()
+    assert 7 not in source
+    found = classes_of(publication, columns)
+    assert min(len({columns["card"][row] for row in rows}) for rows in found.values()) >= 3
+    assert len(kept["card"]) == 29
+
+
+def test_a_network_in_two_parts_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("from,to\nS0,S1\nS2,S3\n")
+    with pytest.raises(PolicyError, match="no path from 'S0' to 'S2'"):
+        make_policy(tmp_path, k=3)
+
+
+def test_a_directed_network_is_refused_or_made_symmetric(tmp_path: Path) -> None:
+    ring = [*itertools.pairwise(STATIONS), ("S7", "S0")]
+    (tmp_path / "edges.csv").write_text("from,to\n" + "\n".join(f"{a},{b}" for a, b in ring) + "\n")
+    document = copy.deepcopy(dict(make_policy(tmp_path, columns=("board", "start"), k=3).document))
+    document["attributes"]["board"]["directed"] = True
+    policy = dn.Policy.from_dict(document, path=tmp_path / "rides.toml")
+    with pytest.raises(PolicyError, match="is directed"):
+        dn.promise(policy)
+    document["mechanism"]["symmetrise"] = True
+    policy = dn.Policy.from_dict(document, path=tmp_path / "rides.toml")
+    release, _ = publish(rides(30), policy, tmp_path / "release")
+    assert dn.verify(tmp_path / "release").ok
+    for line in release.classes.to_pylist():
+        numbers = [STATIONS.index(station) for station in line["board"]]
+        expected = max(max((a - b) % 8, (b - a) % 8) if a != b else 0 for a in numbers for b in numbers)
+        assert line["board_diameter"] == expected
+
+
+# Persons
+
+
+@pytest.mark.parametrize("role", ["public", "sensitive"])
+def test_a_pseudonym_kept_across_rows_is_refused_with_the_reason(place: Path, role: str) -> None:
+    document = copy.deepcopy(dict(make_policy(place, person="card", k=3).document))
+    document["attributes"]["card"]["role"] = role
+    with pytest.raises(PolicyError, match="links all records of a person") as error:
+        dn.Policy.from_dict(document, path=place / "rides.toml")
+    assert "contribution.person" in str(error.value)
+
+
+def test_contribution_is_read_and_checked(place: Path) -> None:
+    document = copy.deepcopy(dict(make_policy(place, person="card", k=3).document))
+    assert dn.Policy.from_dict(document, path=place / "rides.toml").schema.person == "card"
+    for person, words in (("crd", "is not a declared attribute"), ("", "is blank"), (3, "must be")):
+        document["contribution"] = {"person": person}
+        with pytest.raises(PolicyError, match=words):
+            dn.Policy.from_dict(document, path=place / "rides.toml")
+    document["contribution"] = {"person": "card", "persn": "card"}
+    with pytest.raises(PolicyError, match="is not a key"):
+        dn.Policy.from_dict(document, path=place / "rides.toml")
+    document["contribution"] = {"person": "card"}
+    document["attributes"]["card"]["role"] = "drop"
+    with pytest.raises(PolicyError, match="is dropped"):
+        dn.Policy.from_dict(document, path=place / "rides.toml")
+
+
+def test_mechanisms_that_count_records_refuse_a_person_column(place: Path) -> None:
+    document = copy.deepcopy(dict(make_policy(place, columns=("card", "start"), person="card", k=3).document))
+    document["mechanism"] = {"name": "partition", "k": 3}
+    with pytest.raises(PolicyError, match="counts records, not persons"):
+        dn.promise(dn.Policy.from_dict(document, path=place / "rides.toml"))
+    with pytest.raises(PolicyError, match="published-density counts records"):
+        dn.promise(make_policy(place, person="card", k=3, method="published-density"))
+
+
+def test_rows_that_travel_together_must_be_of_one_person(place: Path) -> None:
+    document = copy.deepcopy(dict(make_policy(place, columns=("card", "start"), person="card", k=2).document))
+    document["together"] = "trip"
+    document["attributes"]["trip"] = {"role": "identifier"}
+    policy = dn.Policy.from_dict(document, path=place / "rides.toml")
+    columns = {"card": ["a", "a", "b", "c"], "start": [1.0, 2.0, 3.0, 4.0], "trip": ["1", "1", "2", "3"]}
+    release, key = publish(columns, policy)
+    assert release.data.num_rows == 3
+    assert key.table["card"].to_pylist().count("a") == 2
+    with pytest.raises(InputError, match="is not the same in all rows"):
+        publish({**columns, "card": ["a", "b", "b", "c"]}, policy)
+
+
+# Importance
+
+
+def test_entropy_is_that_of_the_records_in_buckets(place: Path) -> None:
+    columns = rides(80, 3, num_lines=1)
+
+    def bits(values: list[Any]) -> float:
+        return -sum(times / 80 * math.log2(times / 80) for times in Counter(values).values())
+
+    def factors(**parameters: Any) -> dict[str, float]:
+        release, _ = publish(columns, make_policy(place, k=8, **parameters))
+        importance = release.certificate.body["measures"]["importance"]
+        for name, value in importance["factors"].items():
+            assert importance["weights"][name] == pytest.approx(value / sum(importance["factors"].values()))
+        return importance["factors"]
+
+    raw = factors(buckets={"start": 100})
+    for name in ("type", "board", "bag", "load"):
+        assert raw[name] == round(bits(columns[name]), 3)
+    assert raw["start"] == round(bits([value // 100 for value in columns["start"]]), 3)
+    assert factors()["start"] == round(bits([value // (1000 / 96) for value in columns["start"]]), 3)
+    normalised = factors(buckets={"start": {"width": 100}}, importance="entropy-normalised")
+    assert normalised["board"] == round(bits(columns["board"]) / 3, 3)
+    assert normalised["start"] == round(bits([value // 100 for value in columns["start"]]) / math.log2(10), 3)
+    quarters = factors(buckets={"start": {"quantiles": 4}})
+    assert quarters["start"] == pytest.approx(2, abs=0.01)
+
+
+def test_manual_importance_is_normalised(place: Path) -> None:
+    policy = make_policy(place, columns=("type", "board", "start", "load"), k=4, importance={"board": 5, "start": 5})
+    release, _ = publish(rides(40), policy)
+    importance = release.certificate.body["measures"]["importance"]
+    assert importance["factors"] == {"type": 1.0, "board": 5.0, "start": 5.0, "load": 1.0}
+    assert importance["weights"]["board"] == pytest.approx(5 / 12)  # Table 4, S_OD
+
+
+def test_what_matters_more_is_distorted_less(place: Path) -> None:
+    columns = rides(200, 9, num_lines=1)
+
+    def distortion(name: str, **parameters: Any) -> float:
+        release, _ = publish(columns, make_policy(place, k=5, **parameters))
+        return release.certificate.body["measures"]["loss"]["attributes"][name]
+
+    others = dict.fromkeys(GENERALISED, 1)
+    for name in ("board", "start", "type"):
+        assert distortion(name, importance={**others, name: 5}) < distortion(name, importance=others)
+
+
+# A target distortion, limits, statistics, diversity
+
+
+def test_largest_k_for_a_target_distortion(place: Path, tmp_path: Path) -> None:
+    columns = rides(150, 4, num_lines=1)
+
+    def total(k: int) -> float:
+        return publish(columns, make_policy(place, k=k)).release.certificate.body["measures"]["loss"]["total"]
+
+    for number, most in enumerate((0.25, 0.4, 0.6)):
+        publication = publish(columns, make_policy(place, max_distortion=most), tmp_path / f"release{number}")
+        measures = publication.release.certificate.body["measures"]
+        chosen = measures["k_chosen"]
+        check(publication, columns, chosen, persons=False)
+        assert publication.release.certificate.guarantee.k == 2
+        assert measures["loss"]["total"] == pytest.approx(total(chosen))
+        assert measures["loss"]["total"] <= most < total(chosen + 1)
+        assert dn.verify(tmp_path / f"release{number}").ok
+    with pytest.raises(Refusal, match="at k = 2 the distortion is"):
+        publish(columns, make_policy(place, max_distortion=0.01))
+    everything = publish(columns, make_policy(place, max_distortion=1)).release
+    assert everything.certificate.body["measures"]["k_chosen"] == 150
+    with pytest.raises(Refusal, match="at k = 30 the distortion is"):
+        publish(columns, make_policy(place, k=30, max_distortion=0.25))
+
+
+def test_max_risk_is_a_least_k(place: Path) -> None:
+    assert dn.UtilityClusters(max_risk=0.15).k == 7
+    assert dn.UtilityClusters(k=9, max_risk="1/3").k == 9
+    columns = rides(60, num_lines=1)
+    publication = publish(columns, make_policy(place, max_risk=0.15))
+    check(publication, columns, 7, persons=False)
+    assert publication.release.certificate.guarantee.k == 7
+
+
+@pytest.mark.parametrize("method", ["growth", "published-greedy", "published-density"])
+def test_limits_hold_in_the_units_of_each_attribute(place: Path, tmp_path: Path, method: str) -> None:
+    columns = rides(120, 6, num_lines=1)
+    limits = {"board": 2, "start": 400, "type": 2, "load": 1, "bag": 0}
+    for name, limit in limits.items():
+        policy = make_policy(place, k=3, method=method, limits={name: limit})
+        publication = publish(columns, policy, tmp_path / name)
+        check(publication, columns, 3, persons=False)
+        assert dn.verify(tmp_path / name).ok
+        for line in publication.release.classes.to_pylist():
+            widest = {
+                "board": line["board_diameter"],
+                "start": line["start_upper"] - line["start_lower"],
+                "type": len(leaves_below(line["type"])),
+                "load": SIZES.index(line["load"][-1]) - SIZES.index(line["load"][0]),
+                "bag": len(line["bag"]) - 1,
+            }
+            assert widest[name] <= limit
+    publication = publish(columns, make_policy(place, k=3, method=method, limits=limits))
+    check(publication, columns, 3, persons=False)
+    with pytest.raises(Refusal, match="would be suppressed, more than max_suppressed = 0 allows"):
+        publish(columns, make_policy(place, k=20, method="published-density", limits={"start": 300}, max_suppressed=0))
+
+
+def test_limits_that_leave_nothing_are_refused(place: Path) -> None:
+    columns = rides(20, num_lines=1)
+    columns["start"] = [float(number) for number in range(20)]
+    with pytest.raises(Refusal, match="every record would be suppressed"):
+        publish(columns, make_policy(place, k=3, limits={"start": 0}))
+
+
+def test_statistics_that_must_be_kept(place: Path, tmp_path: Path) -> None:
+    columns = rides(60, 2, num_lines=1)
+    release, _ = publish(columns, make_policy(place, k=6))
+    middles = [(line["start_lower"] + line["start_upper"]) / 2 for line in release.data.to_pylist()]
+    for statistic, work_out in (("mean", np.mean), ("median", np.median)):
+        change = abs(work_out(middles) - work_out(columns["start"])) / 1000
+        assert change > 0
+        publish(columns, make_policy(place, k=6, keep={"start": {statistic: change * 1.01}}), tmp_path / statistic)
+        result = dn.verify(tmp_path / statistic)
+        assert result.ok
+        assert any("statistics" in item for item in result.not_checked)
+        with pytest.raises(Refusal, match=f"the {statistic} of 'start' would change by"):
+            publish(columns, make_policy(place, k=6, keep={"start": {statistic: change * 0.99}}))
+
+
+def test_diversity_and_closeness_of_sensitive_columns(place: Path, tmp_path: Path) -> None:
+    columns = rides(120, 8, num_lines=1)
+    plain, _ = publish(columns, make_policy(place, k=3))
+    assert plain.certificate.body["measures"]["sensitive"]["purpose"]["l"] == 1
+    release, _ = publish(columns, make_policy(place, k=3, l=2), tmp_path / "distinct")
+    assert release.certificate.body["measures"]["sensitive"]["purpose"]["l"] >= 2
+    release, _ = publish(columns, make_policy(place, k=3, l=1.8, l_kind="entropy"), tmp_path / "entropy")
+    for rows in _values_by_class(release):
+        shares = [times / len(rows) for times in Counter(rows).values()]
+        assert math.exp(-sum(share * math.log(share) for share in shares)) >= 1.8 - 1e-9
+    release, _ = publish(columns, make_policy(place, k=3, t=0.35), tmp_path / "equal")
+    assert release.certificate.body["measures"]["sensitive"]["purpose"]["t"] <= 0.35
+    publish(columns, make_policy(place, k=3, t=0.35, t_kind="ordered"), tmp_path / "ordered")
+    for name in ("distinct", "entropy", "equal", "ordered"):
+        result = dn.verify(tmp_path / name)
+        assert result.ok, result.problems
+    with pytest.raises(Refusal):
+        publish(columns, make_policy(place, k=3, l=4))
+
+
+def _values_by_class(release: Release) -> list[list[str]]:
+    found = defaultdict(list)
+    for line in release.data.to_pylist():
+        found[line["class_id"]].append(line["purpose"])
+    return list(found.values())
+
+
+def test_measures_of_diversity_by_hand() -> None:
+    class_id = np.array([0, 0, 0, 0, 1, 1])
+    values = pa.array(["a", "a", "b", "b", "a", "c"])
+    assert entropy_diversity(class_id, values) == pytest.approx(2)
+    assert closeness(class_id, values, ordered=False) == pytest.approx(1 / 3)
+    assert closeness(class_id, values, ordered=True) == pytest.approx((0 + 1 / 3) / 2)
+
+
+def test_refinement_never_distorts_more(place: Path) -> None:
+    columns = rides(150, 3, num_lines=1)
+    totals = []
+    for seconds in (0, 0.3):
+        publication = publish(columns, make_policy(place, person="card", k=4, refine_seconds=seconds))
+        check(publication, columns, 4, persons=True)
+        totals.append(publication.release.certificate.body["measures"]["loss"]["total"])
+    assert totals[1] <= totals[0]
+
+
+def test_progress_is_told(place: Path) -> None:
+    table = pa.table(rides(60, num_lines=1))
+    for parameters, words in (({"k": 4, "refine_seconds": 0.1}, "refining"), ({"max_distortion": 0.5}, "classes of")):
+        told: list[str] = []
+        data = dn.load(table, make_policy(place, **parameters))
+        dn.publish(data, ledger=dn.Ledger(":memory:"), progress=told.append)
+        assert any(words in stage for stage in told)
+        assert len(told) <= 15
+
+
+# The release
+
+
+def test_sets_in_parquet_and_csv(place: Path, tmp_path: Path) -> None:
+    columns = rides(30, num_lines=1)
+    publish(columns, make_policy(place, k=10), tmp_path / "release")
+    data = pq.read_table(tmp_path / "release" / "data.parquet")
+    assert data.schema.field("board").type == pa.list_(pa.string())
+    assert data.schema.field("board_diameter").type == pa.float64()
+    text = (tmp_path / "release" / "data.csv").read_text()
+    assert "{small,medium,large}" in text
+    assert r"{a\,b,c\{d\},e\\f}" in text
+    again = dn.Release.read(tmp_path / "release")
+    assert again.data.equals(data.replace_schema_metadata(None))
+    assert "quasi" not in release_text(again)
+    readme = (tmp_path / "release" / "README.md").read_text()
+    assert "sorted set of the values of board" in readme
+    assert "longest of the shortest paths between the vertices in board" in readme
+
+
+def test_different_sets_are_different_texts() -> None:
+    labels = ["a", ",", "a,", "{", "}", "\\", "a\\", "\\,"]
+    sets = [list(group) for size in (1, 2, 3) for group in itertools.product(labels, repeat=size)]
+    texts = set_text(pa.array(sets)).to_pylist()
+    assert len(set(texts)) == len(sets)
+
+
+def test_diameters_of_sets_pair_by_pair() -> None:
+    table = np.random.default_rng(1).integers(0, 50, (9, 9)).astype(float)
+    sets = [list(range(start, end)) for start in range(9) for end in range(start + 1, 10)]
+    codes, sizes = np.array([code for group in sets for code in group]), np.array([len(group) for group in sets])
+    expected = [max(table[a, b] for a in group for b in group) for group in sets]
+    assert set_diameters(codes, sizes, table).tolist() == expected
+
+
+def test_a_release_with_sets_can_be_packed_by_its_numbers(place: Path) -> None:
+    release, _ = publish(rides(20, num_lines=1), make_policy(place, k=5))
+    assert release.quantities == ["start"]
+    assert dn.pack(release, capacity=2000).objective > 0
+
+
+# verify
+
+
+def forged(folder: Path, change: Callable[[Release], Release]) -> list[str]:
+    """Write a changed release with all digests computed again, and give what verify finds."""
+    target = folder.with_name(f"forged{len(list(folder.parent.iterdir()))}")
+    target.mkdir()
+    change(dn.Release.read(folder)).write_files(target)
+    return dn.verify(target).problems
+
+
+def with_body(release: Release, path: tuple[str, ...], value: Any) -> Release:
+    body = copy.deepcopy(dict(release.certificate.body))
+    inner = body
+    for part in path[:-1]:
+        inner = inner[part]
+    inner[path[-1]] = value
+    return replace(release, certificate=Certificate(body=body))
+
+
+def with_cell(release: Release, name: str, number: int, value: Any) -> Release:
+    """Change what is told of one class, in both tables alike."""
+    classes = release.classes.column(name).to_pylist()
+    data = release.data.column(name).to_pylist()
+    class_id = release.data.column("class_id").to_pylist()
+    classes[number] = value
+    data = [value if one == number else old for one, old in zip(class_id, data, strict=True)]
+    changed = {}
+    for table_name, values in (("classes", classes), ("data", data)):
+        table = release.tables[table_name]
+        index = table.column_names.index(name)
+        changed[table_name] = table.set_column(index, name, pa.array(values, table.schema.field(name).type))
+    return replace(release, **changed)
+
+
+@pytest.fixture(scope="module")
+def original(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original") / "release"
+    columns = rides(80, 2, num_lines=1, num_cards=40)
+    parameters = {"limits": {"board": 5, "type": 3}, "l": 1, "t": 1, "max_risk": 0.25, "max_distortion": 0.6}
+    publish(columns, make_policy(place, person="card", k=4, **parameters), folder)
+    assert dn.verify(folder).ok
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        (("measures", "importance", "factors", "board"), 9.0, "importance"),
+        (("measures", "importance", "weights", "board"), 0.9, "importance"),
+        (("measures", "importance", "factors", "board"), -1.0, "importance"),
+        (("measures", "loss", "total"), 0.01, "loss is wrong"),
+        (("measures", "loss", "attributes", "board"), 0.01, "loss is wrong"),
+        (("measures", "loss", "metric"), "of another paper", "loss is wrong"),
+        (("measures", "distortion", "generalisation"), 0.01, "distortion"),
+        (("measures", "persons", "smallest"), 3, "persons"),
+        (("measures", "persons", "smallest"), 99, "persons"),
+        (("measures", "k_chosen"), 3, "max_distortion"),
+        (("measures", "k_chosen"), 10**6, "max_distortion"),
+        (("mechanism", "limits"), {"board": 0.5}, "wider in board than the limit"),
+        (("mechanism", "limits"), {"type": 1}, "wider in type than the limit"),
+        (("mechanism", "max_risk"), 0.01, "max_risk"),
+        (("mechanism", "max_distortion"), 0.01, "max_distortion"),
+        (("mechanism", "l"), 4, "less diverse"),
+        (("mechanism", "t"), 0.001, "farther from the whole table"),
+        (("mechanism", "importance"), {"board": 5}, "importance"),
+        (("mechanism", "importance"), "guess", "importance"),
+        (("mechanism", "k"), 40, "another k"),
+    ],
+)
+def test_verify_finds_wrong_figures(original: Path, path: tuple[str, ...], value: Any, words: str) -> None:
+    (problem,) = forged(original, lambda release: with_body(release, path, value))
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("board", ["S1", "S0"], "not in order"),
+        ("board", ["S0", "S0"], "not in order"),
+        ("board", [], "is empty"),
+        ("board", ["S0", "S99"], "leaves the public domain"),
+        ("board", ["S0"], "board_diameter"),
+        ("load", ["large", "small"], "not in order"),
+        ("bag", ["a,b", None], "missing values"),
+        ("type", "Nobody", "no node of the public tree"),
+        ("board_diameter", 0.5, "board_diameter"),
+        ("start_upper", 1001.0, "leaves the public domain"),
+    ],
+)
+def test_verify_finds_wrong_classes(original: Path, name: str, value: Any, words: str) -> None:
+    number = next(
+        line["class_id"]
+        for line in dn.Release.read(original).classes.to_pylist()
+        if len(line["board"]) > 1 and line["board"] != value and line[name] != value
+    )
+    (problem,) = forged(original, lambda release: with_cell(release, name, number, value))
+    assert words in problem
+
+
+def test_verify_finds_a_set_that_differs_between_rows_and_classes(original: Path) -> None:
+    def change(release: Release) -> Release:
+        sets = release.classes.column("load").to_pylist()
+        sets[0] = ["small"] if sets[0] != ["small"] else ["large"]
+        index = release.classes.column_names.index("load")
+        return replace(release, classes=release.classes.set_column(index, "load", pa.array(sets)))
+
+    (problem,) = forged(original, change)
+    assert "load differs between classes and data" in problem
+
+
+def test_verify_finds_a_row_that_looks_like_no_other(original: Path) -> None:
+    def change(release: Release) -> Release:
+        sets = release.data.column("load").to_pylist()
+        sets[0] = ["small"] if sets[0] != ["small"] else ["large"]
+        index = release.data.column_names.index("load")
+        return replace(release, data=release.data.set_column(index, "load", pa.array(sets)))
+
+    (problem,) = forged(original, change)
+    assert "smallest class has 1 records" in problem or "class_id joins" in problem
+
+
+def test_verify_never_crashes_on_a_strange_certificate(original: Path, tmp_path: Path) -> None:
+    """Replace every entry of measures and mechanism by strange ones; what still passes is the owner's word alone."""
+    free = {"method", "scaling", "symmetrise", "price", "refine_seconds", "buckets", "keep", "name", "k"}
+    free |= {"l", "t", "l_kind", "t_kind", "max_risk", "max_distortion", "limits", "max_suppressed"}  # asked or not
+    release = dn.Release.read(original)
+    target = tmp_path / "release"
+    target.mkdir()
+    release.write_files(target)
+    body = dict(dn.Release.read(target).certificate.body)
+    draw = random.Random(1)
+    for part in ("measures", "mechanism"):
+        for path in _places(body[part], (part,)):
+            for value in draw.sample([None, True, -7, 2.5, 10**30, "x", ["x"], {"x": 1}], 2):
+                changed = with_body(replace(release, certificate=Certificate(body=body)), path, value).certificate
+                (target / "certificate.json").write_bytes(changed.to_bytes())
+                if dn.verify(target).ok:
+                    assert path[0] == "mechanism", (path, value)
+                    assert path[1] in free, (path, value)
+
+
+def _places(value: Any, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    inner = value.items() if isinstance(value, dict) else ()
+    return [place for key, item in inner for place in [(*path, key), *_places(item, (*path, key))]]
+
+
+# Parameters
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({}, "needs k, max_risk or max_distortion"),
+        ({"k": 1}, "at least 2"),
+        ({"k": 2.5}, "whole number"),
+        ({"k": 3, "method": "magic"}, "method must be one of"),
+        ({"k": 3, "scaling": "magic"}, "scaling must be one of"),
+        ({"k": 3, "importance": "guess"}, "importance must be one of"),
+        ({"k": 3, "importance": {"board": 6}}, "between 1 and 5"),
+        ({"k": 3, "importance": {"board": 0.5}}, "between 1 and 5"),
+        ({"k": 3, "importance": 7}, "importance must be a table"),
+        ({"max_distortion": 1.5}, "from 0 to 1"),
+        ({"max_risk": 0}, "above 0"),
+        ({"k": 3, "max_suppressed": -1}, "from 0 to 1"),
+        ({"k": 3, "price": 0}, "above 0"),
+        ({"k": 3, "l": 0.5}, "at least 1"),
+        ({"k": 3, "t": 2}, "from 0 to 1"),
+        ({"k": 3, "l": 2, "l_kind": "many"}, "l_kind must be one of"),
+        ({"k": 3, "t": 0.5, "t_kind": "many"}, "t_kind must be one of"),
+        ({"k": 3, "refine_seconds": -1}, "from 0 to"),
+        ({"k": 3, "limits": {"board": -1}}, "0 or more"),
+        ({"k": 3, "limits": [1]}, "must be a table"),
+        ({"k": 3, "buckets": {"start": 0}}, "above 0"),
+        ({"k": 3, "buckets": {"start": {"quantiles": 1.5}}}, "whole number"),
+        ({"k": 3, "buckets": {"start": {"octiles": 8}}}, "must be one of"),
+        ({"k": 3, "keep": {"start": {"mode": 0.1}}}, "must be one of mean, median"),
+        ({"k": 3, "keep": {"start": 0.1}}, "must be a table"),
+        ({"k": 3, "symmetrise": "yes"}, "true or false"),
+        ({"k": 3, "method": "published-density", "l": 2}, "knows no l and t"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters: dict[str, Any], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        dn.UtilityClusters(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "columns", "words"),
+    [
+        ({"importance": {"bord": 2}}, GENERALISED, "importance is given for 'bord'"),
+        ({"limits": {"line": 2}}, GENERALISED, "limits is given for 'line'"),
+        ({"buckets": {"board": 2}}, GENERALISED, "no numeric quasi-identifier"),
+        ({"keep": {"board": {"mean": 0.1}}}, GENERALISED, "no numeric quasi-identifier"),
+        ({"l": 2}, GENERALISED, "The policy has none"),
+        ({}, ("line",), "Got none"),
+    ],
+)
+def test_parameters_that_do_not_fit_the_schema_are_refused(
+    place: Path, parameters: dict[str, Any], columns: tuple[str, ...], words: str
+) -> None:
+    with pytest.raises(PolicyError, match=words):
+        dn.promise(make_policy(place, columns=columns, k=3, **parameters))
+
+
+def test_names_that_collide_with_columns_of_a_release_are_refused() -> None:
+    network, labels = Graph(edges=[("a", "b")]), Category(values=["x", "y"])
+    board = dn.Attribute(name="board", role=dn.Role.QUASI_IDENTIFIER, domain=network)
+    other = dn.Attribute(name="board_diameter", role=dn.Role.PUBLIC)
+    with pytest.raises(ParameterError, match="board_diameter collide"):
+        dn.Schema(attributes=(board, other), protects="ride")
+    size = dn.Attribute(name="size", role=dn.Role.QUASI_IDENTIFIER, domain=labels)
+    with pytest.raises(ParameterError, match="'size'"):
+        dn.UtilityClusters(k=2).promise(dn.Schema(attributes=(size,), protects="ride"))
+
+
+def test_description_makes_the_same_mechanism() -> None:
+    made = dn.UtilityClusters(
+        k=3,
+        importance={"board": 2},
+        buckets={"start": {"quantiles": 8}, "end": 900},
+        limits={"board": 4},
+        keep={"start": {"mean": 0.01}},
+        l=2,
+    )
+    described = {name: value for name, value in made.describe().items() if name != "name"}
+    assert dn.UtilityClusters(**described) == made
+    assert hash(dn.UtilityClusters(**described)) == hash(made)
+    assert isinstance(Tree(parents=PARENTS).node_sizes["Person"], int)
+    assert Ordinal(levels=SIZES).diameter == 2
+
+
+# The worked example of the paper
+
+
+def test_the_example_of_the_paper(tmp_path: Path) -> None:
+    """Eight records, k = 2 (Bhati et al. 2021, Tables 2 and 3)."""
+    (tmp_path / "edges.csv").write_text("from,to\nA,B\nB,C\nB,D\nC,D\n")
+    number = {"role": "quasi-identifier", "kind": "numeric"}
+    station = {"role": "quasi-identifier", "kind": "graph", "edges": "edges.csv"}
+    document = {
+        "dataset": "example",
+        "protects": "ride",
+        "attributes": {
+            "type": {"role": "quasi-identifier", "kind": "tree", "parents": PARENTS},
+            "board": station,
+            "alight": station,
+            "start": {**number, "domain": [540, 665]},
+            "time": {**number, "domain": [280, 520]},
+            "distance": {**number, "domain": [2, 4.2]},
+        },
+        "mechanism": {"name": "utility-clusters", "k": 2, "method": "published-density", "importance": {"type": 1}},
+    }
+    columns = {
+        "type": ["Adult", "Adult", "Child", "Adult", "Senior", "Child", "Adult", "Senior"],
+        "board": list("AABBACBA"),
+        "alight": list("CCDADDDD"),
+        "start": [540.0, 540.0, 545.0, 600.0, 660.0, 555.0, 600.0, 665.0],
+        "time": [400.0, 400.0, 320.0, 280.0, 520.0, 340.0, 480.0, 520.0],
+        "distance": [3.6, 3.6, 2.2, 2.0, 4.2, 3.8, 2.2, 4.2],
+    }
+    release, key = publish(columns, dn.Policy.from_dict(document, path=tmp_path / "example.toml"))
+    classes = defaultdict(set)
+    for class_id, row in zip(key.table["class_id"].to_pylist(), key.table["source_row"].to_pylist(), strict=True):
+        classes[class_id].add(row + 1)
+    assert sorted(map(sorted, classes.values())) == [[1, 2], [3, 6], [4, 7], [5, 8]]
+    told = {min(classes[line["class_id"]]): line for line in release.classes.to_pylist()}
+    assert told[3]["board"] == ["B", "C"]
+    assert told[3]["alight"] == ["D"]
+    assert told[4]["alight"] == ["A", "D"]
+    assert told[4]["alight_diameter"] == 2
+    assert (told[3]["distance_lower"], told[3]["distance_upper"]) == (2.2, 3.8)
+    assert [told[number]["type"] for number in (1, 3, 4, 5)] == ["Adult", "Child", "Adult", "Senior"]
