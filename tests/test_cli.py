@@ -90,6 +90,7 @@ def snapshot(folder: Path) -> dict[str, bytes | str]:
 COMMANDS = [
     ("demo",),
     ("generate", "packages"),
+    ("generate", "rides"),
     ("draft",),
     ("publish",),
     ("show",),
@@ -334,6 +335,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "an unknown law": (nothing, ("generate", "packages", "-o", "x.csv", "--law", "odd"), "law"),
     "an unknown paper": (nothing, ("generate", "packages", "-o", "x.csv", "--setting", "odd"), "odd"),
     "a negative size": (nothing, ("generate", "packages", "-o", "x.csv", "--size", "-5"), "size"),
+    "too few stations": (nothing, ("generate", "rides", "-o", "x.csv", "--stations", "5"), "stations"),
     "no ledger": (nothing, ("budget", "show", "none.sqlite"), "no ledger"),
     "a demo in the way": (existing_file, ("demo", "--out", "release", "--force"), "exists already"),
     "neighbours": (

@@ -1,14 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated packages follow the laws of the papers' settings; the starter policy works on them."""
+"""Generated packages follow the laws of the papers' settings, rides look like a metro's; starter policies work."""
 
 from __future__ import annotations
+
+import resource
+from collections import Counter, defaultdict
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from scipy import stats
 
 import dunnage as dn
-from dunnage.samples import draw_weights
+from dunnage.domains import Graph, Numeric, Tree
+from dunnage.samples import (
+    PASSENGER_PARENTS,
+    SERVICE_DAY,
+    RideSetting,
+    draw_weights,
+    generate_rides,
+    metro_edges,
+    rides,
+)
 
 PAPER_SETTINGS = {
     # Hoogervorst et al. 2019, Table 2
@@ -113,3 +126,102 @@ def test_existing_files_are_kept(tmp_path):
         dn.generate_packages(setting, tmp_path / "p.txt")
     with pytest.raises(dn.OutputError, match="not a folder"):
         dn.generate_packages(setting, tmp_path / "nowhere" / "p.csv")
+
+
+# Rides
+
+
+@pytest.mark.parametrize(("stations", "lines"), [(150, 8), (30, 3), (120, 12), (90, 9), (400, 5)])
+def test_the_network_is_a_metro(stations, lines):
+    edges = metro_edges(stations, lines)
+    network = Graph(edges=edges)  # refuses what is not connected
+    assert len(network.labels) == stations
+    assert len({frozenset(edge) for edge in edges}) == len(edges)
+    degrees = Counter(Counter(station for edge in edges for station in edge).values())
+    assert degrees[2] > stations / 2
+    assert sum(times for degree, times in degrees.items() if degree > 2) >= lines - 1  # places to change
+    assert 4 <= network.diameter <= stations / 2
+    assert {name[0] for name in network.labels} <= set("ABCDEFGHIJKL"[:lines])
+    assert all(name.isalnum() for name in network.labels)
+
+
+def test_rides_look_like_those_of_a_metro():
+    table = rides(20_000, seed=4)
+    assert table.num_rows == 20_000
+    rows = table.to_pylist()
+    network = Graph(edges=metro_edges())
+    assert {row["type"] for row in rows} == set(Tree(parents=PASSENGER_PARENTS).labels)
+    assert {row["board"] for row in rows} | {row["alight"] for row in rows} <= set(network.labels)
+    assert all(row["board"] != row["alight"] for row in rows)
+    starts = np.array([row["start"] for row in rows])
+    assert (np.diff(starts) >= 0).all()
+    assert SERVICE_DAY[0] <= starts[0] <= starts[-1] <= SERVICE_DAY[1]
+    hours = np.bincount(starts // 3600, minlength=24)
+    assert min(hours[8], hours[17]) > 2 * hours[11]  # two rush hours
+    busiest = [times for _, times in Counter(row["board"] for row in rows).most_common()]
+    assert busiest[0] > 10 * busiest[len(busiest) // 2] / 3
+    far = network.distances()
+    codes = [network.codes([row[name] for row in rows]) for name in ("board", "alight")]
+    mixed = np.random.default_rng(1).permutation(codes[1])
+    assert far[codes[0], codes[1]].mean() < 0.95 * far[codes[0], mixed].mean()  # near places are chosen more often
+
+
+def test_a_card_goes_on_from_where_it_is():
+    cards = defaultdict(list)
+    for row in rides(5_000, seed=2).to_pylist():
+        cards[row["card"]].append(row)
+    times = Counter(map(len, cards.values()))
+    assert set(times) == {1, 2, 3, 4}
+    assert times[2] > len(cards) / 3
+    there_and_back = 0
+    for own in cards.values():
+        assert len({row["type"] for row in own}) == 1
+        for before, after in pairwise(own):
+            assert before["alight"] == after["board"]
+            assert before["start"] < after["start"]
+            there_and_back += before["board"] == after["alight"]
+    assert there_and_back > len(cards) / 3
+
+
+def test_entropies_are_about_those_of_the_paper():
+    """Bhati et al. 2021, Table 4: weights .036, .328, .325 and .309 from entropies in bits."""
+    table = rides(10_000, seed=7)
+    bits = []
+    for name in ("type", "board", "alight", "start"):
+        column = np.array(table[name].to_pylist())
+        counts = np.unique(column // 900 if name == "start" else column, return_counts=True)[1]
+        bits.append(stats.entropy(counts, base=2))
+    assert np.abs(np.array(bits) / sum(bits) - [0.036, 0.328, 0.325, 0.309]).max() < 0.02
+
+
+def test_seed_repeats_rides_and_any_size_is_quick():
+    assert rides(777, seed=5).equals(rides(RideSetting(size=777), seed=5))
+    assert not rides(777, seed=5).equals(rides(777, seed=6))
+    assert rides(1, seed=1).num_rows == 1
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    assert rides(1_000_000, seed=1).num_rows == 1_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 8
+
+
+def test_the_starter_policy_of_rides_works(tmp_path):
+    paths = generate_rides(RideSetting(size=300, stations=60, lines=4), tmp_path / "r.csv", seed=1)
+    assert [path.name for path in paths] == ["r.csv", "r.toml", "r.edges.csv"]
+    data = dn.load(*paths[:2])
+    assert len(data) == 300
+    assert data.schema.person == "card"
+    assert [a.name for a in data.schema.quasi_identifiers] == ["type", "board", "alight", "start"]
+    start = data.schema["start"].domain
+    assert isinstance(start, Numeric)
+    assert (start.lower, start.upper) == SERVICE_DAY
+    assert data.schema["board"].domain == Graph(edges=metro_edges(60, 4))
+    assert dn.promise(data.policy).guarantee.k == 10
+    with pytest.raises(dn.OutputError, match="exists already"):
+        generate_rides(RideSetting(), tmp_path / "r.csv")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"size": 0}, {"lines": 2}, {"lines": 13}, {"stations": 79}, {"stations": 2_001, "lines": 3}]
+)
+def test_impossible_rides_are_refused(wrong):
+    with pytest.raises(dn.ParameterError):
+        RideSetting(**wrong)

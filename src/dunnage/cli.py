@@ -159,6 +159,29 @@ def generate_packages(
     _print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
 
 
+@generate_app.command("rides")
+def generate_rides(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
+    size: Annotated[int, typer.Option(help="Number of rides.")] = 10_000,
+    stations: Annotated[int, typer.Option(help="Stations of the network.")] = 150,
+    lines: Annotated[int, typer.Option(help="Lines of the network.")] = 8,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate rides on a metro, with a starter policy and the edges of the network beside them.
+
+    Example: dunnage generate rides -o rides.csv --size 10000 --seed 1
+    """
+    from dunnage.samples import RideSetting
+    from dunnage.samples import generate_rides as generate
+
+    setting = RideSetting(size=size, stations=stations, lines=lines)
+    data, policy, edges = generate(setting, out, seed=seed, force=force)
+    text = f"{size} rides in {data}\nstarter policy in {policy}\nnetwork in {edges}"
+    _print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
+
+
 def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
     from dataclasses import replace
 

@@ -2,10 +2,10 @@
 """Linkage attacks on a k-anonymous release: what somebody who knows a record's values can name or rule out.
 
 The attacker holds the release and knows, of one record, the public values and the generalised ones, exactly or within
-bounds. He looks up every class whose description does not rule the record out: by its closed intervals, by what its
-mean leaves possible, or, with multisets, by the values that it lists. Rows of a class are in random order, so that
-within a class he can only guess; and what he guesses of several classes is weighed by how many rows (or listed
-values) of each fit.
+bounds. He looks up every class whose description does not rule the record out: by its closed intervals, by the sets of
+labels that occur in it, by what its mean leaves possible, or, with multisets, by the values that it lists. Rows of a
+class are in random order, so that within a class he can only guess; and what he guesses of several classes is weighed
+by how many rows (or listed values) of each fit.
 
 Nothing here is estimated: every figure is counted over all records. A class is ruled out only if it is impossible
 beyond rounding.
@@ -57,7 +57,8 @@ class Candidates(NamedTuple):
 
 def candidates(sight: Sight, known: Known) -> Iterator[Candidates]:
     """Yield all classes that each record may be in, some records at a time; records without any do not appear."""
-    joins = [_Join.of(sight, known, axis) for axis in range(len(sight.told))]
+    by = _labels_known(sight, known)
+    joins = [_Join.of(sight, known, axis, by) for axis in range(len(sight.told))]
     join = min(joins, key=lambda one: int(one.counts.sum()))
     for record, of_class in join.pairs():
         fits = _fits(sight, known, record, of_class)
@@ -67,28 +68,45 @@ def candidates(sight: Sight, known: Known) -> Iterator[Candidates]:
         yield Candidates(record[held], of_class[held], weight[held])
 
 
+def _labels_known(sight: Sight, known: Known) -> tuple[int, ...]:
+    """Return up to two attributes that were released by sets and of which every record's label is known.
+
+    Classes are looked up by these labels, once for each combination that they may have: so many must not be too many.
+    """
+    chosen: tuple[int, ...] = ()
+    lines = np.ones(len(sight.sizes), dtype=np.int64)
+    for axis, told in enumerate(sight.told):
+        if told.listing is None or not np.array_equal(known.low[axis], known.high[axis]):
+            continue
+        more = lines * np.bincount(told.listing.of_class, minlength=len(lines))
+        if more.sum() <= MOST_PAIRS and len(chosen) < 2:
+            chosen, lines = (*chosen, axis), more
+    return chosen
+
+
 @dataclass(frozen=True, eq=False)
 class _Join:
-    """For each record the run of classes, in one order, that one attribute does not rule out."""
+    """For each record the run of classes, in one order, that one attribute and some labels do not rule out."""
 
     order: IntArray
     first: IntArray
     counts: IntArray
 
     @classmethod
-    def of(cls, sight: Sight, known: Known, axis: int) -> _Join:
-        """Find each run among the classes sorted by public values, then lower bound."""
+    def of(cls, sight: Sight, known: Known, axis: int, by: tuple[int, ...]) -> _Join:
+        """Find each run among the classes sorted by public values, labels of attributes ``by`` and lower bound."""
         # Possible are classes from where an upper bound is first high enough, to where lower bounds are too high.
-        lower, upper, stratum = sight.told[axis].lower, sight.told[axis].upper, sight.public.of_class
+        of_class, stratum, asked = _grouped(sight, known, by)
+        lower, upper = sight.told[axis].lower[of_class], sight.told[axis].upper[of_class]
         order = np.lexsort((lower, stratum))
         ends = np.unique(np.concatenate([lower, upper]))
         width = len(ends) + 1
         opens = (stratum * width + np.searchsorted(ends, lower))[order]
         reach = np.maximum.accumulate((stratum * width + np.searchsorted(ends, upper))[order])
-        base = known.stratum * width
+        base = asked * width
         first = np.searchsorted(reach, base + np.searchsorted(ends, known.low[axis], side="left"))
         stop = np.searchsorted(opens, base + np.searchsorted(ends, known.high[axis], side="right"))
-        return cls(order, first, np.where(known.stratum < 0, 0, np.maximum(stop - first, 0)))
+        return cls(of_class[order], first, np.where(asked < 0, 0, np.maximum(stop - first, 0)))
 
     def pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield record and class of each pair, by record."""
@@ -106,15 +124,46 @@ class _Join:
             start = stop
 
 
+def _grouped(sight: Sight, known: Known, by: tuple[int, ...]) -> tuple[IntArray, IntArray, IntArray]:
+    """Return classes, once for each combination of labels, the group of each, and the group that each record is in.
+
+    A group is a combination of public values, together with the labels; -1 where the release has none such.
+    """
+    group, asked = sight.public.of_class, known.stratum
+    of_class = np.arange(len(group))
+    for axis in by:
+        listing, num, label = sight.told[axis].listing, sight.told[axis].num_labels, known.low[axis].astype(np.int64)
+        assert listing is not None  # chosen because there is one
+        counts = np.bincount(listing.of_class, minlength=len(sight.sizes))
+        times = counts[of_class]
+        line = np.repeat((np.cumsum(counts) - counts)[of_class] - (np.cumsum(times) - times), times)
+        place = listing.places[line + np.arange(len(line))].astype(np.int64)
+        group, of_class = np.repeat(group, times) * num + place, np.repeat(of_class, times)
+        asked = np.where((asked < 0) | (label < 0), -1, asked * num + label)
+    return of_class, group, asked
+
+
 def _fits(sight: Sight, known: Known, record: IntArray, of_class: IntArray) -> BoolArray:
     """Tell which pairs no attribute rules out."""
     fits = np.ones(len(record), dtype=bool)
-    for axis, told in enumerate(sight.told):
+    for axis in _axes_known(known):
+        told = sight.told[axis]
         low, high = known.low[axis, record], known.high[axis, record]
-        fits &= (told.lower[of_class] <= high) & (told.upper[of_class] >= low)
+        lower, upper = told.lower[of_class], told.upper[of_class]
+        fits &= (lower <= high) & (upper >= low)
+        if told.listing is not None:
+            # What covers the whole set needs no look at its labels.
+            open_ = np.flatnonzero(fits & ((low > lower) | (high < upper)))
+            fits[open_] = _ranked_inside(*told.listing, of_class[open_], low[open_], high[open_]) > 0
         if not sight.multisets:
             fits &= _one_fits(told, sight.sizes[of_class], of_class, low, high)
     return fits
+
+
+def _axes_known(known: Known) -> list[int]:
+    """List the attributes of which anything is known of any record."""
+    told = (known.low > -np.inf) | (known.high < np.inf)
+    return [int(axis) for axis in np.flatnonzero(told.any(axis=1))]
 
 
 def _one_fits(told: Told, sizes: IntArray, of_class: IntArray, low: FloatArray, high: FloatArray) -> BoolArray:
@@ -177,6 +226,10 @@ class RecordLinkage:
 def record_linkage(sight: Sight, known: Known) -> RecordLinkage:
     """Look for the row of each record; records that no class fits have no rows and probability 0."""
     rows, probability = np.zeros(len(known), dtype=np.int64), np.zeros(len(known))
+    axes = _axes_known(known)
+    if len(axes) == 1 and _is_countable(sight, known, axes[0]):
+        rows = _rows_at(sight, known, axes[0])
+        return RecordLinkage(rows, np.divide(1, rows, out=probability, where=rows > 0))
     for found in candidates(sight, known):
         if not len(found.record):
             continue
@@ -187,6 +240,36 @@ def record_linkage(sight: Sight, known: Known) -> RecordLinkage:
         # One division of whole numbers, so that 1 of 6 is 1/6 to the last digit.
         probability[records] = np.maximum.reduceat(found.weight / (sizes * total), starts)
     return RecordLinkage(rows, probability)
+
+
+def _is_countable(sight: Sight, known: Known, axis: int) -> bool:
+    """Tell whether rows can be counted without looking at pairs: by exact values of one attribute of intervals."""
+    told = sight.told[axis]
+    plain = told.means is None and told.listing is None and not sight.multisets
+    return plain and np.array_equal(known.low[axis], known.high[axis])
+
+
+def _rows_at(sight: Sight, known: Known, axis: int) -> IntArray:
+    """Count the rows whose interval of one attribute holds the value of each record: begun less ended ones."""
+    told, strata, value = sight.told[axis], sight.public.of_class, known.low[axis]
+    ends = np.unique(np.concatenate([told.lower, told.upper]))
+    width = len(ends) + 1
+    lower, upper = (strata * width + np.searchsorted(ends, bound) for bound in (told.lower, told.upper))
+    base = known.stratum * width
+    after, at = (base + np.searchsorted(ends, value, side="right"), base + np.searchsorted(ends, value))
+    inner = sight.sizes > (2 if told.own_bounds else 0)
+    rows = _rows_below(lower[inner], sight.sizes[inner], after) - _rows_below(upper[inner], sight.sizes[inner], at)
+    # A class of two has nothing between its own bounds: it counts at either of them, once.
+    for bounds, some in ((lower, ~inner), (upper, ~inner & (lower != upper))):
+        rows += _rows_below(bounds[some], sight.sizes[some], after) - _rows_below(bounds[some], sight.sizes[some], at)
+    return rows  # what is in no stratum stands before all classes
+
+
+def _rows_below(places: IntArray, sizes: IntArray, asked: IntArray) -> IntArray:
+    """Add up the sizes of the classes that stand before each place asked for."""
+    order = np.argsort(places, kind="stable")
+    sums = np.concatenate(([0], np.cumsum(sizes[order])))
+    return np.asarray(sums[np.searchsorted(places[order], asked)], dtype=np.int64)
 
 
 def unique_classes(sight: Sight, known: Known) -> tuple[IntArray, IntArray]:

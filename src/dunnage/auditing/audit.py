@@ -22,6 +22,7 @@ from dunnage.auditing.finding import TOPICS, Finding
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
 from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
 from dunnage.auditing.outside import outside_findings
+from dunnage.auditing.rides import ride_inside_findings, ride_outside_findings
 from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_outside_findings
 from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
@@ -294,6 +295,9 @@ def _told_by_classes(asked: _Asked) -> _Told:
         told.add(outside_findings(sight, asked.plan, asked.tell))
     else:
         told.add([], [NO_ROWS])
+    if sight.clustered:  # what they lose is measured by their own distances
+        told.findings = [item for item in told.findings if item.topic != "utility"]
+        told.add(ride_outside_findings(sight))
     if sight.sampled:
         told.add(sampled_outside_findings(sight))
     if asked.data is not None and len(sight.sizes):
@@ -303,6 +307,8 @@ def _told_by_classes(asked: _Asked) -> _Told:
         if asked.population is not None:
             known = population_findings(case, asked.population)
             told.findings = [item for item in told.findings if item.name != known[0].name] + known
+        if sight.clustered:
+            told.add(*ride_inside_findings(case, asked.tell))
         for part in _further(case, asked):
             told.add(*part)
     if asked.data is not None and sight.sampled:

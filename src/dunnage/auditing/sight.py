@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.mechanisms.recode import released_column
-from dunnage.release import Release
+from dunnage.release import Release, is_set
 
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
@@ -24,6 +25,8 @@ IntArray = npt.NDArray[np.int64]
 
 CLASS_MODELS = ("k-anonymity", "sampled-dp")
 """Guarantees of releases whose rows stand in classes."""
+CLUSTERS = "utility-clusters"
+"""Mechanism whose classes are told by sets, nodes and their own smallest and largest numbers."""
 
 
 # What the attacker sees
@@ -83,11 +86,20 @@ def positions(column: pa.Array, values: pa.Array) -> IntArray:
     return found.astype(np.int64)
 
 
+class Listing(NamedTuple):
+    """The labels of each class's set, one after the other, by class."""
+
+    places: FloatArray
+    """Place of each label among those of the domain, in order within a class."""
+    of_class: IntArray
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Told:
     """One generalised attribute as numbers, class by class; a label is its place among the labels of its domain.
 
-    A node of a hierarchy covers neighbouring leaves, so that it is an interval of places.
+    A node of a hierarchy covers neighbouring leaves, so that it is an interval of places. A set of labels lies between
+    its first and last place, and is listed besides.
 
     Parameters
     ----------
@@ -101,6 +113,8 @@ class Told:
         Values of the members by class, where multisets were released.
     own_bounds
         Whether bounds are the class's own smallest and largest value.
+    listing
+        The labels of each class, where sets were released: no other occurs in it.
     """
 
     name: str
@@ -110,6 +124,7 @@ class Told:
     means: FloatArray | None
     members: FloatArray | None
     own_bounds: bool
+    listing: Listing | None = None
 
     @property
     def numeric(self) -> Numeric | None:
@@ -121,7 +136,12 @@ class Told:
         """Width of the whole domain, on the scale of the bounds."""
         if isinstance(self.domain, Numeric):
             return self.domain.span
-        return max(1.0, len(_labels(self.domain)) - 1.0)
+        return max(1.0, self.num_labels - 1.0)
+
+    @property
+    def num_labels(self) -> int:
+        """Number of labels of the domain; 0 if it is of numbers."""
+        return len(_labels(self.domain))
 
     def numbers(self, column: pa.Array) -> FloatArray:
         """Return the values of a column on the scale of the bounds."""
@@ -134,29 +154,40 @@ class Told:
         Raises
         ------
         ParameterError
-            If it was not released as intervals or nodes of a hierarchy.
+            If it was not released as intervals, nodes of a hierarchy or sets of labels.
         """
         classes, mechanism = release.classes, release.certificate.body["mechanism"]
         described = release.attributes[name].get("domain", {})
         domain = domain_from(described)
         assert classes is not None
-        means, own = None, False
+        means, own, listing = None, False, None
         if isinstance(domain, Numeric) and f"{name}_lower" in classes.column_names:
             lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
             means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
-            own = mechanism.get("bounds") == "class"
+            own = mechanism.get("bounds") == "class" or mechanism["name"] == CLUSTERS
             if mechanism["name"] in ("full-domain", "sampled-lattice"):
                 # Its public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
         elif name in classes.column_names and classes.schema.field(name).type == pa.string():
             lower, upper = _spans(domain, classes.column(name).to_pylist())
+        elif name in classes.column_names and is_set(classes.schema.field(name).type):
+            listing, lower, upper = _listed(domain, classes.column(name).combine_chunks())
         else:
             raise ParameterError(
-                f"this version audits numbers and nodes of hierarchies. Attribute {name!r} was released as neither."
+                f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} was released as none."
             )
         members = None if release.members is None else _numbers(domain, release.members.column(name).combine_chunks())
-        return cls(name=name, domain=domain, lower=lower, upper=upper, means=means, members=members, own_bounds=own)
+        return cls(
+            name=name,
+            domain=domain,
+            lower=lower,
+            upper=upper,
+            means=means,
+            members=members,
+            own_bounds=own,
+            listing=listing,
+        )
 
 
 def _column(table: pa.Table, name: str) -> FloatArray:
@@ -186,6 +217,18 @@ def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray
     whole = (0, len(labels) - 1)
     found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64).reshape(-1, 2)
     return found[:, 0], found[:, 1]
+
+
+def _listed(domain: Domain, sets: pa.ListArray) -> tuple[Listing, FloatArray, FloatArray]:
+    """Return the labels of each set by place, and the first and last of each."""
+    counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    places = _numbers(domain, sets.flatten())
+    if not counts.all() or (places < 0).any():
+        raise ReleaseError("a class has an empty set, or a label that is not in the domain. Verify the release.")
+    of_class = np.repeat(np.arange(len(counts)), counts)
+    places = places[np.lexsort((places, of_class))]
+    ends = np.cumsum(counts)
+    return Listing(places, of_class), places[ends - counts], places[ends - 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,6 +278,11 @@ class Sight:
     def sampled(self) -> bool:
         """Whether the rows are of a secret sample."""
         return str(self.release.certificate.body["guarantee"]["model"]) == "sampled-dp"
+
+    @property
+    def clustered(self) -> bool:
+        """Whether the classes are clusters of records that are near each other, told by sets, nodes and intervals."""
+        return str(self.release.certificate.body["mechanism"]["name"]) == CLUSTERS
 
     @property
     def names(self) -> tuple[str, ...]:
