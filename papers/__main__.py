@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from papers import hoogervorst2019, li2022
+from papers import bhati2021, hoogervorst2019, li2022
 
 PAPERS: dict[str, Callable[..., Path]] = {
+    "bhati2021": bhati2021.reproduce,
     "hoogervorst2019": hoogervorst2019.reproduce,
     "li2022": li2022.reproduce,
 }
