@@ -49,6 +49,7 @@ GROUPS = {
         "mechanisms.noisy_values",
         "mechanisms.partition",
         "mechanisms.sampled_lattice",
+        "mechanisms.utility_clusters",
         "mechanisms.foresight",
         "laws",
     ),

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.noisy_values import NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
+    from dunnage.mechanisms.utility_clusters import UtilityClusters
     from dunnage.noise import Noise
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
@@ -70,7 +71,16 @@ if TYPE_CHECKING:
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
-    from dunnage.samples import PackageSetting, generate_packages, package_setting, packages
+    from dunnage.samples import (
+        PackageSetting,
+        RideSetting,
+        generate_packages,
+        generate_rides,
+        metro_edges,
+        package_setting,
+        packages,
+        rides,
+    )
     from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
     from dunnage.schema import Attribute, Role, Schema
     from dunnage.settle import Settlement, apply
@@ -126,10 +136,20 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "mechanisms.noisy_values": ("NoisyValues",),
     "mechanisms.partition": ("Partition",),
     "mechanisms.sampled_lattice": ("SampledLattice",),
+    "mechanisms.utility_clusters": ("UtilityClusters",),
     "mechanisms.foresight": ("Foresight",),
     "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
     # generated data
-    "samples": ("PackageSetting", "package_setting", "packages", "generate_packages"),
+    "samples": (
+        "PackageSetting",
+        "package_setting",
+        "packages",
+        "generate_packages",
+        "RideSetting",
+        "rides",
+        "metro_edges",
+        "generate_rides",
+    ),
     # errors
     "errors": (
         "DunnageError",
