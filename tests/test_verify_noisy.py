@@ -28,7 +28,8 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
-from dunnage.verification import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED, _are_around_values
+from dunnage.verification import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
+from dunnage.verification.noise import are_around_values
 
 CLUSTERS = {"weight": [20, 50.5]}
 MECHANISMS: dict[str, Any] = {
@@ -393,7 +394,7 @@ def test_intervals_around_values(last: int, confidence: str, epsilon: str) -> No
     halves = [2 + half / 2 for half in range(-1, 2 * last + 2)]
     for lower, upper in itertools.product(halves, halves):
         if last <= 5 or (lower, upper) in right or hash((lower, upper)) % 50 == 0:
-            found = _are_around_values(cells, np.array([lower]), np.array([upper]))
+            found = are_around_values(cells, np.array([lower]), np.array([upper]))
             assert found == ((lower, upper) in right)
 
 

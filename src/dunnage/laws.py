@@ -18,6 +18,7 @@ Holohan, Antonatos, Braghin, Mac Aonghusa 2017 (intervals of noisy values, eqs. 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -54,7 +55,7 @@ def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Law:
+class _Law(ABC):
     """What the laws share: noise on the points 0, ..., last.
 
     Parameters
@@ -88,26 +89,27 @@ class _Law:
             return np.zeros_like(points)
         return np.clip(self._drawn(points, noise), 0, self.last)
 
+    @abstractmethod
     def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
-        raise NotImplementedError
+        """Draw an outcome for each point; it may lie outside the range."""
 
+    @abstractmethod
     def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
         """Logarithm of the probability of seeing a point if another is true; shapes broadcast."""
-        raise NotImplementedError
 
+    @abstractmethod
     def miss(self, reach: int) -> Fraction:
         """Bound from above how likely a true point is more than ``reach`` above the noisy one, whatever it is."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def radius(self) -> int:
         """How far the interval goes on either side of a noisy point, in points; -1 for no interval."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def coverage(self) -> Fraction:
         """Bound from below how likely the interval holds the true point, whatever it is."""
-        raise NotImplementedError
 
     def reach(self, risk: Fraction) -> int:
         """Smallest number of points that a true one is above the noisy one with at most this probability."""
@@ -117,9 +119,9 @@ class _Law:
             low, high = (low, middle) if self.miss(middle) <= risk else (middle, high)
         return high
 
+    @abstractmethod
     def evidence(self, seen: IntArray) -> FloatArray:
         """Probability of seeing each point if every point was equally likely to be the true one."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)

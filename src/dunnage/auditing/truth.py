@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.bins import BinKind, VectorPacking, l2_bound, pack_bins, pack_vectors, whole_numbers
+from dunnage.bins import BinKind, VectorPacking, pack_vectors
 from dunnage.exact import exact
+from dunnage.planning.apart import packed_group
 from dunnage.planning.linkage import rows_by_group
 from dunnage.planning.trucks import Truck
 from dunnage.settle.task import whole_table
@@ -115,26 +116,12 @@ def _packed_weights(
     groups = rows_by_group(group)
     for number, rows in enumerate(groups):
         seconds = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(groups) - number)
-        found, least = _packed_group(weights[rows], capacity, seconds)
+        found, least = packed_group(weights[rows], capacity, seconds)
         bins += [rows[items] for items in found]
         bound += least
         if progress is not None:
             progress(f"true weights: {number + 1} of {len(groups)} parts packed")
     return bins, Fraction(bound)
-
-
-def _packed_group(weights: FloatArray, capacity: float, seconds: float) -> tuple[list[list[int]], int]:
-    start = time.monotonic()
-    numbers = whole_numbers(weights, capacity)
-    packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds)
-    if numbers.below is None:
-        return packing.bins, packing.bound
-    # Packed on numbers rounded outward: only a bound on numbers rounded inward holds in truth.
-    bound = max(l2_bound(*numbers.below), 1)
-    left = seconds - (time.monotonic() - start)
-    if bound < len(packing.bins) and left > 0:
-        bound = max(bound, pack_bins(*numbers.below, seconds=left).bound)
-    return packing.bins, bound
 
 
 def _packed_vectors(

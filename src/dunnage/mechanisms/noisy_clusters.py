@@ -286,13 +286,17 @@ def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> di
 class _Form(Protocol):
     """One of the three forms, for one schema."""
 
-    def promise(self) -> Promise: ...
+    def promise(self) -> Promise:
+        """State what this form guarantees."""
 
-    def printed(self, dataset: Dataset) -> list[str]: ...
+    def printed(self, dataset: Dataset) -> list[str]:
+        """Say what would be printed exactly."""
 
-    def draw(self, dataset: Dataset, noise: Noise) -> Drawn: ...
+    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        """Draw the noisy columns."""
 
-    def foresee(self, dataset: Dataset) -> Foresight: ...
+    def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what to expect."""
 
 
 @dataclass(frozen=True)
@@ -318,6 +322,7 @@ class _PublicBorders(_Clusters):
     """Clusters between public borders."""
 
     def promise(self) -> Promise:
+        """State what this form guarantees."""
         cells = self.cells(self.given, self.mechanism.epsilon)
         guarantee = WithinCluster(
             epsilon=self.mechanism.epsilon,
@@ -339,9 +344,11 @@ class _PublicBorders(_Clusters):
         )
 
     def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        """Draw the noisy columns."""
         return Drawn.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
 
     def foresee(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what to expect."""
         cells = self.cells(self.given, self.mechanism.epsilon)
         held = {name: _records_in(cells[name], dataset.numbers(name)) for name in self.given}
         lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in held.items())
@@ -389,6 +396,7 @@ class _PrivateBorders(_Clusters):
         return self.mechanism.epsilon * (1 - self.mechanism.border_share)
 
     def promise(self) -> Promise:
+        """State what this form guarantees."""
         for name in self.given:
             _check_candidates(name, self.domains[name])
         self.cells({}, self.values_epsilon)  # refuses what can be given no noise
@@ -408,6 +416,7 @@ class _PrivateBorders(_Clusters):
         )
 
     def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        """Draw the noisy columns."""
         whole = self.cells({}, self.values_epsilon)
         borders: dict[str, list[Fraction]] = {}
         for name, shares in self.given.items():
@@ -515,6 +524,7 @@ class _AsPublished(_Clusters):
     """Algorithm 2 as published: clusters by rank, noise scaled by the range of each cluster's own values."""
 
     def promise(self) -> Promise:
+        """State what this form guarantees."""
         epsilon = self.mechanism.epsilon
         for name in self.domains:
             self._grid(name)  # refuses a domain that is too wide for noise, and no range is wider
@@ -543,6 +553,7 @@ class _AsPublished(_Clusters):
         )
 
     def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+        """Draw the noisy columns."""
         columns = {}
         for name, domain in self.domains.items():
             noisy, radius = published_noise(

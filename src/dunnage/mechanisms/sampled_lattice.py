@@ -160,6 +160,7 @@ class _PublishedRule:
         return published_choice_delta(self.k, self.beta, self.epsilon_choice)
 
     def stated(self) -> dict[str, Any]:
+        """State the paper's claim, and that it is one."""
         delta = sampling_delta(self.k, self.beta, as_published=True)
         claim = (
             f"epsilon = -ln(1 - beta) + 2 epsilon' k / |D|, where epsilon' = {shown_number(self.epsilon_choice)} and "

@@ -112,7 +112,7 @@ class UtilityClusters:
 
     Runtime
     -------
-    ``growth``: less than a CPU-second for 10,000 records of four attributes, and above 20,000 in proportion to their
+    ``growth``: about a CPU-second for 10,000 records of four attributes, and above 20,000 in proportion to their
     number, as they are cut into blocks first.
 
     Utility

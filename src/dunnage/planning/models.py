@@ -160,7 +160,8 @@ class Stochastic:
     """Pack so that everything fits with probability at least 1 - risk, over all permutations inside classes.
 
     No sampling: a plan's probability is computed from exact ones of its bins. Needs multisets, or else assumes that one
-    member sits at each end of a class's interval and the rest uniformly between.
+    member sits at each end of a class's interval and the rest uniformly between; intervals of a public hierarchy, whose
+    ends need not be weights, are packed by their upper ends.
 
     On noisy releases the probability is that of the noise, for any data and whichever plan is chosen; with a prior,
     that of the true weights given the noisy ones, which is right on average over the prior.

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
+from dunnage.bins import ChancePacker, ClassPacking, Members
 from dunnage.bins.chances import Sizes
 from dunnage.bins.spreading import over_caps, spread_items
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
+from dunnage.planning.apart import Telling, pack_apart
 from dunnage.planning.budgeted import budgeted_packing
 from dunnage.planning.linkage import exchangeable, rows_by_group, truck_linkage
 from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
@@ -36,7 +37,6 @@ from dunnage.release import Release
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
-Telling = Callable[[str, int, int], None]
 
 DEFAULT_SECONDS = 60.0
 LINKAGE_SECONDS = 2.0
@@ -765,50 +765,6 @@ def _another(problem: PackingProblem, kinds: IntArray) -> int:
         if count is None or int((kinds == kind).sum()) < count:
             return int(kind)
     raise _no_plan(problem)
-
-
-# Rows packed apart
-
-
-def pack_apart(
-    weights: FloatArray, capacity: float, groups: list[IntArray], deadline: float, progress: Telling | None
-) -> tuple[IntArray, int]:
-    """Pack each group of rows apart; time that one leaves over is the next one's.
-
-    Returns
-    -------
-    tuple
-        The bin of each row, and how many bins are needed at least.
-    """
-    bin_of_row = np.empty(len(weights), dtype=np.int64)
-    num_bins = bound = 0
-    for number, rows in enumerate(groups):
-        left = max(deadline - time.monotonic(), 0.05) / (len(groups) - number)
-        packing = _pack_group(weights[rows], capacity, left, progress if len(groups) == 1 else None)
-        for items in packing[0]:
-            bin_of_row[rows[items]] = num_bins
-            num_bins += 1
-        bound += packing[1]
-        if progress is not None and len(groups) > 1:
-            progress(f"part {number + 1} of {len(groups)}", num_bins, bound)
-    return bin_of_row, bound
-
-
-def _pack_group(
-    weights: FloatArray, capacity: float, seconds: float, progress: Telling | None
-) -> tuple[list[list[int]], int]:
-    start = time.monotonic()
-    numbers = whole_numbers(weights, capacity)
-    packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress)
-    if numbers.below is None:
-        return packing.bins, packing.bound
-    # Packed on numbers rounded outward: only a bound on numbers rounded inward holds in truth.
-    items, room = numbers.below
-    bound = max(l2_bound(items, room), 1)
-    left = seconds - (time.monotonic() - start)
-    if bound < len(packing.bins) and left > 0:
-        bound = max(bound, pack_bins(items, room, seconds=left).bound)
-    return packing.bins, bound
 
 
 def _unplanned(release: Release) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+import json
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,3 +89,8 @@ def floats(table: pa.Table, name: str) -> FloatArray:
     """Return a column of numbers."""
     values: FloatArray = table.column(name).to_numpy()
     return values
+
+
+def same(found: Any, stated: Any) -> bool:
+    """Return whether plain data is the same in a file: 1 is neither 1.0 nor true."""
+    return json.dumps(found, sort_keys=True) == json.dumps(stated, sort_keys=True)
