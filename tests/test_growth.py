@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.clustering import growth, search
 from dunnage.clustering.constraints import Constraints, num_persons
 from dunnage.clustering.growth import grow
 from dunnage.clustering.metric import Metric
@@ -224,3 +225,36 @@ def test_wrong_arguments_are_refused() -> None:
         grow(metric, 2, constraints=Constraints(limits=np.ones(2)))
     with pytest.raises(ParameterError, match="max_suppressed"):
         Constraints(max_suppressed=1.5)
+
+
+def tree_rides(num: int, seed: int) -> Metric:
+    """Rides with stations as leaves of a tree, charged by its leaves: groups of 5, 10, 50 and all 150."""
+    generator = np.random.default_rng(seed)
+    group = np.arange(150)
+    stations = np.full((150, 150), 149.0)
+    for size in (50, 10, 5, 1):
+        stations[group[:, None] // size == group // size] = size - 1
+    codes = generator.choice(150, (2, num), p=(share := 1 / np.arange(1.0, 151) ** 0.6) / share.sum())
+    start = generator.normal(generator.choice([8.0, 17.5], num), 1.25)
+    charge = np.array([1 / 72, 1 / 3 / 149, 1 / 3 / 149])
+    return Metric(start[None], codes.astype(np.int32), (stations, stations), charge, charge)
+
+
+@pytest.mark.parametrize("k", [5, 20])
+def test_exchanges_at_the_end_make_classes_of_tree_nodes_cheaper(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = tree_rides(4_000, 1)
+    found = grow(metric, k)
+    assert_valid(found, k)
+    monkeypatch.setattr(search, "polish", lambda metric, of_record, *_: of_record)
+    assert metric.total(found) < 0.97 * metric.total(grow(metric, k))
+
+
+def test_progress_is_told_while_classes_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "TOLD_EVERY", 0.01)
+    metric = rides(8_000, 1)
+    told: list[float] = []
+    found = grow(metric, 5, progress=told.append)
+    assert found.tolist() == grow(metric, 5).tolist()
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert any(0 < share < 1 for share in told)

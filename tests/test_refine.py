@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from dunnage.clustering import refine as refining
 from dunnage.clustering.constraints import Constraints
 from dunnage.clustering.growth import grow
-from dunnage.clustering.metric import Metric
-from dunnage.clustering.refine import dissolve, refine, renumbered
+from dunnage.clustering.metric import Metric, partition_of
+from dunnage.clustering.refine import dissolve, refine
+from dunnage.clustering.search import polish, renumbered, search_on
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 RING = np.array([[min(abs(a - b), 9 - abs(a - b)) for b in range(9)] for a in range(9)], dtype=np.float64)
@@ -169,3 +170,49 @@ def test_search_gains_on_grown_classes() -> None:
 
 def test_renumbered_keeps_classes() -> None:
     assert renumbered(np.array([7, -1, 3, 7])).tolist() == [1, -1, 0, 1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(4, 60), st.integers(0, 1000), st.integers(1, 6), st.integers(1, 5))
+def test_what_a_search_keeps_of_its_classes_is_true(num: int, seed: int, few: int, k: int) -> None:
+    metric = table(num, seed, few=few)
+    k = min(k, num)
+    search = search_on(metric, in_order(num, k), np.arange(num), k, None, None, 1.0, 0)
+    for _ in range(3):
+        search.step()
+        slots, sizes, costs, _, holes, without, spans, _ = search.classes
+        for class_ in np.flatnonzero(sizes):
+            records = slots[class_, : sizes[class_]]
+            whole = metric.widths(partition_of([records], num))
+            assert costs[class_] == pytest.approx(float(metric.charge @ whole[:, 0]))
+            assert spans[class_, :, 1] - spans[class_, :, 0] == pytest.approx(whole[:, 0])
+            for place in range(len(records) if len(records) > 1 else 0):
+                rest = metric.widths(partition_of([np.delete(records, place)], num))
+                assert holes[class_, :, 1, place] - holes[class_, :, 0, place] == pytest.approx(rest[:, 0])
+                assert without[class_, place] == pytest.approx(float(metric.charge @ rest[:, 0]))
+    assert sorted(np.concatenate([slots[c, : sizes[c]] for c in range(len(sizes))]).tolist()) == list(range(num))
+
+
+def test_classes_far_larger_than_k_stay_as_they_are() -> None:
+    metric = table(1_000, 5)
+    start = np.where(np.arange(1_000) < 400, 0, 1 + np.arange(1_000) // 4)
+    start = renumbered(start)
+    for found in (refine(metric, start, 4, seconds=5.0), dissolve(metric, start, 4)):
+        assert len(set(found[:400].tolist())) == 1
+        assert set(found[:400].tolist()).isdisjoint(found[400:].tolist())
+    assert metric.total(refine(metric, start, 4, seconds=5.0)) < metric.total(start)
+
+
+@pytest.mark.parametrize("with_persons", [False, True])
+def test_polish_is_never_worse_and_keeps_to_the_rules(with_persons: bool) -> None:
+    metric = table(500, 6)
+    person = np.arange(500) % 120 if with_persons else None
+    constraints = Constraints(limits=np.array([20.0, 2.0, 3.0])) if with_persons else None
+    start = grow(metric, 4, person=person, constraints=constraints, patience=0)
+    found = polish(metric, start, 4, person, constraints)
+    assert_valid(found, 4, np.arange(500) if person is None else person)
+    assert ((found < 0) == (start < 0)).all()
+    assert metric.total(found) < metric.total(start)
+    assert constraints is None or constraints.kept(metric, found)
+    alone = np.zeros(500, dtype=np.int64)
+    assert polish(metric, alone, 4, None, None).tolist() == alone.tolist()

@@ -7,13 +7,14 @@ metric charges. Numbers are cut between two values. Codes are put in line betwee
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.growth import PATIENCE, Progress, grow
+from dunnage.clustering.growth import Progress, grow
 from dunnage.clustering.metric import CodeArray, FloatArray, IntArray, Metric
 from dunnage.errors import ParameterError
 
@@ -31,13 +32,14 @@ def in_blocks(
     size: int = SIZE,
     constraints: Constraints | None = None,
     person: IntArray | None = None,
+    workers: int | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> IntArray:
-    """Return the class of each record, from a method that is run on one block of the table after another.
+    """Return the class of each record, from a method that is run on each block of the table, on several at once.
 
-    A block that holds too few persons for one class is never cut off, so that every block can be grouped if the table
-    can; records that a block leaves in no class stay so.
+    The result does not depend on how many are run at once. A block that holds too few persons for one class is never
+    cut off, so that every block can be grouped if the table can; records that a block leaves in no class stay so.
 
     Parameters
     ----------
@@ -56,25 +58,54 @@ def in_blocks(
         Code of the person of each record, from 0.
     progress
         Called with the share of records that are grouped.
+    workers
+        How many blocks are grouped at once; as many as there are cores by default.
     options
         Further options of the method.
     """
     if size < 1:
         raise ParameterError(f"size must be at least 1. Got {size}. Give the largest number of records in one block.")
-    found = np.full(len(metric), -1, dtype=np.int64)
-    num = done = 0
-    for block in blocks(metric, k, size=size, person=person):
+
+    def solved(block: IntArray) -> IntArray:
+        given = dict(options)
         if constraints is not None:
-            options["constraints"] = constraints.take(block)
+            given["constraints"] = constraints.take(block)
         if person is not None:
-            options["person"] = person[block]
-        inside = method(metric.take(block), k, **options)
+            given["person"] = person[block]
+        return method(metric.take(block), k, **given)
+
+    return _joined(list(blocks(metric, k, size=size, person=person)), solved, workers or _num_cores(), progress)
+
+
+def _joined(
+    parts: list[IntArray], solved: Callable[[IntArray], IntArray], workers: int, progress: Progress | None
+) -> IntArray:
+    """Solve blocks in some threads, and number their classes one block after another, whichever was ready first."""
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    num_records = sum(map(len, parts))
+    pool = ThreadPoolExecutor(max_workers=max(1, min(workers, len(parts))))
+    try:
+        futures = {pool.submit(solved, block): block for block in parts}
+        done = 0
+        for future in as_completed(futures):
+            future.result()  # an error in one block ends all
+            done += len(futures[future])
+            if progress is not None:
+                progress(done / num_records)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    found, num = np.full(num_records, -1, dtype=np.int64), 0
+    for future, block in futures.items():
+        inside = future.result()
         found[block] = np.where(inside >= 0, inside + num, -1)
         num += int(inside.max(initial=-1)) + 1
-        done += len(block)
-        if progress is not None:
-            progress(done / len(metric))
     return found
+
+
+def _num_cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def grow_in_blocks(
@@ -85,6 +116,7 @@ def grow_in_blocks(
     constraints: Constraints | None = None,
     person: IntArray | None = None,
     price: float = 1.0,
+    workers: int | None = None,
     progress: Progress | None = None,
 ) -> IntArray:
     """Return classes grown in blocks: with heads put off in a table of one block, without in larger ones, for time.
@@ -103,12 +135,15 @@ def grow_in_blocks(
         Code of the person of each record, from 0.
     price
         What a record in no class costs.
+    workers
+        How many blocks are grouped at once; as many as there are cores by default.
     progress
         Called with the share of records that are grouped.
     """
-    patience = PATIENCE if len(metric) <= size else 0
     given: dict[str, Any] = {"constraints": constraints, "person": person, "price": price, "progress": progress}
-    return in_blocks(metric, k, grow, size=size, patience=patience, **given)
+    if len(metric) <= size:
+        return grow(metric, k, **given)
+    return in_blocks(metric, k, grow, size=size, workers=workers, patience=0, **given)
 
 
 def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None = None) -> Iterator[IntArray]:

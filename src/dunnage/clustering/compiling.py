@@ -10,18 +10,28 @@ from numba import njit
 
 from dunnage.clustering.metric import CodeArray, FloatArray, IntArray
 
+# Other threads run on meanwhile, and what nobody needs is not compiled: calls from C, checks for divisions by zero.
+_OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True, "error_model": "numpy"}
+_PIECE_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True}
+
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function, with a cache on disk where one can be written."""
+    """Compile a function that is called from outside, with a cache on disk where one can be written."""
     compiled: Callable[..., Any]
     try:
-        compiled = njit(cache=True)(function)
+        compiled = njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no folder that a cache could be written to
-        compiled = njit()(function)
+        compiled = njit(cache=False, **_OPTIONS)(function)
     return compiled
 
 
-@kernel
+def piece(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that only kernels call: part of what they keep on disk, and sooner compiled."""
+    compiled: Callable[..., Any] = njit(**_PIECE_OPTIONS)(function)
+    return compiled
+
+
+@piece
 def distance(
     first: int,
     second: int,

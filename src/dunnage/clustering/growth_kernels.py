@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.clustering.compiling import distance, kernel
+from dunnage.clustering.compiling import distance, kernel, piece
 
 # Any: compiled functions take tuples of arrays, which have no type of their own.
 
@@ -31,7 +31,7 @@ def new_extent(table: Any) -> Any:
     return np.zeros(num), np.zeros(num), np.zeros(codes.shape[0]), np.zeros(places[-1]), places
 
 
-@kernel
+@piece
 def begin(record: int, table: Any, extent: Any) -> None:
     """Make the extent that of a class of one record."""
     numbers, codes, entries, starts, sizes, _, _ = table
@@ -45,7 +45,7 @@ def begin(record: int, table: Any, extent: Any) -> None:
             reach[places[axis] + code] = entries[row + code]
 
 
-@kernel
+@piece
 def join(record: int, table: Any, extent: Any) -> None:
     """Widen the extent by one record."""
     numbers, codes, entries, starts, sizes, _, _ = table
@@ -61,7 +61,7 @@ def join(record: int, table: Any, extent: Any) -> None:
                 reach[place + code] = entries[row + code]
 
 
-@kernel
+@piece
 def rise(record: int, table: Any, extent: Any, enough: float) -> float:
     """Return by how much a record makes a class dearer for each record; anything above ``enough`` once there."""
     numbers, codes, _, _, _, charge, _ = table
@@ -83,7 +83,7 @@ def rise(record: int, table: Any, extent: Any, enough: float) -> float:
     return total
 
 
-@kernel
+@piece
 def cost(extent: Any, charge: Any) -> float:
     """Return what a class of this extent is charged for each of its records."""
     low, high, width, _, _ = extent
@@ -95,7 +95,7 @@ def cost(extent: Any, charge: Any) -> float:
     return total
 
 
-@kernel
+@piece
 def shortfall(counts: Any, column: int, rules: Any) -> float:
     """Return by how much the sensitive values of a class miss l and t in one attribute; 0 if they meet both."""
     _, _, shares, num_codes, bounds, kinds = rules
@@ -116,7 +116,7 @@ def shortfall(counts: Any, column: int, rules: Any) -> float:
     return missed if missed > 1e-9 else 0.0
 
 
-@kernel
+@piece
 def falls(counts: Any, rules: Any, found: Any) -> float:
     """Fill in each attribute's shortfall with one more record of each code; return that of the class as it is."""
     num_codes = rules[3]
@@ -130,7 +130,7 @@ def falls(counts: Any, rules: Any, found: Any) -> float:
     return total
 
 
-@kernel
+@piece
 def fall_with(record: int, rules: Any, found: Any) -> float:
     """Return the shortfall of a class with one more record."""
     total = 0.0
@@ -139,7 +139,7 @@ def fall_with(record: int, rules: Any, found: Any) -> float:
     return total
 
 
-@kernel
+@piece
 def too_wide(record: int, table: Any, extent: Any, limits: Any) -> bool:
     """Whether a record makes a class wider than some attribute's limit."""
     numbers, codes, _, _, _, _, _ = table
@@ -200,7 +200,7 @@ def densities(table: Any, lead: int, num_near: int, stride: int) -> Any:
     return found
 
 
-@kernel
+@piece
 def look(at: int, living: Any, table: Any, extent: Any, lead: int, free: Any, limits: Any, kept: Any) -> int:
     """List the living records that make a class least dearer, cheapest first; return how many there are.
 
@@ -235,7 +235,7 @@ def look(at: int, living: Any, table: Any, extent: Any, lead: int, free: Any, li
     return num
 
 
-@kernel
+@piece
 def cheapest(head: int, kept: Any, num: int, table: Any, extent: Any, free: Any, limits: Any, numbered: Any) -> Any:
     """Return the place in a list of the record that makes a class least dearer now, and by how much.
 
@@ -257,7 +257,7 @@ def cheapest(head: int, kept: Any, num: int, table: Any, extent: Any, free: Any,
     return chosen, best
 
 
-@kernel
+@piece
 def mending(living: Any, alive: Any, table: Any, extent: Any, rules: Any, found: Any, short: float) -> int:
     """Return the living record that makes a class least dearer among those that lessen its shortfall; -1 for none."""
     best, chosen = np.inf, -1
@@ -269,7 +269,7 @@ def mending(living: Any, alive: Any, table: Any, extent: Any, rules: Any, found:
     return chosen
 
 
-@kernel
+@piece
 def grow_class(
     head: int, living: Any, free: Any, table: Any, lead: int, k: int, rules: Any, numbered: Any, work: Any, members: Any
 ) -> int:
@@ -313,7 +313,7 @@ def grow_class(
             return 0
 
 
-@kernel
+@piece
 def still_alive(living: Any, num: int, alive: Any) -> Any:
     """Return the records that live, in their order."""
     found = np.zeros(num, np.int64)
@@ -325,14 +325,14 @@ def still_alive(living: Any, num: int, alive: Any) -> Any:
     return found
 
 
-@kernel
+@piece
 def set_free(members: Any, size: int, alive: Any) -> None:
     """Undo a class: its records live again."""
     for place in range(size):
         alive[members[place]] = True
 
 
-@kernel
+@piece
 def usual_cost(
     keys: Any, living: Any, free: Any, table: Any, lead: int, k: int, rules: Any, numbered: Any, work: Any
 ) -> Any:
@@ -364,11 +364,12 @@ def grow_classes(
     slack: float,
     patience: int,
     of_record: Any,
+    num_done: Any,
 ) -> int:
     """Grow classes from the heads of lowest keys; return how many. Records that are in none keep -1.
 
     A class that costs more than ``slack`` times what the next head promises is undone, and its head put off with the
-    cost as its new key, up to ``patience`` times.
+    cost as its new key, up to ``patience`` times. ``num_done`` counts records in classes for those who watch.
     """
     num = len(of_record)
     alive, living = np.ones(num, np.bool_), np.arange(num)
@@ -407,6 +408,7 @@ def grow_classes(
             of_record[members[place]] = num_classes
         num_classes += 1
         num_living -= size
+        num_done[0] += size
     return num_classes
 
 
@@ -428,7 +430,7 @@ def class_lists(of_record: Any, num_classes: int) -> Any:
     return records, starts
 
 
-@kernel
+@piece
 def extent_of(records: Any, table: Any, extent: Any) -> None:
     """Make the extent that of a class of these records."""
     begin(records[0], table, extent)
@@ -436,7 +438,7 @@ def extent_of(records: Any, table: Any, extent: Any) -> None:
         join(record, table, extent)
 
 
-@kernel
+@piece
 def diverse(records: Any, more: int, rules: Any, counts: Any) -> bool:
     """Whether records, and one more unless it is negative, meet l and t together."""
     if len(rules[3]) == 0:
@@ -452,7 +454,7 @@ def diverse(records: Any, more: int, rules: Any, counts: Any) -> bool:
     return True
 
 
-@kernel
+@piece
 def dearer_with(
     record: int, records: Any, table: Any, low: Any, high: Any, width: Any, limits: Any, most: float
 ) -> Any:

@@ -32,7 +32,7 @@ from dunnage.errors import ParameterError
 if TYPE_CHECKING:
     from dunnage.clustering.published_kernels import Grid, Living, Places
 
-_MOST_STEPS = 2048
+_MOST_STEPS = 512
 _CELLS_PER_RECORD = 4
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.clustering.compiling import distance, kernel
+from dunnage.clustering.compiling import distance, kernel, piece
 from dunnage.clustering.metric import CodeArray, FloatArray, IntArray
 
 _SAFE = 1 - 1e-12
@@ -65,7 +65,7 @@ class Living(NamedTuple):
     member_after: IntArray
 
 
-@kernel
+@piece
 def _follow(links: IntArray, place: int) -> int:
     """Return where the links from a place end, and shorten the way there."""
     while links[place] != place:
@@ -74,7 +74,7 @@ def _follow(links: IntArray, place: int) -> int:
     return place
 
 
-@kernel
+@piece
 def _remove(record: int, places: Places, living: Living) -> None:
     """Take a record out of all further searches."""
     living.records[record] = False
@@ -90,7 +90,7 @@ def _remove(record: int, places: Places, living: Living) -> None:
         living.before[point + 1] = point
 
 
-@kernel
+@piece
 def _insert(apart: float, record: int, num: int, distances: FloatArray, records: IntArray) -> int:
     """Put a record among those found, sorted by distance and number; the last one falls out if all places are taken."""
     place = min(num, len(records) - 1)
@@ -103,7 +103,7 @@ def _insert(apart: float, record: int, num: int, distances: FloatArray, records:
     return min(num + 1, len(records))
 
 
-@kernel
+@piece
 def _offer(
     start: int,
     end: int,
@@ -129,7 +129,7 @@ def _offer(
     return num
 
 
-@kernel
+@piece
 def _first_from(line: FloatArray, value: float, start: int, end: int) -> int:
     """Return the first place from ``start`` whose number is not below a value."""
     while start < end:
@@ -141,7 +141,7 @@ def _first_from(line: FloatArray, value: float, start: int, end: int) -> int:
     return start
 
 
-@kernel
+@piece
 def _search_cell(
     cell: int,
     apart: float,
@@ -175,7 +175,7 @@ def _search_cell(
     return num
 
 
-@kernel
+@piece
 def nearest(head: int, distances: FloatArray, found: IntArray, places: Places, living: Living) -> int:
     """Find the living records nearest to one, by distance and number, as many as there is room for.
 
@@ -204,7 +204,7 @@ def nearest(head: int, distances: FloatArray, found: IntArray, places: Places, l
     return num
 
 
-@kernel
+@piece
 def _gap(axis: int, first: int, second: int, records: Any) -> Any:
     """Distance of two records in one attribute, in its own unit."""
     numbers, codes, entries, starts, sizes = records
@@ -214,7 +214,7 @@ def _gap(axis: int, first: int, second: int, records: Any) -> Any:
     return entries[starts[axis] + codes[axis, first] * sizes[axis] + codes[axis, second]]
 
 
-@kernel
+@piece
 def _fits(members: IntArray, limits: FloatArray, records: Any) -> bool:
     """Return whether no two members are farther apart than the limits (constraint C1)."""
     for axis in range(len(limits)):
@@ -227,7 +227,7 @@ def _fits(members: IntArray, limits: FloatArray, records: Any) -> bool:
     return True
 
 
-@kernel
+@piece
 def _close(
     number: int,
     members: IntArray,
@@ -266,7 +266,7 @@ def greedy(k: int, order: IntArray, limits: FloatArray, records: Any, places: Pl
     return of_record
 
 
-@kernel
+@piece
 def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
     """Move an entry of the heap down until no lower one has a smaller sum, or an equal sum and a lower number."""
     record = heap[place]
@@ -284,7 +284,7 @@ def _sink(heap: CodeArray, num: int, place: int, sums: FloatArray) -> None:
     heap[place] = record
 
 
-@kernel
+@piece
 def _all_live(noted: CodeArray, alive: Any) -> bool:
     """Return whether all of some records live."""
     num = 0
@@ -332,7 +332,7 @@ def density(k: int, limits: FloatArray, records: Any, places: Places, living: Li
     return of_record
 
 
-@kernel
+@piece
 def _best_class(reach: FloatArray, class_sizes: IntArray, limits: FloatArray, charge: FloatArray) -> int:
     """Return the class whose charge for all its records rises least by one record more; -1 if limits forbid all.
 
