@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the pictures of ``docs/packing.md`` and ``docs/private-weights.md``: measure, write SVG files, print figures.
+"""Draw the pictures of the documents: measure, write SVG files, print figures. Those of rides: ``pictures_rides.py``.
 
-Run by hand: ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k`` and
-``promises`` (by default all). All draws are seeded; a search that ends on the clock may rarely differ
-by a little from one machine to the next. Releases are made in memory with seeded noise: their certificates are void.
+Run by hand: ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``,
+``promises``, ``rides-scenarios``, ``rides-costs``, ``rides-stations`` and ``rides-suppression`` (by default all). All
+draws are seeded; a search that ends on the clock may differ by a little from one machine to the next. Releases are
+made in memory with seeded noise: their certificates are void.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pictures_rides
 import pyarrow as pa
+from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.utility import feasibility
 from dunnage.bins.scalar import best_fit_decreasing, pack_bins
@@ -43,7 +46,6 @@ from dunnage.svg import Scale, Svg, number_text, span, tag, x_axis, y_axis
 
 FloatArray = npt.NDArray[np.float64]
 
-PICTURES = Path(__file__).resolve().parent / "pictures"
 LARGE, SMALL = ("25-L-U", 500), ("25-S-U", 2500)
 MODELS: dict[str, Standard | Stochastic | Sealed] = {
     "standard": Standard(),
@@ -60,28 +62,6 @@ EPSILONS, PROMISE_SEEDS, LATTICE_SEEDS = (1, 2, 4, 8), range(1, 4), range(1, 31)
 CONFIDENCE, RISK = Fraction(7, 10), Fraction(1, 20)
 QUARTERS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 LATTICE_DELTA = Fraction(1, 200)
-WIDTH = 760.0
-
-STYLE = """
-svg { font: 13px system-ui, sans-serif; }
-.page { fill: #ffffff; } text { fill: #24292f; stroke: none; } .faint { fill: #57606a; }
-.axis { stroke: #57606a; } .grid { stroke: #d8dee4; } .name, .title { fill: #57606a; } .title { font-weight: 600; }
-.standard { stroke: #0969da; fill: #0969da; } .stochastic { stroke: #bc4c00; fill: #bc4c00; }
-.sealed { stroke: #1a7f37; fill: #1a7f37; } .mean { stroke: #8250df; fill: #8250df; }
-.plain { stroke: #6e7781; fill: #6e7781; }
-path.standard, path.stochastic, path.sealed, path.mean { fill: none; stroke-width: 2; }
-.hull { fill: none; stroke: #57606a; stroke-width: 1.5; } .slot { fill-opacity: 0; stroke-width: 1.5; }
-.slot.dashed { stroke-dasharray: 4 3; }
-.full { fill-opacity: 0.18; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) {
-  .page { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #9da7b3; }
-  .axis { stroke: #9da7b3; } .grid { stroke: #30363d; } .name, .title { fill: #9da7b3; }
-  .standard { stroke: #58a6ff; fill: #58a6ff; } .stochastic { stroke: #f0883e; fill: #f0883e; }
-  .sealed { stroke: #3fb950; fill: #3fb950; } .mean { stroke: #bc8cff; fill: #bc8cff; }
-  .plain { stroke: #9da7b3; fill: #9da7b3; } .hull { stroke: #9da7b3; }
-}
-"""
-
 
 # What is measured
 
@@ -264,60 +244,6 @@ def _mean(values: Iterable[float]) -> float:
 
 
 # How it is drawn
-
-
-def picture(name: str, height: float, parts: Iterable[str], label: str) -> None:
-    """Write a figure that stands by itself, on a page of its own colour."""
-    page = tag("rect", class_="page", width="100%", height="100%")
-    size: dict[str, float | str] = {"width": WIDTH, "height": height, "viewBox": f"0 0 {WIDTH:g} {height:g}"}
-    figure = tag(
-        "svg",
-        tag("style", Svg(STYLE)),
-        page,
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        role="img",
-        aria_label=label,
-        **size,
-    )
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / name).write_text(figure + "\n", encoding="utf-8")
-    print(f"wrote docs/pictures/{name}")
-
-
-def panel(x: float, y: float, width: float, height: float, parts: Sequence[str]) -> Svg:
-    """Place a part whose horizontal positions are per cent of its own width."""
-    return tag("svg", *parts, x=x, y=y, width=width, height=height, overflow="visible")
-
-
-def mark(model: str, x: str, y: float) -> Svg:
-    """Draw the mark of a model: shapes differ, not only colours. ``x`` is in per cent."""
-    shapes = {
-        "standard": [tag("circle", r=5)],
-        "stochastic": [tag("rect", x=-4.5, y=-4.5, width=9, height=9)],
-        "sealed": [tag("rect", x=-4.5, y=-4.5, width=9, height=9, transform="rotate(45)")],
-        "mean": [tag("path", d="M0 -6 L6 5 L-6 5 Z", style="fill: inherit")],
-        "plain": [tag("path", d="M-7 -7 L7 7 M-7 7 L7 -7", stroke_width="2")],
-    }
-    return tag("svg", tag("g", *shapes[model], class_=model), x=x, y=y, overflow="visible")
-
-
-def joined(model: str, scale: Scale, points: Sequence[tuple[float, float]]) -> list[Svg]:
-    """Draw lines between points given as (value, pixels)."""
-    lines = []
-    for (x1, y1), (x2, y2) in pairwise(points):
-        lines.append(
-            tag("line", class_=model, x1=scale.across(x1), y1=y1, x2=scale.across(x2), y2=y2, stroke_width="2")
-        )
-    return lines
-
-
-def legend(y: float, entries: Sequence[tuple[str, str, float]]) -> list[Svg]:
-    """Draw marks with words beside them, at given places."""
-    parts = []
-    for model, words, x in entries:
-        parts += [mark(model, f"{x:g}", y - 4), tag("text", words, x=x + 12, y=y)]
-    return parts
 
 
 def draw_frontier(panels: Sequence[tuple[str, Points]]) -> None:
@@ -572,6 +498,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     "frontier": frontiers,
     "trucks-by-k": trucks_by_k,
     "promises": promises,
+    **pictures_rides.DRAWN,
 }
 
 

@@ -25,7 +25,7 @@ from papers import bhati2021_example as example
 from papers import bhati2021_runs as runs
 from papers import report
 from papers.bhati2021_runs import AUTO, DENSITY, FACTORS, GREEDY, GROWTH, IN_TABLE_4, OD, REFINED, RST, START, UNIT
-from papers.bhati2021_text import quoted
+from papers.bhati2021_text import RULE, quoted
 from papers.hoogervorst2019_runs import in_parallel
 from papers.report import Curve, Quoted, Row, Svg
 
@@ -100,7 +100,7 @@ def _note(results: runs.Results, quick: bool, seconds: float) -> str:
     draws = "one drawn table" if effort.draws == 1 else f"{effort.draws} drawn tables"
     return (
         f"{form}: {draws} of {effort.size:,} rides, k = {', '.join(map(str, effort.ks))}. Local search for "
-        f"{effort.refine_seconds:g} s each. Means with standard deviations over draws. Took {seconds:.0f} s."
+        f"{effort.refine_seconds:g} s each. Means with standard deviations over draws. {RULE} Took {seconds:.0f} s."
     )
 
 

@@ -321,7 +321,7 @@ def test_other_data_are_refused() -> None:
         audit(release, other[0])
     with pytest.raises(ReleaseError):
         audit(release, data, key=other[2])
-    with pytest.raises(ReleaseError, match="column town"):
+    with pytest.raises(ReleaseError, match="'town' is only in the release"):
         audit(release, load({"weight": [1, 2, 3]}, {"weight": WEIGHT}))
     with pytest.raises(ParameterError, match="external"):
         audit(release)

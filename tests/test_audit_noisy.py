@@ -305,7 +305,7 @@ def test_other_data_are_refused() -> None:
         audit(release, load(39), key=None)
     with pytest.raises(ReleaseError):
         audit(release, load(40, 99), key=key)
-    with pytest.raises(ReleaseError, match="no column weight"):
+    with pytest.raises(ReleaseError, match="'weight' is only in the release"):
         audit(release, load(40, names=("volume",)), key=key)
     with pytest.raises(ParameterError, match="every row"):
         audit(release, data, plan_of(release, np.zeros(39, dtype=int)), key=key)
@@ -408,7 +408,7 @@ def test_a_sample_without_rows_is_audited() -> None:
     assert [item.name for item in audit(release, external=True).findings] == ["identification before release"]
     with pytest.raises(ReleaseError, match="other rows"):
         audit(release, load(30, 2), key=key)
-    with pytest.raises(ReleaseError, match="no column weight"):
+    with pytest.raises(ReleaseError, match="'weight' is only in the release"):
         audit(release, load(30, names=("volume",)))
 
 

@@ -347,6 +347,38 @@ def test_l_and_t_by_hand(small: Small) -> None:
     assert found.finding("persons in a class, fewest").value == min(persons)
 
 
+def test_ordinals_are_compared_by_their_levels() -> None:
+    levels = ["small", "medium", "large"]  # neither this order nor its reverse is that of the alphabet
+    columns = {"load": ["small", "medium", "medium", "large"]}
+    data = load(columns, load=Ordinal(levels=levels))
+    release, key = release_of(data, np.array([0, 0, 1, 1]))
+    reached = audit(release, data, key=key).finding("t reached (load)")
+    assert reached.details["distance"] == "ordered earth mover's"
+    assert reached.value == pytest.approx((0.25 + 0.25) / 2)
+
+
+# Another policy
+
+
+@pytest.mark.parametrize(
+    ("name", "domain", "words"),
+    [
+        ("board", Graph(edges=[*EDGES[:-1], ("F", "G", 9)]), "'board' has another domain"),
+        ("type", Tree(parents={"Adult": "Person", "Senior": "Person", "Child": "Person"}), "'type' has another domain"),
+        ("start", Numeric(lower=0, upper=500, resolution=1, unit="min"), "'start' has another domain"),
+    ],
+)
+def test_a_policy_that_does_not_fit_the_release_is_refused(small: Small, name: str, domain: Any, words: str) -> None:
+    other = load(small.columns, **{name: domain})
+    with pytest.raises(ReleaseError, match=words):
+        audit(small.release, other, key=small.key)
+    with pytest.raises(ReleaseError, match=words):
+        audit(small.release, small.data, key=small.key, also=[(small.release, other)])
+    lacking = load({key: values for key, values in small.columns.items() if key != name})
+    with pytest.raises(ReleaseError, match=f"'{name}' is only in the release"):
+        audit(small.release, lacking)
+
+
 # Who knows some attributes
 
 
@@ -389,8 +421,10 @@ def test_many_attributes_are_left_out_with_a_note() -> None:
     data = load(columns, **{name: Numeric(lower=0, upper=9) for name in names})
     release, key = release_of(data, np.array([0, 0, 1, 1]))
     found = audit(release, data, key=key)
-    assert any("not with x6" in note for note in found.notes)
-    assert not any("x6" in names for names in found.finding("uniqueness (2 attributes known)").details)
+    # x0 is 0 for all, so that it tells least.
+    assert any("of highest entropy, not with x0" in note for note in found.notes)
+    assert not any("x0" in names for names in found.finding("uniqueness (2 attributes known)").details)
+    assert any("x6" in names for names in found.finding("uniqueness (2 attributes known)").details)
     assert any("names no person" in note for note in found.notes)
     assert any("one network" in note for note in found.notes)
 
@@ -524,15 +558,50 @@ def test_times_without_a_grid_are_spread_evenly() -> None:
     columns = {"board": ["A", "B"], "alight": ["B", "A"], "start": [330.0, 390.0]}
     data = load(columns, start=Numeric(lower=300, upper=480, unit="min"))
     for starts, expected in (
-        ([330.0, 390.0], [1, 1, 0, 0]),
-        ([360.0, 360.0], [0, 2, 0, 0]),
-        ([480.0, 480.0], [0, 0, 0, 2]),
+        ([330.0, 390.0], [1, 1, 0]),
+        ([360.0, 360.0], [0, 2, 0]),
+        ([480.0, 480.0], [0, 0, 2]),
     ):
         data = load({**columns, "start": starts}, start=Numeric(lower=300, upper=480, unit="min"))
         release, _ = release_of(data, np.array([0, 0]))
         counts = hourly_boardings(Sight.of(release), 0, 2)
         assert counts.sum(axis=0).tolist() == pytest.approx(expected)
         assert counts[0].tolist() == pytest.approx([value / 2 for value in expected])
+
+
+@pytest.mark.parametrize(("upper", "unit", "resolution"), [(86400, "s", None), (86400, "s", 1), (24, "h", None)])
+def test_a_day_has_24_hours(upper: int, unit: str, resolution: int | None) -> None:
+    domain = Numeric(lower=0, upper=upper, unit=unit, resolution=resolution)
+    data = load({"board": ["A", "B"], "alight": ["B", "A"], "start": [0, upper]}, start=domain)
+    release, key = release_of(data, np.array([0, 0]))
+    counts = hourly_boardings(Sight.of(release), 0, 2)
+    assert counts.shape == (7, 24)
+    assert counts.sum() == pytest.approx(2)
+    assert counts.sum(axis=0) == pytest.approx(np.full(24, 1 / 12), rel=1e-3)
+    found = audit(release, data, key=key).finding("query error, absolute (board by hour of start)")
+    # Midnight at the end counts in the last hour, in the truth as well.
+    truth = {("A", 0): 1, ("B", 23): 1}
+    expected = mean(
+        abs(counts[place, hour] - truth.get((name, hour), 0))
+        for place, name, hour in (
+            (place, name, hour) for place, name in enumerate(STATIONS.labels) for hour in range(24)
+        )
+    )
+    assert found.value == pytest.approx(expected)
+
+
+def test_busiest_pairs_at_random_are_no_more_than_all() -> None:
+    """Three stations and nine pairs, all of them as busy: those of a station with itself count on both sides."""
+    network = Graph(edges=[("A", "B"), ("B", "C")])
+    pairs = list(itertools.product("ABC", repeat=2))
+    columns = {"board": [a for a, _ in pairs], "alight": [b for _, b in pairs]}
+    data = load(columns, board=network, alight=network)
+    release, key = release_of(data, np.zeros(9, dtype=np.int64))
+    found = audit(release, data, key=key)
+    kept, error = found.finding("top pairs kept"), found.finding("top pairs, mean error")
+    assert (kept.value, kept.baseline) == (1, 1)
+    assert "at random would be with 100 %" in kept.sentence
+    assert (error.value, error.baseline) == pytest.approx((0, 0))
 
 
 def test_without_a_unit_of_time_there_are_no_hours() -> None:

@@ -136,10 +136,22 @@ def test_labels_that_look_like_numbers_are_text() -> None:
     assert Category(values=["1", "2"]).contains(np.array([1, "2"], dtype=object)).tolist() == [False, True]
 
 
+@pytest.mark.parametrize("domain", CODED, ids=repr)
+def test_distances_between_some_labels(domain: CodedDomain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(domains.graph, "_MOST_AT_ONCE", 2 * len(domain.labels))
+    for size in range(1, len(domain.labels) + 1):
+        for some in itertools.combinations(range(len(domain.labels)), size):
+            codes = np.array(some)
+            assert (domain.distances_between(codes) == domain.distances()[np.ix_(codes, codes)]).all()
+
+
 def test_matrix_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(domains.labels, "MOST_IN_MATRIX", 2)
     with pytest.raises(ParameterError, match="at most 2 labels"):
         Category(values=["a", "b", "c"]).distances()
+    assert Category(values=["a", "b", "c"]).distances_between(np.array([0, 2])).tolist() == [[0, 1], [1, 0]]
+    with pytest.raises(ParameterError, match="at most 2 labels"):
+        _ = Graph(edges=[("a", "b"), ("b", "c")]).diameter
 
 
 @pytest.mark.parametrize(
@@ -647,7 +659,8 @@ def test_graph_against_floyd_and_warshall(directed: bool, data: st.DataObject) -
         slow[a, b] = min(slow[a, b], slow[a, via] + slow[via, b])
     matrix = graph.distances()
     for (i, a), (j, b) in itertools.product(enumerate(graph.labels), repeat=2):
-        assert matrix[i, j] == pytest.approx(float(slow[a, b]), rel=1e-14)
+        # Lengths that have no common unit are rounded to one: 2**-62 of the longest way.
+        assert matrix[i, j] == pytest.approx(float(slow[a, b]), rel=1e-11)
         if all(length == round(float(length), 1) for _, _, length in edges):
             assert matrix[i, j] == float(slow[a, b])
     assert matrix.shape == (size, size)
@@ -663,10 +676,28 @@ def test_decimal_lengths_add_up() -> None:
 
 
 def test_rounded_lengths_are_symmetric() -> None:
-    """Lengths of 17 digits have no common unit in 63 bits; their rounded sums depend on the direction."""
+    """Lengths of 17 digits have no common unit in 63 bits; rounded sums would depend on the direction."""
     draw = random.Random(0)
     graph = Graph(edges=[(f"v{i}", f"v{i + 1}", draw.random()) for i in range(200)])
     assert (graph.distances() == graph.distances().T).all()
+
+
+def test_lengths_of_all_sizes_are_measured() -> None:
+    """The longest and the shortest lengths there may be, thirds and sevenths: no sum overflows, none is nothing."""
+    lengths = ["1e12", "1e-12", "1/3", "1/7", "1e12"]
+    graph = Graph(edges=[(f"v{i}", f"v{i + 1}", length) for i, length in enumerate(lengths)])
+    assert graph.diameter == pytest.approx(2e12)
+    assert graph.distance("v0", "v1") == 1e12
+    assert 0 < graph.distance("v1", "v2") < 1e-5
+    assert graph.distance("v2", "v4") == pytest.approx(1 / 3 + 1 / 7, abs=1e-5)
+    assert np.isfinite(graph.distances() ** 2).all()
+
+
+def test_many_denominators_are_soon_given_up() -> None:
+    primes = [number for number in range(10**4, 10**4 + 2000) if all(number % d for d in range(2, 110))]
+    edges = [(f"v{i}", f"v{i + 1}", Fraction(prime - 1, prime)) for i, prime in enumerate(primes)]
+    graph = Graph(edges=edges)
+    assert graph.diameter == pytest.approx(math.fsum((prime - 1) / prime for prime in primes), rel=1e-12)
 
 
 def test_repeated_edges_are_one_edge() -> None:
@@ -699,7 +730,10 @@ def test_large_graph() -> None:
         ([("a", "b", -0.5)], "above 0. Got -0.5"),
         ([("a", "b", math.nan)], "length of the edge from 'a' to 'b' must be a finite number"),
         ([("a", "b", "far")], "Got 'far'"),
-        ([("a", "b", "1e-390")], "above 0"),
+        ([("a", "b", "1e-390")], "at least 1e-12"),
+        ([("a", "b", "1e-13")], "at least 1e-12"),
+        ([("a", "b", "1.7e308"), ("b", "c", "1.7e308")], "at most 1e12. Got about 1.7.* for the edge from 'a' to 'b'"),
+        ([("a", "b", 1e308)], "at most 1e12"),
         ([("a", "b", 1), ("b", "a", 2)], "Got 1 and 2 for the edge from 'b' to 'a'"),
         ([("a", "b"), ("c", "d"), ("d", "e")], "no path from 'a' to 'c'"),
     ],

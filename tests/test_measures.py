@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
+import random
+import tracemalloc
 from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
@@ -15,7 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.measures import class_sizes, sensitive_measures, size_measures
+from dunnage import measures
+from dunnage.domains import Category, Graph, Ordinal
+from dunnage.measures import class_sizes, sensitive_measures, set_widths, size_measures
 
 ORDERED, EQUAL = "ordered earth mover's", "equal (total variation)"
 
@@ -186,3 +191,41 @@ def test_many_classes_lose_no_digits():
     low = Fraction(num + 1, 3 * num)
     expected = (Fraction(2, 3) - low + 1 - Fraction(2 * num + 1, 3 * num)) / 2
     assert math.isclose(found["t"], float(expected), rel_tol=1e-13)
+
+
+# Widths of sets
+
+
+NAMES = [f"v{number}" for number in range(7)]
+RING = [(a, b, length) for a, b, length in zip(NAMES, [*NAMES[1:], NAMES[0]], [1, 2, 3, 0.5, 1, 7, 2], strict=True)]
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        Category(values=NAMES),
+        Ordinal(levels=NAMES),
+        Graph(edges=RING),
+        Graph(edges=RING, directed=True),
+    ],
+    ids=["category", "ordinal", "graph", "directed"],
+)
+def test_widths_of_sets_pair_by_pair(domain, monkeypatch):
+    monkeypatch.setattr(measures, "_MOST_PAIRS", 10)
+    monkeypatch.setattr("dunnage.domains.graph._MOST_AT_ONCE", 21)  # three vertices at a time
+    sets = [sorted(group) for size in range(1, 8) for group in itertools.combinations(range(7), size)]
+    random.Random(0).shuffle(sets)
+    codes, sizes = ids([code for group in sets for code in group]), ids([len(group) for group in sets])
+    expected = [max(domain.distance(NAMES[a], NAMES[b]) for a in group for b in group) for group in sets]
+    assert set_widths(domain, codes, sizes).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", [lambda labels: Category(values=labels), lambda labels: Ordinal(levels=labels)])
+def test_widths_of_sets_need_no_matrix(kind):
+    domain = kind([f"{number:05}" for number in range(30_000)])
+    tracemalloc.start()
+    widths = set_widths(domain, ids([5, 0, 29_999]), ids([1, 2])) / domain.diameter
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert widths.tolist() == [0, 1]
+    assert most < 10**6

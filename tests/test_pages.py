@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The owner's page: well-formed, closed to the network, escaped, and true to the story's figures."""
+"""The owner's pages: well-formed, closed to the network, escaped, and true to the story's figures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
+from dunnage.auditing.audit import audit
+from dunnage.auditing.finding import counted
 from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
-from dunnage.pages import LoadsStory, PlanView, loads_page
+from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
+from dunnage.pages.network import Map
+from dunnage.pages.rides import ride_pictures
 from dunnage.release import Release
+from dunnage.samples import metro_edges
 
 VOID_TAGS = {"meta", "link", "br", "hr", "img", "input"}
 CAPACITY = 500.0
@@ -510,3 +515,176 @@ def test_a_published_release_needs_no_identifiers(tmp_path):
     assert "all of the 40 true weights lie within" in plain(page)
     assert release.certificate.digest in page
     assert not re.search(r"P\d{7}", page)
+
+
+# Pictures of clustered rides
+
+
+@pytest.fixture(scope="module")
+def rides(tmp_path_factory):
+    """Generated rides, some of them suppressed, and their audits: private and external."""
+    folder = tmp_path_factory.mktemp("rides")
+    file, policy, _ = dn.generate_rides(dn.RideSetting(size=600, stations=60, lines=4), folder / "rides.csv", seed=1)
+    policy.write_text(policy.read_text() + "\n[mechanism.limits]\nboard = 5\n")
+    data = dn.load(file, policy)
+    release, key = dn.publish(data, ledger=":memory:")
+    return release, audit(release, data, key=key), audit(release, external=True)
+
+
+def test_pictures_are_the_same_for_who_has_the_release_alone(rides):
+    _, private, external = rides
+    assert ride_pictures(private) == ride_pictures(external)
+    assert [one["title"].split(",")[0].split()[0] for one in ride_pictures(external)] == [
+        "Distortion",
+        "What",
+        *["Class"] * 4,
+    ]
+
+
+def test_pictures_stand_on_both_pages(rides):
+    _, private, external = rides
+    for found in (private, external):
+        text = audit_page(found)
+        page = Page(text)
+        for picture in ride_pictures(found):
+            assert picture["caption"] in page.text
+            assert picture["svg"] in text
+        assert "://" not in text
+        assert 'style="' not in text  # the page's policy would not allow it
+
+
+def test_the_lead_says_what_clusters_tell_and_what_baselines_are(rides):
+    _, private, external = rides
+    for found in (private, external):
+        text = Page(audit_page(found)).text
+        assert "the lowest common node, or the set of labels" in text
+        assert "the bounds of each class" not in text
+        assert ("who has that table without names" in text) == (not found.external)
+
+
+def test_the_worst_attribute_is_shown_first(rides):
+    _, private, external = rides
+    for found in (private, external):
+        shares = {item.name: item for item in found.findings if item.name.startswith("certain absence (")}
+        worst = max(shares.values(), key=lambda item: item.value)
+        assert worst is not next(iter(shares.values()))  # the first would be no proof
+        tiles = re.findall(r"<dt>(certain absence.*?)</dt><dd>(.*?)<small>", audit_page(found))
+        assert tiles == [(worst.name, worst.text(worst.value))]
+
+
+def test_one_is_not_plural():
+    one = counted("persons", 1, 2, "x", unit="persons", topic="records", private=True)
+    assert (one.text(1), one.text(2)) == ("1 person", "2 persons")
+    assert replace(one, unit="ms").text(1) == "1 ms"
+
+
+def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
+    release, _, external = rides
+    picture = ride_pictures(external)[0]
+    bars = [
+        (kind, float(width)) for kind, width in re.findall(r'<rect class="(\w+)"[^>]* width="([\d.]+)%', picture["svg"])
+    ]
+    lost = release.certificate.body["measures"]["suppressed"]["share"]
+    assert lost > 0
+    names = ["total distortion", *(f"distortion ({name})" for name in ("type", "board", "alight", "start"))]
+    values = [external.finding(name).value for name in names]
+    scale = 100 / (1.04 * max(values))
+    assert [kind for kind, _ in bars] == ["bar", "range"] * 5
+    for (_, inside), (_, outside), value in zip(bars[::2], bars[1::2], values, strict=True):
+        assert outside == pytest.approx(lost * scale, abs=0.01)
+        assert inside + outside == pytest.approx(value * scale, abs=0.02)
+    assert [words for _, words in picture["legend"]] == ["by generalisation", "by suppression"]
+
+
+def test_costs_of_classes_by_hand(rides):
+    release, _, external = rides
+    body = release.certificate.body
+    weights = body["measures"]["importance"]["weights"]
+    stations = dn.Graph(edges=release.attributes["board"]["domain"]["edges"])
+    types = {"Person": 1.0, "Not Adult": 0.5}
+    costs, sizes = [], []
+    for line in release.classes.to_pylist():
+        wide = {
+            "type": types.get(line["type"], 0.0),
+            "board": line["board_diameter"] / stations.diameter,
+            "alight": line["alight_diameter"] / stations.diameter,
+            "start": (line["start_upper"] - line["start_lower"]) / (86400 - 18000),
+        }
+        costs.append(sum(weights[name] * wide[name] for name in wide))
+        sizes.append(line["size"])
+    told = external.finding("distortion by generalisation").details
+    step, bars = told["costs"]["step"], told["costs"]["records"]
+    assert sum(bars) == sum(sizes) == len(release)
+    for place, number in enumerate(bars):
+        low, high = step * place - 1e-9, step * (place + 1) - 1e-9
+        assert number == sum(size for cost, size in zip(costs, sizes, strict=True) if low <= cost < high)
+    assert told["costs"]["highest"] == pytest.approx(max(costs))
+    cheaper = sum(size for cost, size in zip(costs, sizes, strict=True) if cost <= told["costs"]["median"] + 1e-9)
+    assert cheaper >= len(release) / 2
+    shown = [item["cost"] for item in told["classes"]]
+    assert shown == sorted(shown)
+    for item in told["classes"]:
+        assert item["cost"] == pytest.approx(costs[item["told"]["class_id"]])
+
+
+def test_a_map_marks_exactly_the_stations_of_its_class(rides):
+    release, _, external = rides
+    edges = release.attributes["board"]["domain"]["edges"]
+    lines = {line["class_id"]: line for line in release.classes.to_pylist()}
+    for picture in ride_pictures(external)[2:]:
+        line = lines[int(picture["title"].split(",")[0].split()[1])]
+        assert picture["svg"].count('class="vertex"') == 60
+        assert len(re.findall(r"M[\d.]+ [\d.]+L[\d.]+ [\d.]+", picture["svg"])) == len(edges)
+        for kind, name in (("first", "board"), ("second", "alight")):
+            found = re.findall(rf'<circle class="{kind}"[^>]*><title>([^<]*): {name}</title>', picture["svg"])
+            assert found == line[name]
+        assert f"{line['size']} rides look alike" in picture["caption"]
+        assert f"start {line['start_lower']:,.0f} to {line['start_upper']:,.0f} s" in picture["caption"]
+
+
+def test_other_releases_have_no_such_pictures(tmp_path):
+    dn.generate_packages(dn.PackageSetting(size=50), tmp_path / "parcels.csv", seed=1)
+    release, _ = dn.publish(dn.load(tmp_path / "parcels.csv", tmp_path / "parcels.toml"), ledger=":memory:")
+    assert ride_pictures(audit(release, external=True)) == []
+
+
+def test_clusters_without_a_network_have_no_map(tmp_path):
+    table = pa.table({"x<b>": list(range(40)), "kind": ["p", "q"] * 20})
+    attributes = {
+        "x<b>": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 40]},
+        "kind": {"role": "quasi-identifier", "kind": "category", "domain": ["p", "q"]},
+    }
+    mechanism = {"name": "utility-clusters", "k": 4}
+    policy = dn.Policy.from_dict({"dataset": "d", "protects": "trip", "attributes": attributes, "mechanism": mechanism})
+    release, _ = dn.publish(dn.Dataset.from_table(table, policy), ledger=":memory:")
+    found = audit(release, external=True)
+    assert [one["title"] for one in ride_pictures(found)] == ["Distortion by attribute", "What classes cost"]
+    text = audit_page(found)
+    Page(text)
+    assert "x<b>" not in text
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        [("a", "b")],
+        [("hub", f"s{number}") for number in range(12)],
+        [(f"s{number}", f"s{(number + 1) % 15}") for number in range(15)],
+        [("a", "b"), ("b", "a"), ("b", "c")],
+        list(metro_edges()),
+    ],
+    ids=["edge", "star", "ring", "both ways", "metro"],
+)
+def test_a_map_keeps_vertices_apart_and_neighbours_near(edges):
+    found = Map.of(edges)
+    assert Map.of([list(edge) for edge in edges]).places == found.places
+    names = {name for edge in edges for name in edge}
+    assert set(found.places) == names
+    places = np.array(list(found.places.values()))
+    assert np.isfinite(places).all()
+    assert (places >= -1e-12).all()
+    assert places[:, 0].max() == pytest.approx(1)
+    apart = np.linalg.norm(places[:, None] - places, axis=2)
+    lengths = [math.dist(found.places[start], found.places[end]) for start, end in edges]
+    assert apart[~np.eye(len(names), dtype=bool)].min() > 0.1 * np.mean(lengths)
+    assert max(lengths) < 2.5 * np.mean(lengths)

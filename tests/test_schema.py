@@ -119,3 +119,16 @@ def test_frozen_and_keyword_only() -> None:
         WEIGHT.name = "x"  # type: ignore[misc]
     with pytest.raises(TypeError):
         Attribute("x", Role.PUBLIC)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("category", r'public domain, as it is category. Got none. Write domain = \["a", "b"\]'),
+        ("numeric", r"public domain, as it is numeric. Got none. Write domain = \[lowest, highest\]"),
+        (None, "needs a kind and a public domain"),
+    ],
+)
+def test_what_a_quasi_identifier_lacks_is_named_by_kind(kind: str | None, words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        Attribute(name="bag", role=Role.QUASI_IDENTIFIER, kind=kind)

@@ -21,6 +21,7 @@ from typing import Any
 from dunnage._version import __version__
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.guarantees import (
+    COUNTS_PERSONS,
     Basis,
     Guarantee,
     KAnonymity,
@@ -355,17 +356,23 @@ def meaning(promise: Promise) -> dict[str, Any]:
     if held is None:
         return {"sentences": [f"No bound is proved: {promise.why}."], "odds": []}
     if isinstance(held, KAnonymity):
-        return _meaning_of_classes(held)
+        return _meaning_of_classes(held, persons=any(a.name == COUNTS_PERSONS for a in promise.assumptions))
     loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
     return {"sentences": [_scope(held)], "odds": odds(loss)}
 
 
-def _meaning_of_classes(held: KAnonymity) -> dict[str, Any]:
+def _meaning_of_classes(held: KAnonymity, *, persons: bool) -> dict[str, Any]:
     share = f"{100 / held.k:.3g} %"
+    people, counts = "", []
+    if persons:
+        people = f", of at least {held.k} different persons"
+        counts = ["k counts persons, not records; how many records in a class are of one person is not limited."]
     return {
         "sentences": [
             f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
-            f"released records that look alike, so a guess at its row is right with at most {share} (1 in {held.k}).",
+            f"released records that look alike{people}, so a guess at its row is right with at most {share} (1 in "
+            f"{held.k}).",
+            *counts,
             "It does not limit what can be concluded from values that all records of a class share, from knowing that "
             "a record is absent, or from a second release of the same records.",
         ],

@@ -322,9 +322,9 @@ def _published_text(result: dict[str, Any]) -> str:
             f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
             f"{num_left_out} left out by the policy"
         )
-        lines.append(
-            f"Classes   {measures['classes']}, smallest {measures['k_reached']}, loss {measures['loss']['total']:.4f}"
-        )
+        persons = f", fewest persons {measures['k_reached']}" if "persons" in measures else ""
+        smallest = f"smallest {measures['class_size']['smallest']}{persons}"
+        lines.append(f"Classes   {measures['classes']}, {smallest}, loss {measures['loss']['total']:.4f}")
     else:
         counts = [
             f"{count} {word}" for word, count in {"left out by the policy": num_left_out, **owner}.items() if count

@@ -128,7 +128,7 @@ def shown(value: object) -> str:
     ("'ten'", 'a very long number')
     """
     try:
-        text = repr(value)
+        text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
         text = "a very long number"
     return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."

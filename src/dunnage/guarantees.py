@@ -405,6 +405,8 @@ PUBLIC_DOMAIN = Assumption(
 RECORDS_NOT_PERSONS = Assumption(
     "one record per protected unit", "k counts records; several records of one person count several times"
 )
+COUNTS_PERSONS = "persons told apart"
+"""Name of the assumption of a k that counts persons, not records."""
 DATA_DEPENDENT_REFUSAL = Assumption(
     "refusal may depend on data",
     "that a release was possible at all says that no class had to be smaller than k",

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -13,8 +15,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.domains import CodedDomain, Tree
+from dunnage.domains import CodedDomain, Graph, Ordinal, Tree, domain_from
 from dunnage.exact import exact
+from dunnage.guarantees import (
+    CHOICE_DEPENDS_ON_DATA,
+    COUNTS_PERSONS,
+    DATA_DEPENDENT_REFUSAL,
+    PUBLIC_DOMAIN,
+    RECORDS_NOT_PERSONS,
+    SINGLE_RELEASE,
+    SYSTEM_ENTROPY,
+    Assumption,
+)
+from dunnage.schema import Attribute
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -23,6 +36,8 @@ LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
 ENTROPIES = ("entropy", "entropy-normalised")
 """How the importance of attributes may be worked out from the records."""
+DISTANCE_WORDS = {True: "ordered earth mover's", False: "equal (total variation)"}
+"""Distance of the values in a class from those in the whole table, by whether they have an order."""
 LEAST_K = 2
 LIMIT_TOLERANCE = 1e-9
 """What rounding may add to a width, a diversity or a distance that is compared with a limit."""
@@ -76,7 +91,7 @@ def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: 
     }
 
 
-def sensitive_measures(class_id: IntArray, column: pa.Array) -> dict[str, Any]:
+def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> dict[str, Any]:
     """Measure how much a class tells about a sensitive column.
 
     Parameters
@@ -84,7 +99,9 @@ def sensitive_measures(class_id: IntArray, column: pa.Array) -> dict[str, Any]:
     class_id
         Class of each row.
     column
-        The sensitive values; numbers are compared by order, everything else as equal or different.
+        The sensitive values, those of an ordinal as :func:`ranked` gives them.
+    ordered
+        Whether they are compared by order, or as equal or different; by default numbers are.
 
     Returns
     -------
@@ -93,12 +110,31 @@ def sensitive_measures(class_id: IntArray, column: pa.Array) -> dict[str, Any]:
         and the name of that distance.
     """
     table = _occurrences(class_id, column)
-    ordered = is_ordered(column)
+    ordered = is_ordered(column) if ordered is None else ordered
     return {
         "l": int(np.bincount(table.classes).min()),
         "t": _largest_distance(table, ordered=ordered),
-        "distance": "ordered earth mover's" if ordered else "equal (total variation)",
+        "distance": DISTANCE_WORDS[ordered],
     }
+
+
+def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
+    """Return a column as its values are compared: an ordinal by the numbers of its levels, all else as it is.
+
+    Parameters
+    ----------
+    column
+        The values.
+    attribute
+        Public description of the attribute.
+    """
+    domain = attribute.get("domain", {})
+    return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
+
+
+def order_asked(mechanism: Mapping[str, Any]) -> bool | None:
+    """Return whether a mechanism was asked for a ``t`` by order, or of equal or different values; None if for none."""
+    return None if mechanism.get("t") is None else mechanism["t_kind"] == "ordered"
 
 
 def is_ordered(column: pa.Array) -> bool:
@@ -123,33 +159,59 @@ def _largest_distance(table: _Occurrences, *, ordered: bool) -> float:
     return float(distances.max(initial=0.0))
 
 
-def label_distances(domain: CodedDomain) -> FloatArray:
-    """Return the distances of all labels by code, the same both ways: of a directed graph the longer one."""
-    table = domain.distances()
+def label_distances(domain: CodedDomain, codes: IntArray) -> FloatArray:
+    """Return the distances between some labels by code, the same both ways: of a directed graph the longer one."""
+    table = domain.distances_between(codes)
     return np.maximum(table, table.T) if getattr(domain, "directed", False) else table
 
 
-def set_diameters(codes: IntArray, sizes: IntArray, table: FloatArray) -> FloatArray:
-    """Return the largest distance between two labels of each set.
+def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatArray:
+    """Return the largest distance between two labels of each set; of two ways of a directed graph the longer one.
+
+    Distances are worked out only where they are needed, some at a time: a domain may have many labels.
 
     Parameters
     ----------
+    domain
+        What the labels are of: no tree, which is told by nodes.
     codes
-        The labels of all sets, one set after the other; none is empty.
+        The labels of all sets, one set after the other, in rising order; none is empty.
     sizes
         How many of them each set has.
-    table
-        Distances by code.
     """
+    if isinstance(domain, Graph):
+        return _graph_widths(domain, codes, sizes)
+    ends = np.cumsum(sizes)
+    steps = (codes[ends - 1] - codes[ends - sizes]).astype(np.float64)
+    return np.asarray(steps if isinstance(domain, Ordinal) else np.minimum(steps, 1.0))
+
+
+def _graph_widths(domain: Graph, codes: IntArray, sizes: IntArray) -> FloatArray:
+    """Return the longest path inside each set: vertex by vertex, the longest to another one of its set."""
     found = np.zeros(len(sizes))
     starts = np.cumsum(sizes) - sizes
-    for size in np.unique(sizes).tolist():
-        which = np.flatnonzero(sizes == size)
-        step = max(1, _MOST_PAIRS // size**2)
-        for chunk in np.split(which, range(step, len(which), step)):
-            rows = codes[starts[chunk][:, None] + np.arange(size)]
-            found[chunk] = table[rows[:, :, None], rows[:, None, :]].max(axis=(1, 2))
+    of_set = np.repeat(np.arange(len(sizes)), sizes)
+    vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
+    first = 0
+    for rows in domain.distances_from(vertices):
+        last = first + len(rows)
+        places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
+        row_of = np.searchsorted(vertices, codes[places]) - first
+        for some in _in_parts(sizes[of_set[places]]):
+            own, num = of_set[places[some]], sizes[of_set[places[some]]]
+            begins = np.cumsum(num) - num
+            others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
+            longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
+            np.maximum.at(found, own, longest)
+        first = last
     return found
+
+
+def _in_parts(sizes: IntArray) -> Iterator[slice]:
+    """Cut things into runs of about so many pairs each, at least one thing in each."""
+    parts = np.cumsum(sizes) // _MOST_PAIRS
+    borders = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(sizes)]
+    return (slice(start, end) for start, end in itertools.pairwise(borders))
 
 
 def width_limit(domain: Any, limit: Fraction | None) -> float:
@@ -234,3 +296,122 @@ def _absolute_gap(
     under = level * (crossing - start) - (prefix[crossing] - prefix[start])
     over = (prefix[stop] - prefix[crossing]) - level * (stop - crossing)
     return under + over
+
+
+# What releases of clusters say of themselves
+
+
+class Range(NamedTuple):
+    """Numbers that a parameter may be."""
+
+    least: int
+    most: int | None = None
+    above: bool = False
+    """Whether it must be more than the least."""
+
+    def has(self, value: Fraction) -> bool:
+        """Tell whether a number is among them."""
+        enough = value > self.least if self.above else value >= self.least
+        return enough and (self.most is None or value <= self.most)
+
+    @property
+    def words(self) -> str:
+        """Say which they are."""
+        if self.most is None:
+            return f"at least {self.least}"
+        return f"above {self.least} and at most {self.most}" if self.above else f"from {self.least} to {self.most}"
+
+
+CLUSTER_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "method": ("growth", "published-greedy", "published-density"),
+    "scaling": ("unit-variance", "maximum"),
+    "l_kind": ("distinct", "entropy"),
+    "t_kind": ("equal", "ordered"),
+}
+"""Words that a parameter of ``utility-clusters`` may be."""
+CLUSTER_RANGES: Mapping[str, Range] = {
+    "max_distortion": Range(0, 1),
+    "max_suppressed": Range(0, 1),
+    "max_risk": Range(0, 1, above=True),
+    "price": Range(0, 10**9, above=True),
+    "l": Range(1),
+    "t": Range(0, 1),
+    "refine_seconds": Range(0, 86_400),
+}
+"""Numbers that a parameter of ``utility-clusters`` may be."""
+CLUSTER_TABLES = ("importance", "buckets", "limits", "keep")
+"""Its parameters that have an entry for each of some attributes."""
+IMPORTANCE_RANGE = Range(1, 5)
+STATISTICS_KEPT = ("mean", "median")
+ORDERED_KINDS = ("numeric", "ordinal")
+"""Kinds of sensitive columns whose values can be compared by order."""
+PERSONS_TOLD_APART = Assumption(
+    COUNTS_PERSONS,
+    "k counts persons; the identifier that the owner named has one value for each person",
+)
+_TOLD = {
+    "the smallest and the largest value, two exact values, of": ("numeric",),
+    "the lowest node above all values of": ("tree",),
+    "the set of all values that occur of": ("graph", "category", "ordinal"),
+}
+_MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
+
+
+def clusters_assume(mechanism: Mapping[str, Any], *, persons: bool) -> tuple[Assumption, ...]:
+    """Return what a release of clusters rests on.
+
+    Parameters
+    ----------
+    mechanism
+        Description of the mechanism.
+    persons
+        Whether k counts persons.
+    """
+    asked = [name for name in _MAY_REFUSE if mechanism[name] not in (None, {})]
+    refusal = DATA_DEPENDENT_REFUSAL
+    if asked:
+        refusal = replace(refusal, says=f"{refusal.says}, and that what {' and '.join(asked)} asked for was reached")
+    counted = PERSONS_TOLD_APART if persons else RECORDS_NOT_PERSONS
+    return (PUBLIC_DOMAIN, counted, CHOICE_DEPENDS_ON_DATA, refusal, SINGLE_RELEASE, SYSTEM_ENTROPY)
+
+
+def clusters_in_clear(
+    mechanism: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]], *, persons: bool
+) -> tuple[str, ...]:
+    """Return what a release of clusters shows as it is.
+
+    Parameters
+    ----------
+    mechanism, attributes
+        Descriptions of the mechanism and of the released attributes.
+    persons
+        Whether k counts persons.
+    """
+    told = ["number of released and of suppressed records, number of classes, size of each class"]
+    for words, kinds in _TOLD.items():
+        names = [a["name"] for a in attributes if a["role"] == "quasi-identifier" and a["kind"] in kinds]
+        told += [f"{words} {', '.join(names)} in each class"] if names else []
+    if isinstance(mechanism["importance"], str):
+        told.append("the entropy of each generalised attribute over all records, to three decimals (importance)")
+    if mechanism["max_distortion"] is not None:
+        told.append("the k that classes were formed with, the largest found whose distortion is low enough")
+    told += [
+        f"the {statistic} of {name} over all records, to within {share} of the width of its domain: so near to it is "
+        "that of the middles of intervals"
+        for name, kept in mechanism["keep"].items()
+        for statistic, share in kept.items()
+    ]
+    if persons:
+        told.append("the number of persons in the class that has fewest")
+    for role in ("public", "sensitive"):
+        names = [a["name"] for a in attributes if a["role"] == role]
+        told += [f"{role} columns as they are: {', '.join(names)}"] if names else []
+    return (*told, *(words for a in attributes if (words := _exception(a))))
+
+
+def _exception(described: Mapping[str, Any]) -> str:
+    """Return what a receiver must know because values were moved or rows left out, from an attribute's description."""
+    if not {"missing", "outside", "merged"} & described.keys():
+        return ""
+    domain = domain_from(described["domain"]) if "domain" in described else None
+    return Attribute(**{**described, "domain": domain}).exception

@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dunnage.dataset import Dataset
+from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
 from dunnage.io import CSV_ENDINGS
@@ -36,6 +37,8 @@ from dunnage.schema import Schema
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
 POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}
+MANY_LABELS, FEW_TIMES = 50, 25
+"""A column of so many labels, each so few times on average, may tell persons apart."""
 Progress = Callable[[str], None]
 _log = logging.getLogger("dunnage")
 
@@ -191,7 +194,7 @@ def owner_warnings(data: Dataset) -> tuple[str, ...]:
     mechanism = mechanism_of(data.policy)
     if isinstance(mechanism, SampledLattice):  # whose foresight costs as much as a release
         return mechanism.warnings(data)
-    return mechanism.foresee(data).warnings if isinstance(mechanism, Foreseeing) else ()
+    return foresee(data).warnings
 
 
 def foresee(data: Dataset) -> Foresight:
@@ -203,7 +206,24 @@ def foresee(data: Dataset) -> Foresight:
         The rows, with their policy.
     """
     mechanism = mechanism_of(data.policy)
-    return mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+    found = mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+    if data.schema.person is None and getattr(mechanism, "counts_persons", False):
+        found = replace(found, warnings=(*found.warnings, *_pseudonym_warnings(data)))
+    return found
+
+
+def _pseudonym_warnings(data: Dataset) -> Iterator[str]:
+    """Warn of released labels that are many and mostly repeat, as those of cards and vehicles do."""
+    for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
+        if attribute.kind not in (None, Category.kind):
+            continue
+        times = data.column(attribute.name).value_counts().field("counts").to_numpy()
+        if len(times) >= MANY_LABELS and len(data) <= FEW_TIMES * len(times) and (times > 1).mean() > 1 / 2:
+            yield (
+                f"{attribute.name!r} has {len(times):,} values, most of which come again. If it tells persons apart, "
+                f"it links their {data.schema.protects}s for everyone, and k does not count persons: give it the role "
+                '"identifier" and name it in [contribution].'
+            )
 
 
 def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[str], *, force: bool) -> None:

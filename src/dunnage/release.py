@@ -546,7 +546,30 @@ import pandas as pd
 
 data = pd.read_parquet("data.parquet")
 ```
+{_set_snippet(release)}{_plan_words(release)}"""
 
+
+def _set_snippet(release: Release) -> str:
+    """Show how sets are read from CSV, if there are any."""
+    if not any(is_set(item.type) for item in release.data.schema):
+        return ""
+    return """
+In Parquet a set is a list. From CSV:
+
+```python
+import re
+
+def labels(text):
+    return [re.sub(r"\\\\(.)", r"\\1", label) for label in re.findall(r"(?:[^\\\\,]|\\\\.)+", text[1:-1])]
+```
+"""
+
+
+def _plan_words(release: Release) -> str:
+    """Say how a plan is sent back, if there are numbers to plan with and rows of goods, not of clusters."""
+    if any(is_set(item.type) for item in release.data.schema) or not release.quantities:
+        return ""
+    return """
 ## Send a plan back
 
 A plan is a CSV file with the columns `row,bin`: for each `row` of `data` the bin (truck) it goes into. The owner, who

@@ -18,6 +18,10 @@ DIAMETER_SUFFIX = "_diameter"
 MISSING_RULES = ("refuse", "leave-out")
 OUTSIDE_RULES = ("refuse", "leave-out", "clamp")
 MERGE_RULES = ("sum", "same")
+_DOMAIN_REMEDIES = {
+    "numeric": "domain = [lowest, highest]",
+    "category": 'domain = ["a", "b"], all values that may occur',
+}
 _SPREADSHEET_STARTS = ("=", "+", "-", "@", "'")
 
 
@@ -87,10 +91,9 @@ class Attribute:
 
     def _check_domain(self) -> None:
         if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
-            raise ParameterError(
-                f"quasi-identifier {self.name!r} needs a kind and a public domain. Got none. "
-                'Write kind = "numeric" and domain = [lowest, highest], say.'
-            )
+            remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest], say')
+            needs = f"a public domain, as it is {self.kind}" if self.kind else "a kind and a public domain"
+            raise ParameterError(f"quasi-identifier {self.name!r} needs {needs}. Got none. Write {remedy}.")
         if self.domain is not None and self.kind is None:
             object.__setattr__(self, "kind", self.domain.kind)
         if self.domain is not None and self.domain.kind != self.kind:

@@ -16,6 +16,8 @@ from dunnage.release import Release
 
 PICTURE_WIDTH = 50
 MOST_CLASSES_DRAWN = 24
+MOST_LABELS_NAMED = 4
+_LABEL_WORDS = {"tree": "leaves", "graph": "vertices", "ordinal": "levels", "category": "values"}
 _SAID = {"claim": "Claimed", "why": "Why"}
 
 
@@ -42,6 +44,7 @@ def _release_text(release: Release) -> str:
         _statement_text(body),
         _measures_text(body["measures"]),
         *(interval_picture(release, name) for name in _pictured(release)),
+        label_list(release),
         f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
     ]
     return "\n\n".join(part for part in parts if part)
@@ -74,7 +77,8 @@ def _measures_text(measures: dict[str, Any]) -> str:
     sizes = f"size {size['smallest']} smallest, {size['mean']:.1f} mean, {size['largest']} largest"
     lines = [
         f"Records     {measures['records']} released, {suppressed['count']} suppressed ({suppressed['share']:.2%})",
-        f"k           {measures['k_asked']} asked, {measures['k_reached']} reached",
+        f"k           {measures['k_asked']} asked, {measures['k_reached']} reached"
+        + (", of persons" if "persons" in measures else ""),
         f"Classes     {measures['classes']}; {sizes}",
         f"Loss        {loss['total']:.4f} of 1 ({loss['metric']})",
         f"Risks       prosecutor {risks['prosecutor_highest']:.3g} at most, marketer {risks['marketer']:.3g}",
@@ -148,6 +152,30 @@ def interval_picture(release: Release, name: str) -> str:
     return "\n".join(lines)
 
 
+def label_list(release: Release) -> str:
+    """List the nodes and sets of each class, one line a class; empty if there are none."""
+    names = [name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"]
+    if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
+        return ""
+    rows = release.classes.select([*names, "size"]).slice(0, MOST_CLASSES_DRAWN).to_pylist()
+    strata = _strata_of_classes(release)
+    lines = [f"{', '.join(names)}, the node or set of each class"]
+    for index, row in enumerate(rows):
+        told = "  ".join(f"{name} {_labels_text(row[name])}" for name in names)
+        lines.append(f"  {index:>5}  {told}  {row['size']} records{strata[index]}")
+    if len(release.classes) > MOST_CLASSES_DRAWN:
+        lines.append(f"  ... and {len(release.classes) - MOST_CLASSES_DRAWN} more classes")
+    return "\n".join(lines)
+
+
+def _labels_text(told: str | list[str]) -> str:
+    """Write a node, or a set by its first labels."""
+    if isinstance(told, str):
+        return told
+    more = [f"and {len(told) - MOST_LABELS_NAMED} more"] if len(told) > MOST_LABELS_NAMED else []
+    return "{" + ", ".join([*told[:MOST_LABELS_NAMED], *more]) + "}"
+
+
 def _strata_of_classes(release: Release) -> list[str]:
     """Return the public values of each class, to be printed behind it."""
     public = [name for name, item in release.attributes.items() if item["role"] == "public"]
@@ -174,7 +202,10 @@ def policy_text(policy: Policy) -> str:
     for attribute in policy.schema:
         domain = attribute.domain.describe() if attribute.domain is not None else {}
         span = f" [{domain['lower']}, {domain['upper']}] {domain['unit']}" if "lower" in domain else ""
-        lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}".rstrip())
+        labels = getattr(attribute.domain, "labels", ())
+        span = f" of {len(labels)} {_LABEL_WORDS[str(attribute.kind)]}" if labels else span
+        counted = "tells persons apart: k counts them" if attribute.name == policy.schema.person else ""
+        lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}{counted}".rstrip())
     lines += [f"Small strata  {policy.small}", f"Budget        {policy.budget or 'none'}"]
     if policy.period:
         lines.append(

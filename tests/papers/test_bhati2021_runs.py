@@ -222,7 +222,12 @@ def test_a_tiny_reproduction_writes_every_table_with_the_papers_value_beside_our
     assert all(line["paper"] and line["ours"] and line["verdict"] for line in lines)
     exact = [line for line in lines if line["where"] in ("Tables 2 and 3", "Table 3", "III-B, examples 7 and 8")]
     assert [line["verdict"] for line in exact] == ["agrees"] * 3
+    (smoother,) = [line["verdict"] for line in lines if line["where"] == "III-D, eq. 14"]
+    assert smoother.startswith("differs")
+    (pairs,) = [line["ours"] for line in lines if "top 20 pairs" in line["what"]]
+    assert "growth without limits: spread" in pairs
     page = (tmp_path / "out" / "report.html").read_text()
+    assert "within 0.03 or a third of it" in page
     titles = ("Tables 2 and 3", "Table 4", "Figure 3", "Figure 4", "Figure 5", "Figure 6", "Figure 7")
     for title in (*titles, "Figures 8 and 9", "Figures 9 and 10"):
         assert f"<h2>{title}:" in page

@@ -26,6 +26,7 @@ from dunnage.auditing.rides import ride_inside_findings, ride_outside_findings
 from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_outside_findings
 from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
+from dunnage.certificate import canonical
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -230,6 +231,8 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     found, key = _opened(release, key, with_key=not external)
+    if data is not None and not external:
+        _refuse_other_policy(found, data)
     asked = _Asked(
         release=found,
         data=None if external else data,
@@ -365,6 +368,7 @@ def _further(case: Case, asked: _Asked) -> Iterator[tuple[list[Finding], list[st
     for number, (release, data, *keys) in enumerate(asked.also, 1):
         asked.tell("comparing with another release")
         other, key = _opened(release, keys[0] if keys else None)
+        _refuse_other_policy(other, data)
         yield correspondence_findings(case, Case.of(Sight.of(other), data, key), number)
     if asked.plan is not None:
         yield _plan_parts(asked, case.data)
@@ -373,6 +377,27 @@ def _further(case: Case, asked: _Asked) -> Iterator[tuple[list[Finding], list[st
 def _plan_parts(asked: _Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
     assert asked.plan is not None
     return plan_findings(asked.release, data, asked.key, asked.plan, asked.seconds, asked.tell)
+
+
+def _refuse_other_policy(release: Release, data: Dataset) -> None:
+    """Refuse data read under a policy whose public facts are not those of the release."""
+    stated, read = release.attributes, {item["name"]: item for item in data.schema.describe()}
+    differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name])]
+    differ += [name for name in read if name not in stated]
+    if differ:
+        raise ReleaseError(
+            f"the release was made under another policy: {'; '.join(_difference(n, stated, read) for n in differ)}. "
+            "Give the policy, and the files that it names, as they were published."
+        )
+
+
+def _difference(name: str, stated: Mapping[str, Any], read: Mapping[str, Any]) -> str:
+    """Say in which public facts two descriptions of an attribute differ."""
+    if name not in stated or name not in read:
+        return f"{name!r} is only in the {'release' if name in stated else 'policy'}"
+    first, second = stated[name], read[name]
+    facts = [fact for fact in (*first, *(f for f in second if f not in first)) if first.get(fact) != second.get(fact)]
+    return f"{name!r} has another {' and '.join(facts)}"
 
 
 def _opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:

@@ -67,7 +67,9 @@ class Finding:
         """Write a figure of this finding for a person."""
         if self.is_share:
             return percent(figure)
-        return number_text(figure) + ("" if self.unit == "ratio" else f" {self.unit}")
+        # Units of counts are plural words; those of measures, such as ms, are short.
+        unit = self.unit.removesuffix("s") if figure == 1 and len(self.unit) > 3 else self.unit
+        return number_text(figure) + ("" if self.unit == "ratio" else f" {unit}")
 
     def to_dict(self) -> dict[str, Any]:
         """Give the finding as plain data."""

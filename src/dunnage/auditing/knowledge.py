@@ -30,7 +30,7 @@ from dunnage.svg import number_text
 MOST_KNOWN = 4
 """Attributes of a ride, or rides of a card, that an attacker knows at most."""
 MOST_COMBINED = 6
-"""Attributes of which every choice is tried; those behind are left out."""
+"""Attributes of which every choice is tried: of more, those of highest entropy."""
 MOST_PAIRS = 20_000_000
 """Pairs of an attacked record and a class: of more records some are attacked, evenly chosen."""
 LEAST_ATTACKED = 2_000
@@ -76,9 +76,20 @@ class Knowledge:
 
 
 def known_choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield every choice of 1 to 4 attributes; of more than six, those behind are left out."""
+    """Yield every choice of 1 to 4 attributes."""
     for num in range(1, MOST_KNOWN + 1):
-        yield from itertools.combinations(names[:MOST_COMBINED], num)
+        yield from itertools.combinations(names, num)
+
+
+def telling_names(case: Case) -> list[str]:
+    """Return the six attributes whose true values have the highest entropy, in the order of the release."""
+    order = np.argsort([-_entropy(values) for values in case.known.low], kind="stable")[:MOST_COMBINED]
+    return [case.sight.names[axis] for axis in sorted(order.tolist())]
+
+
+def _entropy(values: FloatArray) -> float:
+    shares = np.unique(values, return_counts=True)[1] / len(values)
+    return float(-(shares * np.log2(shares)).sum())
 
 
 def attack_by(case: Case, names: tuple[str, ...], attacked: IntArray) -> Knowledge:
@@ -112,7 +123,7 @@ def evenly(items: IntArray, most: int) -> IntArray:
 
 def knowledge_findings(case: Case) -> tuple[list[Finding], list[str]]:
     """Find uniqueness and candidate rows for who knows any 1 to 4 attributes."""
-    names = case.sight.names
+    names = telling_names(case)
     most = max(LEAST_ATTACKED, MOST_PAIRS // len(case.sight.sizes))
     attacked = evenly(np.flatnonzero(case.released), most)
     by_num: dict[int, list[Knowledge]] = {}
@@ -121,9 +132,12 @@ def knowledge_findings(case: Case) -> tuple[list[Finding], list[str]]:
     complete = len(attacked) == int(case.released.sum())
     findings = [item for num, found in by_num.items() for item in _known_findings(case, num, found, complete)]
     notes = []
-    if len(names) > MOST_COMBINED:
-        left = ", ".join(names[MOST_COMBINED:])
-        notes.append(f"Attackers who know some attributes were tried with the first {MOST_COMBINED}, not with {left}.")
+    left = [name for name in case.sight.names if name not in names]
+    if left:
+        notes.append(
+            f"Attackers who know some attributes were tried with the {MOST_COMBINED} of highest entropy, not with "
+            f"{', '.join(left)}."
+        )
     return findings, notes
 
 

@@ -26,16 +26,35 @@ from dunnage.auditing.finding import Finding, counted, percent
 from dunnage.auditing.inside import Case
 from dunnage.auditing.knowledge import card_findings, knowledge_findings, many
 from dunnage.auditing.sight import FloatArray, IntArray, Listing, Sight, Told
-from dunnage.domains import CodedDomain, Numeric
-from dunnage.measures import closeness, entropy_diversity, is_ordered, label_distances, set_diameters, shares_of
+from dunnage.domains import CodedDomain, Graph, Numeric
+from dunnage.measures import (
+    DISTANCE_WORDS,
+    closeness,
+    entropy_diversity,
+    is_ordered,
+    order_asked,
+    ranked,
+    set_widths,
+    shares_of,
+)
 from dunnage.svg import number_text
 
 TOP = 20
 MOST_LABELS = 4_000
 """Labels whose pairs are counted in one table."""
+SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)
+"""Records that are in cheaper classes than those that are told of as examples."""
+COST_STEPS, MOST_STEPS = (0.0025, 0.005, 0.01, 0.02, 0.025, 0.05), 32
+ROUNDING = 1e-9
+MOST_STATIONS = 500
+"""Stations of a network that is told with the examples."""
 SANITY = 0.001
 """Share of all records below which a true count is not divided by."""
-_HOURS = {"s": 3600.0, "sec": 3600.0, "second": 3600.0, "seconds": 3600.0, "min": 60.0, "minutes": 60.0, "h": 1.0}
+_HOURS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 1.0),
+}
 
 Progress = Callable[[str], None]
 
@@ -44,9 +63,10 @@ def ride_outside_findings(sight: Sight) -> list[Finding]:
     """Find what the release tells by itself: its distortion, and how diverse sensitive values are."""
     class_id = sight.release.data.column("class_id").to_numpy()
     findings = _distortion(sight)
+    asked = order_asked(sight.release.certificate.body["mechanism"])
     for name in sight.sensitive:
-        column = sight.release.data.column(name).combine_chunks()
-        findings += _diversity(_protects(sight), name, class_id, column, private=False)
+        column = ranked(sight.release.data.column(name).combine_chunks(), sight.release.attributes[name])
+        findings += _diversity(_protects(sight), name, class_id, column, private=False, ordered=asked)
     return findings
 
 
@@ -79,9 +99,8 @@ def class_widths(told: Told) -> FloatArray:
     """Return the largest distance within each class over the diameter of the domain (eq. 20)."""
     if told.listing is None:  # leaves below a node have neighbouring places
         return np.asarray((told.upper - told.lower) / told.span)
-    table = label_distances(_coded(told))
     codes, counts = told.listing.places.astype(np.int64), np.bincount(told.listing.of_class)
-    return set_diameters(codes, counts.astype(np.int64), table) / (float(table.max()) or 1.0)
+    return set_widths(_coded(told), codes, counts.astype(np.int64)) / (told.domain.diameter or 1.0)
 
 
 def _coded(told: Told) -> CodedDomain:
@@ -100,18 +119,22 @@ class Distortion:
         By generalisation, over released records, of each attribute (eq. 19).
     suppressed
         Share of all records that were suppressed (eq. 17).
+    widths
+        Of each class, by attribute (eq. 20).
     """
 
     generalised: dict[str, float]
     suppressed: float
+    widths: dict[str, FloatArray]
 
     @classmethod
     def of(cls, sight: Sight) -> Distortion:
         """Measure a release, by its classes and the count of suppressed records that it states."""
         released = int(sight.sizes.sum())
         lost = int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
-        means = {told.name: math.fsum((sight.sizes * class_widths(told)).tolist()) / released for told in sight.told}
-        return cls(means, lost / (released + lost))
+        widths = {told.name: class_widths(told) for told in sight.told}
+        means = {name: math.fsum((sight.sizes * wide).tolist()) / released for name, wide in widths.items()}
+        return cls(means, lost / (released + lost), widths)
 
     def attribute(self, name: str) -> float:
         """Return the distortion of one attribute (eq. 18)."""
@@ -124,6 +147,10 @@ class Distortion:
     def by_generalisation(self, weights: dict[str, float]) -> float:
         """Return the distortion of released records (eq. 16)."""
         return math.fsum(weights[name] * value for name, value in self.generalised.items())
+
+    def class_costs(self, weights: dict[str, float]) -> FloatArray:
+        """Return what each class is charged for one of its records (eq. 15), by the weight of each attribute."""
+        return np.asarray(np.sum([weights[name] * wide for name, wide in self.widths.items()], axis=0))
 
     def _with_suppressed(self, generalised: float) -> float:
         return generalised + (1 - generalised) * self.suppressed
@@ -167,7 +194,7 @@ def _distortion(sight: Sight) -> list[Finding]:
             inside,
             1.0,
             f"Classes leave {percent(inside)} of a released {record} open, by the release's own importance.",
-            details={"attributes": found.generalised},
+            details={"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
             **kinds,
         ),
         counted(
@@ -194,17 +221,51 @@ def _attribute_distortion(found: Distortion, name: str, kinds: dict[str, Any]) -
     )
 
 
+def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
+    """Say how costs are spread over records, and what some classes from cheap to dear tell; all of it is released."""
+    assert sight.release.classes is not None
+    order = np.argsort(costs, kind="stable")
+    reached = np.cumsum(sight.sizes[order]) / sight.sizes.sum()
+    shown = dict.fromkeys(order[np.searchsorted(reached, SHARES_SHOWN)].tolist())
+    # Costs lie between 0 and 1; a class of no cost at all stands in the first step.
+    step = next(step for step in COST_STEPS if step * MOST_STEPS >= costs.max())
+    bars = np.bincount(np.floor(costs / step + ROUNDING).astype(np.int64), weights=sight.sizes)
+    details: dict[str, Any] = {
+        "costs": {
+            "step": step,
+            "records": bars.astype(np.int64).tolist(),
+            "median": float(costs[order[np.searchsorted(reached, 0.5)]]),
+            "highest": float(costs.max()),
+        },
+        "classes": [
+            {"cost": float(costs[number]), "told": sight.release.classes.slice(number, 1).to_pylist()[0]}
+            for number in shown
+        ],
+        "units": {told.name: told.numeric.unit for told in sight.told if told.numeric is not None},
+    }
+    network = next((told for told in sight.told if isinstance(told.domain, Graph)), None)
+    if network is not None and isinstance(network.domain, Graph) and network.num_labels <= MOST_STATIONS:
+        details["network"] = {
+            "attributes": [told.name for told in sight.told if told.domain == network.domain],
+            "edges": [[start, end] for start, end, _ in network.domain.edges],
+        }
+    return details
+
+
 # Diversity
 
 
-def _diversity(record: str, name: str, class_id: IntArray, column: pa.Array, *, private: bool) -> list[Finding]:
-    """Give the l and t that classes reach in one column."""
+def _diversity(
+    record: str, name: str, class_id: IntArray, column: pa.Array, *, private: bool, ordered: bool | None = None
+) -> list[Finding]:
+    """Give the l and t that classes reach in one column; by default numbers are compared by order."""
     codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
     fewest = int(attacks.Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
-    entropy, ordered = entropy_diversity(class_id, column), is_ordered(column)
+    entropy = entropy_diversity(class_id, column)
+    ordered = is_ordered(column) if ordered is None else ordered
     distance = min(closeness(class_id, column, ordered=ordered), 1.0)
     kinds: dict[str, Any] = {"topic": "attributes", "private": private}
-    how = "ordered earth mover's" if ordered else "equal (total variation)"
+    how = DISTANCE_WORDS[ordered]
     return [
         counted(
             f"l reached ({name})",
@@ -234,7 +295,7 @@ def _true_diversity(case: Case) -> list[Finding]:
     class_id = case.of_record[released]
     for told in case.sight.told:
         if told.numeric is None:
-            column = case.data.column(told.name).filter(pa.array(released))
+            column = ranked(case.data.column(told.name).filter(pa.array(released)), {"domain": told.domain.describe()})
             findings += _diversity(case.protects, told.name, class_id, column, private=True)
     persons = case.data.persons
     if persons is not None:
@@ -338,9 +399,10 @@ def _top_pairs(case: Case, origin: int, destination: int) -> list[Finding]:
     # As good as the last of them is who has as many; sums are rounded so that equal ones stay equal.
     enough = truth >= truth[busiest[-1]]
     kept = float(enough[np.argsort(-np.round(counts["spread"], 9), kind="stable")[:top]].mean())
-    chance = float(enough.sum() / (num * (num - 1)))
+    # Pairs of a station with itself are pairs too: both the truth and sets may have them.
+    chance = float(enough.sum() / num**2)
     error = float(np.abs(counts["spread"][busiest] - truth[busiest]).mean())
-    blind = float(np.abs(len(case.data) / (num * (num - 1)) - truth[busiest]).mean())
+    blind = float(np.abs(len(case.data) / num**2 - truth[busiest]).mean())
     names = f"{sight.names[origin]} and {sight.names[destination]}"
     means = {name: float(table[busiest].mean()) for name, table in counts.items()}
     kinds: dict[str, Any] = {"topic": "utility", "private": True}
@@ -348,7 +410,7 @@ def _top_pairs(case: Case, origin: int, destination: int) -> list[Finding]:
         counted(
             "top pairs kept",
             kept,
-            min(chance, 1.0),
+            chance,
             f"{percent(kept)} of the {top} pairs of {names} that look busiest are in truth among the {top} busiest; a "
             f"row counts evenly for each pair of its sets. Pairs at random would be with {percent(chance)}.",
             unit="share",
@@ -393,16 +455,20 @@ def _mean_error(case: Case, axis: int) -> Finding:
 
 
 def hour_shares(told: Told) -> tuple[FloatArray, int]:
-    """Return which share of each class's interval lies in each hour, and the first hour. Shape: classes, hours."""
+    """Return which share of each class's interval lies in each hour, and the first hour. Shape: classes, hours.
+
+    Who comes at the very end of the domain, such as 24:00, comes in the hour before it.
+    """
     domain, hour = told.numeric, _hour(told)
     assert domain is not None
     first = math.floor(domain.lower_float / hour)
-    edges = hour * np.arange(first, math.floor(domain.upper_float / hour) + 2)
+    begins = hour * np.arange(first, max(first + 1, math.ceil(domain.upper_float / hour)))
+    ends = np.append(begins[1:], np.inf)
     # On a grid a value stands for the step that begins with it.
     step = float(domain.resolution) if domain.resolution is not None else 0.0
     lower, end = told.lower[:, None], told.upper[:, None] + step
-    inside = np.minimum(end, edges[None, 1:]) - np.maximum(lower, edges[None, :-1])
-    points = (lower >= edges[None, :-1]) & (lower < edges[None, 1:])
+    inside = np.minimum(end, ends) - np.maximum(lower, begins)
+    points = (lower >= begins) & (lower < ends)
     width = np.where(end > lower, end - lower, 1.0)
     shares = np.where(end > lower, np.maximum(inside, 0.0) / width, points)
     return shares / shares.sum(axis=1, keepdims=True), first
@@ -421,6 +487,7 @@ def _boardings(case: Case, station: int, time: int) -> list[Finding]:
     counts = hourly_boardings(sight, station, time)
     first = hour_shares(sight.told[time])[1]
     hours = np.floor(case.known.low[time] / _hour(sight.told[time])).astype(np.int64) - first
+    hours = np.minimum(hours, counts.shape[1] - 1)
     cells = case.known.low[station].astype(np.int64) * counts.shape[1] + hours
     truth = np.bincount(cells, minlength=counts.size).reshape(counts.shape)
     floor = max(1.0, SANITY * len(case.data))

@@ -296,7 +296,9 @@ class Sight:
 
     @property
     def statistic(self) -> str:
-        """What is told about a class: ``bounds``, ``mean`` or ``multiset``."""
+        """What is told about a class: ``bounds``, ``mean``, ``multiset`` or, of clusters, ``values``."""
+        if self.clustered:
+            return "values"
         has_means = any(told.means is not None for told in self.told)
         return "multiset" if self.multisets else "mean" if has_means else "bounds"
 

@@ -13,28 +13,34 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dunnage.domains.files import read_csv, refuse_lines
 from dunnage.domains.labels import Coded, check_text
 from dunnage.domains.protocol import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError
-from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
+from dunnage.exact import Exact, exact, plain, shown, shown_number
 
+MOST_LENGTH = 10**12
+"""Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles."""
 _UNREACHED = 2**62
+_MOST_AT_ONCE = 2**22
+"""Distances that are worked out at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Graph(Coded):
     """Labels that are the vertices of a public network; the distance is the shortest path.
 
-    Every vertex must be reachable from every other one.
+    Every vertex must be reachable from every other one. Sums of lengths are exact where a common unit of all lengths
+    fits 63 bits, as it does for decimals of a few digits; else lengths are rounded to one first, at the 19th digit of
+    the longest way.
 
     Parameters
     ----------
     edges
-        ``(from, to)`` or ``(from, to, length)``; the length is above 0 and 1 by default. Kept sorted, so
-        that their order does not matter.
+        ``(from, to)`` or ``(from, to, length)``; the length is 1 by default, and at least 1e-12 and at most 1e12. Kept
+        sorted, so that their order does not matter.
     directed
         Whether an edge leads only from its first vertex to its second.
     """
@@ -110,14 +116,15 @@ class Graph(Coded):
                         f"{end!r}. Add the edges that join them, or make one domain for each part."
                     )
 
-    @property
+    @cached_property
     def diameter(self) -> float:
         """Longest of all shortest paths."""
-        return float(self.distances().max())
+        self._check_number(len(self.labels))
+        return max(float(found.max()) for found in self.distances_from(np.arange(len(self.labels))))
 
     def distance(self, a: str, b: str) -> float:
         """Length of the shortest path from one vertex to another."""
-        return float(self.distances()[self._code(a), self._code(b)])
+        return float(next(self.distances_from(self.codes([a])))[0, self._code(b)])
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
         """Distinct vertices, sorted."""
@@ -126,15 +133,26 @@ class Graph(Coded):
     def width(self, generalised: Iterable[str]) -> float:
         """Longest distance between the vertices of a set as a share of the diameter."""
         codes = self._some_codes(list(generalised))
-        return float(self.distances()[np.ix_(codes, codes)].max()) / self.diameter
+        return float(self._measure(codes).max()) / self.diameter
 
-    def _measure(self) -> FloatArray:
-        arcs, unit = _whole_lengths(self._arcs, len(self.labels))
-        order = _reach(self._arcs, len(self.labels), backwards=False)
-        near = _shortest_paths(arcs, order)
-        if not self.directed:
-            near = np.minimum(near, near.T)  # rounded sums may depend on the direction of the path
-        return np.ascontiguousarray(near.T / unit, dtype=np.float64)
+    def distances_from(self, codes: IntArray) -> Iterator[FloatArray]:
+        """Yield the distances from some vertices to all, some rows at a time. Shape of each: vertices, all vertices."""
+        incoming, order, unit = self._ways
+        step = max(1, _MOST_AT_ONCE // len(order))
+        for start in range(0, len(codes), step):
+            near = _shortest_paths(incoming, order, codes[start : start + step])
+            yield np.ascontiguousarray(near.T / unit, dtype=np.float64)
+
+    @cached_property
+    def _ways(self) -> tuple[list[tuple[IntArray, IntArray]], list[int], float]:
+        """Arcs into each vertex, the vertices in an order of reach, and how much a length of 1 is in the arcs' unit."""
+        num = len(self.labels)
+        unit = _common_unit(self._arcs, num)
+        return _incoming(self._arcs, num, unit), _reach(self._arcs, num, backwards=False), float(unit)
+
+    def _measure(self, codes: IntArray) -> FloatArray:
+        rows = [found[:, codes] for found in self.distances_from(codes)]
+        return np.concatenate(rows) if len(rows) > 1 else rows[0]
 
     def describe(self) -> dict[str, Any]:
         """Plain description; lengths are exact."""
@@ -153,8 +171,11 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
     length = exact(edge[2], what=f"The length of {name}") if len(edge) == 3 else Fraction(1)
     if start == end:
         raise ParameterError(f"An edge must join two vertices. Got {name}. Remove it.")
-    if length <= 0 or nearest_float(length) in (0, math.inf):
-        raise ParameterError(f"A length must be above 0. Got {shown_number(length)} for {name}.")
+    if not Fraction(1, MOST_LENGTH) <= length <= MOST_LENGTH:
+        rule = "above 0" if length <= 0 else "at least 1e-12 and at most 1e12"
+        raise ParameterError(
+            f"A length must be {rule}. Got {shown_number(length)} for {name}. Mend it, or change the unit."
+        )
     ends = (start, end) if directed or start < end else (end, start)
     if lengths.setdefault(ends, length) != length:
         raise ParameterError(
@@ -198,27 +219,28 @@ def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backward
     return order
 
 
-def _whole_lengths(
-    arcs: list[tuple[int, int, Fraction]], num_vertices: int
-) -> tuple[list[tuple[int, int, int | float]], int]:
-    """Write lengths as whole numbers of a common unit, so that sums are exact, if they fit 63 bits."""
-    unit = math.lcm(*{length.denominator for _, _, length in arcs})
-    if max(length for _, _, length in arcs) * unit * num_vertices < _UNREACHED:
-        return [(start, end, int(length * unit)) for start, end, length in arcs], unit
-    return [(start, end, float(length)) for start, end, length in arcs], 1
+def _common_unit(arcs: list[tuple[int, int, Fraction]], num_vertices: int) -> Fraction:
+    """Return how many parts of 1 to count lengths in, so that no path has 2**62 of them.
+
+    In these parts all lengths are whole, if that is possible; else they are rounded to as fine ones as there can be.
+    """
+    longest = max(length for _, _, length in arcs) * num_vertices
+    unit = 1
+    for denominator in {length.denominator for _, _, length in arcs}:
+        unit = math.lcm(unit, denominator)
+        if longest * unit >= _UNREACHED:
+            return Fraction(2) ** (math.floor(math.log2(_UNREACHED / longest)) - 1)
+    return Fraction(unit)
 
 
-def _shortest_paths(arcs: list[tuple[int, int, int | float]], order: list[int]) -> NDArray[Any]:
-    """Distance to each vertex (row) from all vertices (columns) at once.
+def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int], sources: IntArray) -> IntArray:
+    """Distance to each vertex (row) from some vertices (columns) at once.
 
     Bellman and Ford's relaxation with Yen's alternating sweeps: a sweep follows a path as long as it runs
     along the order, so sweeps back and forth along a breadth-first order settle in a few rounds.
     """
-    whole = isinstance(arcs[0][2], int)
-    unreached = np.int64(_UNREACHED) if whole else np.float64(np.inf)
-    near = np.full((len(order), len(order)), unreached)
-    np.fill_diagonal(near, 0)
-    incoming = _incoming(arcs, len(order), near.dtype)
+    near = np.full((len(order), len(sources)), _UNREACHED, dtype=np.int64)
+    near[sources, np.arange(len(sources))] = 0
     while True:
         before = near.copy()
         for vertex in (*order, *reversed(order)):
@@ -229,13 +251,13 @@ def _shortest_paths(arcs: list[tuple[int, int, int | float]], order: list[int]) 
 
 
 def _incoming(
-    arcs: list[tuple[int, int, int | float]], num_vertices: int, dtype: np.dtype[Any]
-) -> list[tuple[IntArray, NDArray[Any]]]:
-    """For each vertex the starts of the arcs into it and, as a column, their lengths."""
-    into: list[list[tuple[int, int | float]]] = [[] for _ in range(num_vertices)]
+    arcs: list[tuple[int, int, Fraction]], num_vertices: int, unit: Fraction
+) -> list[tuple[IntArray, IntArray]]:
+    """For each vertex the starts of the arcs into it and, as a column, their lengths; none is rounded to nothing."""
+    into: list[list[tuple[int, int]]] = [[] for _ in range(num_vertices)]
     for start, end, length in arcs:
-        into[end].append((start, length))
+        into[end].append((start, max(1, round(length * unit))))
     return [
-        (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype))
+        (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
         for arrivals in into
     ]

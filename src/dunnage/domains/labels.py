@@ -87,17 +87,24 @@ class Coded(CodedDomain, Protocol):
 
     @cached_property
     def _distance_matrix(self) -> FloatArray:
-        if len(self.labels) > MOST_IN_MATRIX:
-            raise ParameterError(
-                f"A matrix of distances takes at most {MOST_IN_MATRIX} labels. Got {len(self.labels)}. "
-                "Use distance() pair by pair, or a coarser domain."
-            )
-        matrix = self._measure()
+        matrix = self.distances_between(np.arange(len(self.labels)))
         matrix.setflags(write=False)
         return matrix
 
-    def _measure(self) -> FloatArray:
-        """Work out all distances; :meth:`distances` keeps them."""
+    def distances_between(self, codes: IntArray) -> FloatArray:
+        """Matrix of distances between some labels, given by their codes in rising order."""
+        self._check_number(len(codes))
+        return self._measure(codes)
+
+    def _check_number(self, num: int) -> None:
+        if num > MOST_IN_MATRIX:
+            raise ParameterError(
+                f"Distances are worked out between at most {MOST_IN_MATRIX:,} labels. Got {num:,}. "
+                "Use a coarser domain, or a tree."
+            )
+
+    def _measure(self, codes: IntArray) -> FloatArray:
+        """Work out the distances between some labels."""
 
 
 def share(part: float, whole: float) -> float:
@@ -151,8 +158,8 @@ class Ordinal(Coded):
             raise ParameterError("A range of levels must be (lowest, highest). Got the higher one first.")
         return share(highest - lowest, self.diameter)
 
-    def _measure(self) -> FloatArray:
-        ranks = np.arange(len(self.levels), dtype=np.float64)
+    def _measure(self, codes: IntArray) -> FloatArray:
+        ranks = codes.astype(np.float64)
         return np.abs(ranks[:, None] - ranks)
 
     def describe(self) -> dict[str, Any]:
@@ -202,8 +209,8 @@ class Category(Coded):
         """Other values that a set leaves possible as a share of all others."""
         return share(len(self._distinct(list(generalised))) - 1, len(self.values) - 1)
 
-    def _measure(self) -> FloatArray:
-        return 1.0 - np.eye(len(self.values))
+    def _measure(self, codes: IntArray) -> FloatArray:
+        return 1.0 - np.eye(len(codes))
 
     def describe(self) -> dict[str, Any]:
         """Plain description."""

@@ -50,3 +50,6 @@ class CodedDomain(Domain, Protocol):
 
     def distances(self) -> FloatArray:
         """Matrix of distances between all labels, by code; read-only."""
+
+    def distances_between(self, codes: IntArray) -> FloatArray:
+        """Matrix of distances between some labels, given by their codes in rising order."""

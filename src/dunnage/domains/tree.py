@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from dunnage.domains.files import read_csv, refuse_lines
 from dunnage.domains.labels import Coded, check_text, share
-from dunnage.domains.protocol import FloatArray
+from dunnage.domains.protocol import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import shown
 
@@ -185,14 +185,15 @@ class Tree(Coded):
             raise ParameterError("A generalised value must be the label of a node of the tree. Got another.")
         return share(self._num_others(generalised), self.diameter)
 
-    def _measure(self) -> FloatArray:
-        matrix = np.zeros((len(self.labels), len(self.labels)))
+    def _measure(self, codes: IntArray) -> FloatArray:
+        matrix = np.zeros((len(codes), len(codes)))
+        place = np.searchsorted(codes, np.arange(len(self.labels) + 1)).tolist()
         for node, below in self._shape.children.items():
-            start, end = self._shape.spans[node]
+            start, end = (place[code] for code in self._shape.spans[node])
             for child in below:  # each pair of leaves is written once, at its least common ancestor
-                first, last = self._shape.spans[child]
-                matrix[first:last, start:first] = end - start - 1
-                matrix[first:last, last:end] = end - start - 1
+                first, last = (place[code] for code in self._shape.spans[child])
+                matrix[first:last, start:first] = self._num_others(node)
+                matrix[first:last, last:end] = self._num_others(node)
         return matrix
 
     def describe(self) -> dict[str, Any]:

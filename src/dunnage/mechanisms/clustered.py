@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -22,7 +23,7 @@ from dunnage.clustering.constraints import Constraints
 from dunnage.clustering.metric import Metric
 from dunnage.clustering.scaling import distance_deviations, near_weights
 from dunnage.dataset import Dataset
-from dunnage.domains import CodedDomain, Graph, Numeric, Tree
+from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.errors import InternalError, Refusal
 from dunnage.exact import shown_number
 from dunnage.measures import (
@@ -31,7 +32,8 @@ from dunnage.measures import (
     class_sizes,
     diversity_reached,
     label_distances,
-    set_diameters,
+    ranked,
+    set_widths,
     shares_of,
     width_limit,
 )
@@ -42,6 +44,7 @@ from dunnage.mechanisms.recode import (
     Nodes,
     Sets,
     check_stratum_sizes,
+    lower_k,
     released_column,
     strata,
 )
@@ -56,6 +59,8 @@ Progress = Callable[[str], None]
 
 NUM_BUCKETS = 96
 """Buckets of equal width for the entropy of a number, where no others are asked for."""
+TOLD_FROM = 5_000
+"""Fewer records are grown into classes before there is anything to tell."""
 IMPORTANCE_DIGITS = 3
 """Decimals that an entropy is rounded to before it is used, so that what is printed is what was used."""
 
@@ -122,34 +127,54 @@ def _within(classes: Classes, num_records: int, most: Fraction) -> bool:
 class Column:
     """One generalised attribute of all records. Private: its ``repr`` shows nothing.
 
-    ``values`` are numbers, or codes of labels; ``table`` has the distances of codes.
+    ``values`` are numbers, or codes of labels.
     """
 
     attribute: Attribute
     values: npt.NDArray[Any]
-    table: FloatArray | None
 
     @classmethod
     def of(cls, dataset: Dataset, attribute: Attribute) -> Column:
         """Read a column of a dataset."""
         if isinstance(attribute.domain, Numeric):
-            return cls(attribute, dataset.numbers(attribute.name), None)
+            return cls(attribute, dataset.numbers(attribute.name))
         domain = cast("CodedDomain", attribute.domain)
         encoded = dataset.column(attribute.name).dictionary_encode()
         codes = domain.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object)).astype(np.int32)
-        return cls(attribute, codes[encoded.indices.to_numpy(zero_copy_only=False)], label_distances(domain))
+        return cls(attribute, codes[encoded.indices.to_numpy(zero_copy_only=False)])
 
     @property
+    def coded(self) -> CodedDomain | None:
+        """The domain, if values are codes of labels."""
+        domain = self.attribute.domain
+        return None if isinstance(domain, Numeric) else cast("CodedDomain", domain)
+
+    @cached_property
     def diameter(self) -> float:
         """Largest distance in the public domain."""
-        if self.table is not None:
-            return float(self.table.max())
-        return self.attribute.numeric.diameter
+        return float(cast("Domain", self.attribute.domain).diameter)
+
+    def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
+        """Return labels numbered from 0 among those that occur, and the distances between these alone.
+
+        Raises
+        ------
+        Refusal
+            If they are too many.
+        """
+        present, codes = np.unique(self.values, return_inverse=True)
+        if len(present) > MOST_IN_MATRIX:
+            raise Refusal(
+                f"{self.attribute.name!r} has more than {MOST_IN_MATRIX:,} different values, too many to work out "
+                "distances between. Make its domain coarser, or leave the column out."
+            )
+        assert self.coded is not None
+        return codes.reshape(-1).astype(np.int32), label_distances(self.coded, present.astype(np.int64))
 
     def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
         """Return the entropy in bits (eq. 1); normalised, over what it could be at most."""
-        if self.table is not None:
-            codes, num = self.values, len(self.table)
+        if self.coded is not None:
+            codes, num = self.values, len(self.coded.labels)
         else:
             codes, num = _bucketed(self.values, self.attribute.numeric, bucket)
         counts = np.bincount(codes)
@@ -195,7 +220,7 @@ class Records:
         self.person = None if dataset.persons is None else dataset.persons[self.order]
         self.factors = {column.attribute.name: self._factor(column) for column in self.columns}
         self.weights = shares_of(self.factors)
-        self.axes = np.argsort(np.argsort([column.table is not None for column in self.columns], kind="stable"))
+        self.axes = np.argsort(np.argsort([column.coded is not None for column in self.columns], kind="stable"))
         self.metric = self._metric()
         self.constraints = self._constraints()
         self.sizes = self._persons(self.stratum, self.num_strata)
@@ -217,12 +242,11 @@ class Records:
         return found
 
     def _metric(self) -> Metric:
-        numbers = [column.values for column in self.columns if column.table is None]
-        coded = [column for column in self.columns if column.table is not None]
-        shape = (0, len(self))
-        number_rows = np.array(numbers) if numbers else np.zeros(shape)
-        code_rows = np.array([column.values for column in coded], dtype=np.int32).reshape(len(coded), len(self))
-        tables = tuple(column.table for column in coded if column.table is not None)
+        numbers = [column.values for column in self.columns if column.coded is None]
+        coded = [column.dense() for column in self.columns if column.coded is not None]
+        number_rows = np.array(numbers) if numbers else np.zeros((0, len(self)))
+        code_rows = np.array([codes for codes, _ in coded], dtype=np.int32).reshape(len(coded), len(self))
+        tables = tuple(table for _, table in coded)
         weights = self._in_metric_order([self.weights[column.attribute.name] for column in self.columns])
         diameters = self._in_metric_order([column.diameter for column in self.columns])
         unit = self.mechanism.scaling == "unit-variance"
@@ -236,7 +260,8 @@ class Records:
             return None
         limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
         diverse = made.l is not None or made.t is not None
-        ranks = [_ranks(self.dataset, a.name)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
+        ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
+        self._refuse_impossible(ranks)
         return Constraints(
             limits=self._in_metric_order(limits),
             max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
@@ -246,6 +271,17 @@ class Records:
             t_kind=cast("Literal['equal', 'ordered']", made.t_kind),
             sensitive=np.array(ranks, dtype=np.int32).reshape(len(ranks), len(self)),
         )
+
+    def _refuse_impossible(self, ranks: list[IntArray]) -> None:
+        """Refuse an l that not even all records together have."""
+        asked = self.mechanism.l
+        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
+            num = int(values.max()) + 1
+            if asked is not None and asked > num:
+                raise Refusal(
+                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
+                    f"than the {num} that there are. Lower l."
+                )
 
     def _persons(self, of_record: IntArray, num: int) -> IntArray:
         """Count the persons of each class or stratum, or the records where persons are not told apart."""
@@ -276,8 +312,7 @@ class Records:
         of_record = self._clustered(k)
         if (of_record < 0).all():
             raise Refusal(
-                f"at k = {k} every record would be suppressed, so nothing would be released. Widen the limits, raise "
-                "the price, or lower k."
+                f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
             )
         of_record, told = self._looks(of_record)
         self._check_counts(of_record, k)
@@ -286,6 +321,20 @@ class Records:
         self._check_statistics(of_record, told)
         self._check_sensitive(of_record)
         return found
+
+    def _relief(self) -> str:
+        """Say which of the parameters given could be relaxed."""
+        made = self.mechanism
+        ways = {
+            "widen the limits": bool(made.limits),
+            "lower l": made.l is not None,
+            "raise t": made.t is not None,
+            "raise the price": made.price < 1,
+            lower_k(self.dataset): True,
+        }
+        *others, last = [way for way, given in ways.items() if given]
+        text = f"{', '.join(others)}, or {last}" if others else last
+        return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
         """Cluster stratum by stratum; those with fewer than k persons are suppressed."""
@@ -342,7 +391,8 @@ class Records:
         from dunnage.clustering.blocks import grow_in_blocks
 
         price = float(self.mechanism.price)
-        return grow_in_blocks(metric, k, constraints=constraints, person=person, price=price)
+        told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
+        return grow_in_blocks(metric, k, constraints=constraints, person=person, price=price, progress=told)
 
     def _looks(self, of_record: IntArray) -> tuple[IntArray, list[Generalised]]:
         """Give classes numbers by what is released of them, and make one of those that look alike."""
@@ -395,7 +445,7 @@ class Records:
         if most is not None and lost > most * len(self):
             raise Refusal(
                 f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
-                f"{shown_number(most)} allows. Raise it, widen the limits, or lower k."
+                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
             )
 
     def _check_statistics(self, of_record: IntArray, told: list[Generalised]) -> None:
@@ -418,13 +468,15 @@ class Records:
         inside = of_record >= 0
         for attribute in self.dataset.schema.sensitive:
             column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
+            column = ranked(column, attribute.describe())
             diverse, close = diversity_reached(self.mechanism.describe(), of_record[inside], column)
             if not (diverse and close):
+                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
                 raise Refusal(
                     f"no classes were found whose values of {attribute.name!r} are as "
-                    f"{'close to those of all released records' if diverse else 'diverse'} as "
-                    f"{'t' if diverse else 'l'} asks. {'Raise t' if diverse else 'Lower l'}, or allow records to be "
-                    "suppressed."
+                    f"{'close to those of all released records as t' if diverse else 'diverse as l'} asks. "
+                    f"{'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more like the "
+                    "whole table."
                 )
 
 
@@ -483,8 +535,7 @@ class _ByClass:
         groups = [tuple(group.tolist()) for group in np.split(codes, np.cumsum(sizes)[:-1])]
         rank = {group: number for number, group in enumerate(sorted(set(groups)))}
         sets = tuple(tuple(domain.labels[code] for code in group) for group in groups)
-        assert column.table is not None
-        diameters = set_diameters(codes, sizes, column.table) if isinstance(domain, Graph) else None
+        diameters = set_widths(domain, codes, sizes) if isinstance(domain, Graph) else None
         made = Sets(name=column.attribute.name, sets=sets, diameters=diameters)
         return made, [np.array([rank[group] for group in groups], dtype=np.int64)]
 
@@ -521,21 +572,20 @@ def _widths(told: Generalised, column: Column) -> FloatArray:
         return told.diameters
     domain = cast("CodedDomain", column.attribute.domain)
     codes = domain.codes([label for labels in told.sets for label in labels])
-    assert column.table is not None
-    return set_diameters(codes, np.array([len(labels) for labels in told.sets]), column.table)
+    return set_widths(domain, codes, np.array([len(labels) for labels in told.sets]))
 
 
 def _by_values(dataset: Dataset, stratum: IntArray, columns: Sequence[Column]) -> IntArray:
     """Return the rows in the order of stratum, generalised values, sensitive values and persons."""
     keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
-    keys += [_ranks(dataset, attribute.name) for attribute in dataset.schema.sensitive]
+    keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
     keys += [] if dataset.persons is None else [dataset.persons]
     return np.lexsort(keys[::-1])
 
 
-def _ranks(dataset: Dataset, name: str) -> IntArray:
+def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
     """Give the values of a sensitive column numbers in their order, from 0."""
-    ranks = pc.rank(released_column(dataset, name), tiebreaker="dense")
+    ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
     return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
 
 

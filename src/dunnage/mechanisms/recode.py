@@ -21,7 +21,16 @@ from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import Exact, decimal_text, exact, shown, shown_number
 from dunnage.guarantees import KAnonymity, Promise
 from dunnage.ledger import Ledger
-from dunnage.measures import LOSS_METRIC, class_sizes, sensitive_measures, size_measures, sort_key
+from dunnage.measures import (
+    LOSS_METRIC,
+    Range,
+    class_sizes,
+    order_asked,
+    ranked,
+    sensitive_measures,
+    size_measures,
+    sort_key,
+)
 from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
 from dunnage.release import SET_TYPE, Release
@@ -180,18 +189,25 @@ def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
     num, unit = (len(dataset), "records") if persons is None else (len(np.unique(persons)), "persons")
     if num < k:
         raise Refusal(
-            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Give at least {k}, or lower k in [mechanism]."
+            f"{dataset.source}: {num} {unit} cannot be {k}-anonymous. Give at least {k}, or {lower_k(dataset)} in "
+            "[mechanism]."
         )
     small = int((sizes < k).sum())
-    names = ", ".join(a.name for a in dataset.schema.public)
+    names, lower = ", ".join(a.name for a in dataset.schema.public), lower_k(dataset).capitalize()
     if small and (dataset.policy.small == "refuse" or small == len(sizes)):
         raise Refusal(
             f"{dataset.source}: {small} of {len(sizes)} combinations of public values ({names}) have fewer than "
-            f'k = {k} {unit}. Lower k, make {names} coarser, or set small = "suppress" to leave them out.'
+            f'k = {k} {unit}. {lower}, make {names} coarser, or set small = "suppress" to leave them out.'
             if small < len(sizes)
             else f"{dataset.source}: every combination of public values ({names}) has fewer than k = {k} "
-            f"{unit}. Lower k, or make {names} coarser."
+            f"{unit}. {lower}, or make {names} coarser."
         )
+
+
+def lower_k(dataset: Dataset) -> str:
+    """Say what to do about a k that is too large: it may follow from a largest risk, without being given."""
+    given = dataset.policy.mechanism
+    return "raise max_risk" if "max_risk" in given and "k" not in given else "lower k"
 
 
 def refuse_empty(alpha: Fraction) -> Refusal:
@@ -254,6 +270,7 @@ def publish_classes(
     summary = class_table(dataset, classes, statistic)
     data = row_table(dataset, summary, order, class_id)
     measures = _measures(data, classes, k, len(dataset) - len(kept), dataset)
+    measures["sensitive"] = _sensitive(data, class_id, dataset.schema, promise)
     certificate = certify(
         promise,
         kind="rows",
@@ -352,10 +369,14 @@ def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dat
     }
     if classes.levels:
         measures["levels"] = dict(zip(names, classes.levels, strict=True))
-    measures["sensitive"] = {
-        a.name: sensitive_measures(class_id, data.column(a.name).combine_chunks()) for a in dataset.schema.sensitive
-    }
     return measures
+
+
+def _sensitive(data: pa.Table, class_id: IntArray, schema: Schema, promise: Promise) -> dict[str, Any]:
+    """Measure sensitive columns by the distance that was asked for, or else by that of their kind."""
+    ordered = order_asked(promise.mechanism)
+    columns = {a.name: ranked(data.column(a.name).combine_chunks(), a.describe()) for a in schema.sensitive}
+    return {name: sensitive_measures(class_id, column, ordered=ordered) for name, column in columns.items()}
 
 
 def key_of(dataset: Dataset, order: IntArray, class_id: IntArray | None, noise: Noise) -> Key:
@@ -372,8 +393,16 @@ def key_of(dataset: Dataset, order: IntArray, class_id: IntArray | None, noise: 
     return Key(table=pa.table(columns), salt=salt, input_digest=dataset.keyed_digest(salt))
 
 
-def importance_of(given: Any) -> tuple[tuple[str, Fraction], ...]:
-    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
+def importance_of(given: Any, allowed: Range | None = None) -> tuple[tuple[str, Fraction], ...]:
+    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed.
+
+    Parameters
+    ----------
+    given
+        The table, or its pairs.
+    allowed
+        What importance may be, if not any positive number.
+    """
     try:
         pairs = sorted(dict(given).items())
     except (TypeError, ValueError):
@@ -382,6 +411,11 @@ def importance_of(given: Any) -> tuple[tuple[str, Fraction], ...]:
         ) from None
     weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
     for name, weight in weights:
+        if allowed is not None and not allowed.has(weight):
+            raise ParameterError(
+                f"importance must lie between {allowed.least} and {allowed.most}. Got {shown_number(weight)} for "
+                f"{name!r}. Use {allowed.least} for what matters least."
+            )
         if not Fraction(1, MOST_IMPORTANCE) <= weight <= MOST_IMPORTANCE:
             raise ParameterError(
                 f"importance must lie between 1/{MOST_IMPORTANCE} and {MOST_IMPORTANCE}. "

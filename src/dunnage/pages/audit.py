@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of an audit: every finding as a sentence, its value as a bar against its baseline."""
+"""The page of an audit: every finding as a sentence, its value as a bar against its baseline; some as pictures."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dunnage._version import __version__
 from dunnage.auditing.audit import Audit
 from dunnage.auditing.finding import TOPICS, Finding, percent
 from dunnage.pages.common import render
+from dunnage.pages.rides import ride_pictures
 from dunnage.svg import Scale, Svg, chart, tag
 
 _TITLES = {
@@ -26,7 +27,13 @@ _STATISTICS = {
     "bounds": "the bounds of each class",
     "mean": "bounds and mean of each class",
     "multiset": "bounds, mean and every value of each class",
+    "values": "of each class the smallest and largest number, the lowest common node, or the set of labels",
     "noise": "a noisy value and an interval for each record",
+}
+_BASELINES = {
+    False: "what somebody has without the release",
+    True: "what somebody has without the release or, where a sentence speaks of the true table, who has that table "
+    "without names",
 }
 # Shown first, in this order, as far as they were found; the part of a name before a bracket.
 _KEY_FINDINGS = (
@@ -61,13 +68,19 @@ def audit_page(audit: Audit) -> str:
     str
         One HTML document that needs no other file.
     """
-    topics = [(_TITLES[topic], [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
+    topics = [(topic, [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
+    pictures = {"utility": ride_pictures(audit)}
     content = {
         "audit": audit,
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),
         "told": _STATISTICS[audit.statistic],
+        "baseline": _BASELINES[audit.statistic == "values" and not audit.external],
         "figures": _key_figures(audit.findings),
-        "topics": [(title, [_card(item) for item in items]) for title, items in topics if items],
+        "topics": [
+            (_TITLES[topic], pictures.get(topic, []), [_card(item) for item in items])
+            for topic, items in topics
+            if items
+        ],
         "at_risk": _risk_table(audit),
         "version": __version__,
     }
@@ -80,7 +93,12 @@ def write_audit(audit: Audit, folder: str | os.PathLike[str], *, force: bool = F
 
 
 def _key_figures(findings: Sequence[Finding]) -> list[dict[str, str]]:
-    first = {item.name.partition(" (")[0]: item for item in reversed(findings)}
+    first: dict[str, Finding] = {}
+    for item in findings:
+        name = item.name.partition(" (")[0]
+        # Of several attributes the worst is shown; of what privacy cost, the first.
+        if name not in first or (item.topic != "utility" and item.value > first[name].value):
+            first[name] = item
     chosen = [first[name] for name in _KEY_FINDINGS if name in first][:_MOST_KEY_FIGURES]
     return [
         {"name": item.name, "value": item.text(item.value), "note": f"baseline {item.text(item.baseline)}"}

@@ -37,6 +37,7 @@ from dunnage.domains import (
 from dunnage.errors import CheckFailed, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import (
+    Assumption,
     Basis,
     Guarantee,
     KAnonymity,
@@ -51,6 +52,7 @@ from dunnage.measures import (
     LEAST_K,
     LOSS_METRIC,
     class_sizes,
+    order_asked,
     sensitive_measures,
     size_measures,
     sort_key,
@@ -85,6 +87,7 @@ from dunnage.verification.reading import (
     numeric_domain,
     require,
     same,
+    sensitive_column,
     with_role,
 )
 
@@ -238,6 +241,7 @@ def _check_statement(release: Release, folder: Path) -> str:
         guarantee=release.certificate.guarantee,
         basis=basis,
         mechanism=body["mechanism"],
+        assumptions=tuple(Assumption(name, says) for name, says in body["assumptions"].items()),
         holds=holds,
         why=body.get("why", ""),
     )
@@ -554,9 +558,10 @@ def _check_measures(release: Release, folder: Path) -> str:
 
 
 def _sensitive(release: Release) -> dict[str, Any]:
-    class_id, data = release.data.column("class_id").to_numpy(), release.data
-    names = with_role(release, "sensitive")
-    return {name: sensitive_measures(class_id, data.column(name).combine_chunks()) for name in names}
+    class_id = release.data.column("class_id").to_numpy()
+    ordered = order_asked(release.certificate.body["mechanism"])
+    columns = {name: sensitive_column(release, name) for name in with_role(release, "sensitive")}
+    return {name: sensitive_measures(class_id, column, ordered=ordered) for name, column in columns.items()}
 
 
 _NO_CLASSES: Mapping[str, Any] = {"records": 0, "k_asked": 0, "k_reached": None, "classes": 0, "class_size": None}

@@ -3,21 +3,35 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.domains import CodedDomain, FloatArray, IntArray, Tree, domain_from
-from dunnage.exact import exact
+from dunnage._version import __version__
+from dunnage.domains import CodedDomain, Domain, FloatArray, IntArray, Tree, domain_from
+from dunnage.errors import ParameterError
+from dunnage.exact import exact, plain
+from dunnage.guarantees import COUNTS_PERSONS
 from dunnage.measures import (
+    CLUSTER_CHOICES,
+    CLUSTER_RANGES,
+    CLUSTER_TABLES,
     ENTROPIES,
+    IMPORTANCE_RANGE,
     LIMIT_TOLERANCE,
+    ORDERED_KINDS,
+    STATISTICS_KEPT,
+    Range,
+    clusters_assume,
+    clusters_in_clear,
     diversity_reached,
-    label_distances,
-    set_diameters,
+    set_widths,
     shares_of,
     width_limit,
 )
@@ -31,17 +45,29 @@ from dunnage.verification.reading import (
     k_of,
     numeric_domain,
     require,
+    same,
+    sensitive_column,
     with_role,
 )
 
 
+def _domain(release: Release, name: str) -> Domain:
+    return _domain_of(json.dumps(release.attributes[name]["domain"]))
+
+
+@lru_cache(maxsize=8)
+def _domain_of(description: str) -> Domain:
+    """Make a domain once, however often it is looked at: distances in a large network take long."""
+    return domain_from(json.loads(description))
+
+
 def _tree(release: Release, name: str) -> Tree:
-    return cast("Tree", domain_from(release.attributes[name]["domain"]))
+    return cast("Tree", _domain(release, name))
 
 
 def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDomain, IntArray, IntArray]:
     """Return the domain of a column of sets, the codes of all labels, set after set, and the size of each set."""
-    domain = cast("CodedDomain", domain_from(release.attributes[name]["domain"]))
+    domain = cast("CodedDomain", _domain(release, name))
     column = classes.column(name).combine_chunks()
     labels = column.flatten().dictionary_encode()
     known = np.asarray(labels.dictionary.to_pylist(), dtype=object)
@@ -66,8 +92,7 @@ def cluster_widths(release: Release, classes: pa.Table, name: str) -> FloatArray
         return np.asarray(width / numeric_domain(release, name).diameter)
     if is_set_valued(release, name):
         domain, codes, sizes = _set_codes(release, classes, name)
-        distances = label_distances(domain)
-        return np.asarray(set_diameters(codes, sizes, distances) / (distances.max() or 1.0))
+        return set_widths(domain, codes, sizes) / (domain.diameter or 1.0)
     tree = _tree(release, name)
     sizes_of = tree.node_sizes
     leaves = np.array([sizes_of[label] for label in classes.column(name).to_pylist()])
@@ -83,9 +108,89 @@ def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
     in_order = (np.diff(codes) > 0) | (np.diff(new_set) > 0)
     require(bool(in_order.all()), f"classes: a set of {name} is not in order")
     if f"{name}_diameter" in classes.column_names:
-        found = set_diameters(codes, sizes, label_distances(domain))
-        same = np.array_equal(found, floats(classes, f"{name}_diameter"))
-        require(same, f"classes: {name}_diameter is not the longest path inside its set")
+        found = set_widths(domain, codes, sizes)
+        equal = np.array_equal(found, floats(classes, f"{name}_diameter"))
+        require(equal, f"classes: {name}_diameter is not the longest path inside its set")
+
+
+def check_parameters(release: Release) -> None:
+    """Check that parameters, assumptions and what is in clear are such as clusters of these attributes can have."""
+    if not is_clustered(release):
+        return
+    body = release.certificate.body
+    mechanism = body["mechanism"]
+    known = {"name", "k", "symmetrise", *CLUSTER_CHOICES, *CLUSTER_RANGES, *CLUSTER_TABLES}
+    require(mechanism.keys() == known, "certificate.json: the parameters are not those of utility-clusters")
+    wrong = [name for name, choices in CLUSTER_CHOICES.items() if mechanism[name] not in choices]
+    wrong += [name for name, allowed in CLUSTER_RANGES.items() if not _allowed(name, mechanism[name], allowed)]
+    wrong += ["symmetrise"] if type(mechanism["symmetrise"]) is not bool else []
+    wrong += [] if mechanism["k"] is None or type(mechanism["k"]) is int else ["k"]
+    require(not wrong, f"certificate.json: {', '.join(wrong)} cannot be what is stated")
+    wrong = [name for name in CLUSTER_TABLES if not _table_fits(release, name, mechanism[name])]
+    require(not wrong, f"certificate.json: {', '.join(wrong)} of attributes makes no sense")
+    _check_combination(release, mechanism)
+    persons = COUNTS_PERSONS in body["assumptions"]
+    counted = persons == ("persons" in body["measures"])
+    require(counted, "certificate.json: either k counts persons and their number is stated, or neither")
+    if body["software"]["dunnage"] == __version__:  # another one may have put it in other words
+        told = clusters_in_clear(mechanism, body["attributes"], persons=persons)
+        require(body["in_clear"] == list(told), "certificate.json: what is in clear is not what clusters show")
+        assumed = {a.name: a.says for a in clusters_assume(mechanism, persons=persons)}
+        require(body["assumptions"] == assumed, "certificate.json: the assumptions are not those of clusters")
+
+
+def _allowed(name: str, value: Any, allowed: Range) -> bool:
+    """Tell whether a parameter is a number it may be, or is not given where it need not be."""
+    if value is None:
+        return name not in ("price", "refine_seconds")
+    return _is_number(value) and allowed.has(exact(value))
+
+
+def _is_number(value: Any) -> bool:
+    """Tell whether a value is a number in the form that certificates have."""
+    try:
+        return same(plain(exact(value)), value)
+    except ParameterError:
+        return False
+
+
+def _table_fits(release: Release, parameter: str, given: Any) -> bool:
+    """Tell whether a parameter has sensible entries for attributes that can have them."""
+    names = generalised(release)
+    if parameter == "importance" and isinstance(given, str):
+        return given in ENTROPIES
+    if parameter in ("buckets", "keep"):
+        names = [name for name in names if is_number(release, name)]
+    if not isinstance(given, dict) or not given.keys() <= set(names):
+        return False
+    if parameter == "keep":
+        fits = all(isinstance(kept, dict) and kept.keys() <= set(STATISTICS_KEPT) for kept in given.values())
+        shares = [share for kept in given.values() for share in kept.values()] if fits else []
+        return fits and all(_is_number(share) and 0 <= exact(share) <= 1 for share in shares)
+    if parameter == "buckets":
+        fits = all(isinstance(item, dict) and list(item) in (["width"], ["quantiles"]) for item in given.values())
+        sizes = [size for item in given.values() for size in item.values()] if fits else []
+        return fits and all(_is_number(size) and exact(size) > 0 for size in sizes)
+    allowed = IMPORTANCE_RANGE if parameter == "importance" else Range(0)
+    return all(_is_number(value) and allowed.has(exact(value)) for value in given.values())
+
+
+def _check_combination(release: Release, mechanism: Mapping[str, Any]) -> None:
+    """Check that parameters go together, and with the attributes."""
+    diverse, close = mechanism["l"] is not None, mechanism["t"] is not None
+    sensitive = with_role(release, "sensitive")
+    whole = mechanism["l_kind"] == "entropy" or not diverse or exact(mechanism["l"]).denominator == 1
+    require(whole, "certificate.json: l counts distinct values and is not whole")
+    plain_method = mechanism["method"] != "growth"
+    require(not (plain_method and (diverse or close)), "certificate.json: l or t of a method that knows none")
+    persons = "persons" in release.certificate.body["measures"]
+    require(not (plain_method and persons), "certificate.json: persons of a method that counts records")
+    require(bool(sensitive) or not (diverse or close), "certificate.json: l or t without a sensitive column")
+    if close and mechanism["t_kind"] == "ordered":
+        unordered = [name for name in sensitive if release.attributes[name].get("kind") not in ORDERED_KINDS]
+        require(not unordered, f"certificate.json: t by order of {', '.join(unordered)}, which has none")
+    directed = any(release.attributes[name]["domain"].get("directed") for name in generalised(release))
+    require(mechanism["symmetrise"] or not directed, "certificate.json: a directed network that was not symmetrised")
 
 
 def fewest_persons(release: Release, sizes: IntArray) -> int | None:
@@ -127,10 +232,11 @@ def check_asked(release: Release, classes: pa.Table) -> None:
     """Check what clusters were asked to keep to, as far as it can be seen: limits, risk, distortion, l and t."""
     if not is_clustered(release):
         return
+    check_parameters(release)
     body = release.certificate.body
     mechanism, measures = body["mechanism"], body["measures"]
     for name, limit in mechanism["limits"].items():
-        domain = domain_from(release.attributes[name]["domain"])
+        domain = _domain(release, name)
         most = width_limit(domain, exact(limit)) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
         widest = float(cluster_widths(release, classes, name).max()) * domain.diameter
         require(widest <= most, f"classes: wider in {name} than the limit")
@@ -146,5 +252,5 @@ def check_asked(release: Release, classes: pa.Table) -> None:
         require(fits, "certificate.json: distortion or k are not those that max_distortion allows")
     class_id = release.data.column("class_id").to_numpy()
     for name in with_role(release, "sensitive"):
-        reached = diversity_reached(mechanism, class_id, release.data.column(name).combine_chunks())
+        reached = diversity_reached(mechanism, class_id, sensitive_column(release, name))
         require(all(reached), f"data: {name} is less diverse or farther from the whole table than was asked for")

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dunnage.domains import FloatArray, Numeric, Tree, domain_from
 from dunnage.errors import CheckFailed
 from dunnage.guarantees import KAnonymity, SampledDP
+from dunnage.measures import ranked
 from dunnage.release import Release, is_set, set_text
 
 
@@ -78,6 +79,11 @@ def comparable(table: pa.Table) -> pa.Table:
         if is_set(item.type):
             table = table.set_column(index, item.name, set_text(table.column(index)))
     return table
+
+
+def sensitive_column(release: Release, name: str) -> pa.Array:
+    """Return the values of a sensitive column as they are compared."""
+    return ranked(release.data.column(name).combine_chunks(), release.attributes[name])
 
 
 def numeric_domain(release: Release, name: str) -> Numeric:
