@@ -213,6 +213,28 @@ class TestArguments:
         with pytest.raises(ParameterError, match="Use Noise"):
             noise_arrays.below(Noise(), 2**63 + 1, 10)
 
+    @pytest.mark.parametrize(
+        ("law", "args"),
+        [
+            ("tail_counts", (0, 1, [5])),
+            ("tail_counts", (2.0, 1, [5])),
+            ("tail_counts", (2**40 + 1, 1, [5])),
+            ("tail_counts", (2, 1.5, [5])),
+            ("tail_counts", (2, 1, [5, -1])),
+            ("tail_counts", (2, 1, [2**45, 2**45 + 1])),
+            ("tail_counts", (2, 1, [2**62] * 4)),
+            ("binomial_exp", (-1, 0, [5])),
+            ("binomial_exp", (0, -1, [5])),
+            ("binomial_exp", (0.5, 0, [5])),
+            ("below_each", ([3, 0],)),
+        ],
+    )
+    def test_bad_groups_refused(self, law, args):
+        noise = Noise()
+        with pytest.raises(ParameterError):
+            getattr(noise_arrays, law)(noise, *args[:-1], np.array(args[-1]))
+        assert noise.bytes_drawn == 0
+
     @pytest.mark.parametrize("size", [-1, 1.0, None])
     def test_bad_size(self, size):
         for name, args in SCALAR_LAWS.items():
@@ -252,6 +274,18 @@ class TestArrays:
     def test_very_small_scale(self):
         # P(X != 0) = 2 exp(-1000) / (1 + exp(-1000))
         assert not noise_arrays.discrete_laplace(Noise(), Fraction(1, 1000), 10_000).any()
+
+    def test_groups_without_trials(self):
+        for sizes in (np.zeros(0, dtype=np.int64), np.zeros(3, dtype=np.int64)):
+            assert noise_arrays.tail_counts(Noise(), 5, 1, sizes).tolist() == sizes.tolist()
+            assert noise_arrays.tail_counts(Noise(), 5, -1, sizes).tolist() == sizes.tolist()
+        assert noise_arrays.below_each(Noise(), np.zeros(0, dtype=np.int64)).shape == (0,)
+
+    @pytest.mark.parametrize(("scale", "threshold"), [(5, 2**62), (Fraction(1, 10**9), 1), (1, 10**6)])
+    def test_hopeless_thresholds(self, scale, threshold):
+        sizes = np.full(3, 10**13)
+        assert not noise_arrays.tail_counts(Noise(), scale, threshold, sizes).any()
+        assert (noise_arrays.tail_counts(Noise(), scale, -threshold, sizes) == sizes).all()
 
     def test_very_many_trials(self):
         (successes,) = noise_arrays.binomial(Noise(), 10**9, Fraction(1, 4), 1)
@@ -309,6 +343,31 @@ class TestBounds:
         assert list(lows) == sorted(lows)
         assert list(highs) == sorted(highs)
         assert all(0 <= low <= high <= 1 << bits and high - low <= 3 for low, high in bounds)
+
+    @pytest.mark.parametrize(
+        ("x", "y"), [(Fraction(1, 3), 0), (Fraction(20), Fraction(1, 5)), (0, 0), (Fraction(70), 1)]
+    )
+    @pytest.mark.parametrize("squarings", [0, 12, 36])
+    def test_bounds_on_misses_enclose(self, x, y, squarings):
+        bits = 90
+        low, high = noise_arrays._Chance(Fraction(x), Fraction(y)).misses(squarings)(bits)
+        with localcontext() as context:
+            context.prec = 120
+            p = (-Decimal(Fraction(x).numerator) / Fraction(x).denominator).exp()
+            p /= 1 + (-Decimal(Fraction(y).numerator) / Fraction(y).denominator).exp()
+            exact = (1 - p) ** (2**squarings) * 2**bits
+        assert low <= exact <= high
+        assert high - low <= 2
+
+    @pytest.mark.parametrize("x", [1, 9, 70])
+    def test_bounds_on_last_digits_of_gaps(self, x):
+        layout, chance, bits = noise_arrays._Layout(digit_bits=4), noise_arrays._Chance(Fraction(x), Fraction(1)), 80
+        with localcontext() as context:
+            context.prec = 150
+            miss = 1 - Decimal(-x).exp() / (1 + Decimal(-1).exp())
+            shares = [(1 - miss ** (d + 1)) / (1 - miss**16) * 2**bits for d in range(15)]
+        bounds = noise_arrays._gap_digit_table(chance, 0, layout)._law(bits)
+        assert all(low <= share <= high <= low + 3 for share, (low, high) in zip(shares, bounds, strict=True))
 
     def test_binomial_bounds_enclose(self):
         n, p, bits = 40, Fraction(2, 7), 100

@@ -11,13 +11,14 @@ digits at a time, and compared with integer bounds on the cumulative distributio
    takes, against bounds tightened to match (:meth:`dunnage.noise.Noise.invert`).
 
 So no outcome is ever rounded: the law is exact, and the tables only make it fast. Laws without an end
-are cut into independent digits and tails that start afresh; ``docs/proofs/noise.md`` has the proofs.
+are cut into independent digits and tails that start afresh, and rare successes among very many trials are
+found by the waiting times between them; ``docs/proofs/noise.md`` has the proofs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -49,9 +50,15 @@ MOST_SCALE = 2**40
 """Largest scale: the chance that a draw does not fit 64 bits is then below exp(-2**22)."""
 
 MOST_BELOW = 2**63
+
+MOST_TRIALS = 2**46
+"""Largest number of trials of :func:`binomial_exp`: sums of a chunk of waiting times then fit 64 bits."""
+
 _CHUNK = 1 << 16  # draws made at a time: their arrays stay in the processor's cache
 _BLOCK = 1024  # trials of a binomial law that one table covers
 _UNDECIDED = np.iinfo(np.int32).min
+_GAUGE = 64  # binary digits of a chance that decides how to draw, not what
+_POWERS_OF_TWO = np.left_shift(1, np.arange(63, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,27 @@ def _below(noise: Noise, n: int, size: int) -> Integers:
     while late.size:
         values[late] = _uniform(noise, bits, late.size)
         late = late[values[late] > n - 1]
+    return values
+
+
+def below_each(noise: Noise, limits: Integers) -> Integers:
+    """Draw for each limit a uniform integer from 0 to ``limit - 1``, for limits from 1 to 2**63 - 1."""
+    if limits.size and limits.min() < 1:
+        raise ParameterError("Each limit must be at least 1. Leave out what has nothing to draw from.")
+    values = np.empty(limits.size, dtype=np.int64)
+    for start in range(0, limits.size, _CHUNK):
+        values[start : start + _CHUNK] = _below_each(noise, limits[start : start + _CHUNK])
+    return values
+
+
+def _below_each(noise: Noise, limits: Integers) -> Integers:
+    bits = np.searchsorted(_POWERS_OF_TWO, limits - 1, side="right")  # binary length of limit - 1
+    most = max(1, int(bits.max()))
+    values, late = np.empty(limits.size, dtype=np.int64), np.arange(limits.size)
+    while late.size:  # as in _below, each with as many digits as its own limit takes
+        words = _uniform(noise, most, late.size).astype(np.int64)
+        values[late] = words >> (most - bits[late])
+        late = late[values[late] >= limits[late]]
     return values
 
 
@@ -295,11 +323,14 @@ def _geometric(noise: Noise, scale: Fraction, size: int) -> Integers:
 
 
 def _geometric_top(noise: Noise, scale: Fraction, size: int) -> Integers:
-    table, end = _geometric_table(scale, _LAYOUT)
+    return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
+
+
+def _endless(noise: Noise, table: _Table, end: int, size: int) -> Integers:
     values, late = table.draw(noise, size)
     tail = late[values[late] == end]
     if tail.size:  # knowing only that a geometric number is at least `end`, the excess has the same law
-        values[tail] += _geometric_top(noise, scale, tail.size)
+        values[tail] += _endless(noise, table, end, tail.size)
     return values
 
 
@@ -312,25 +343,31 @@ def _table_end(scale: Fraction, layout: _Layout) -> int:
 def _geometric_table(scale: Fraction, layout: _Layout) -> tuple[_Table, int]:
     """Build the geometric law on ``0, ..., end``, where ``end`` stands for itself and all above."""
     end = _table_end(scale, layout)
+    return _endless_table(_geometric_ratio(scale), end, layout), end
 
+
+def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) -> _Table:
     def law(bits: int) -> list[Interval]:
         one = 1 << bits
-        return [(one - high, one - low) for low, high in _powers(_geometric_ratio(scale), end, bits)]
+        return [(one - high, one - low) for low, high in _powers(ratio, end, bits)]
 
-    return _Table(law, layout, open_ends=[end]), end
+    return _Table(law, layout, open_ends=[end])
 
 
 @lru_cache(maxsize=64)
 def _low_digit_table(scale: Fraction, layout: _Layout) -> _Table:
     """Build the law of a geometric number's last digit: ``F(d) = (1 - r**(d+1)) / (1 - r**radix)``."""
+    # 1 - r**radix is above 1/(2 scale): so many digits more keep the quotient sharp.
+    return _digit_table(_geometric_ratio(scale), int(scale).bit_length() + 8, layout)
+
+
+def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) -> _Table:
+    """Build the law of a last digit, with ``extra`` digits against the smallness of ``1 - ratio``."""
 
     def law(bits: int) -> list[Interval]:
-        # 1 - r**radix is above 1/(2 scale): so many digits more keep the quotient sharp.
-        width = bits + int(scale).bit_length() + 8
+        width = bits + extra
         one = 1 << width
-        *steps, (total_low, total_high) = [
-            (one - high, one - low) for low, high in _powers(_geometric_ratio(scale), layout.radix, width)
-        ]
+        *steps, (total_low, total_high) = [(one - high, one - low) for low, high in _powers(ratio, layout.radix, width)]
         return [_quotient(low, high, total_low, total_high, bits) for low, high in steps]
 
     return _Table(law, layout)
@@ -416,6 +453,149 @@ def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> Integers:
     if again.size:  # zero must not come up twice, as +0 and -0
         values[again] = _laplace_by_sign(noise, scale, again.size)
     return values
+
+
+def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: Integers) -> Integers:
+    """Draw for each group how many of its discrete Laplace numbers are at least ``threshold``.
+
+    The numbers themselves are not drawn: given that one is at least a threshold of 1 or more, its excess
+    is :func:`geometric`, independent of all else.
+
+    Parameters
+    ----------
+    noise
+        Where the randomness comes from.
+    scale
+        Scale of the discrete Laplace law, above 0 and at most 2**40.
+    threshold
+        A whole number of either sign.
+    sizes
+        How many numbers each group has; at most 2**46 in all.
+
+    Runtime
+    -------
+    That of :func:`binomial_exp`, for the numbers at or above the threshold or for those below, whichever are fewer.
+
+    Examples
+    --------
+    >>> tail_counts(Noise(seed=1), 5, 60, np.array([10**9, 0, 10**9])).shape
+    (3,)
+    """
+    step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MOST_BELOW)
+    if threshold >= 1:
+        return binomial_exp(noise, threshold * step, step, sizes)
+    # The law is symmetric: a number is below the threshold as often as it is above minus the threshold.
+    return sizes - binomial_exp(noise, (1 - threshold) * step, step, sizes)
+
+
+def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: Integers) -> Integers:
+    """Draw for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``.
+
+    Parameters
+    ----------
+    noise
+        Where the randomness comes from.
+    x, y
+        Rational numbers of at least 0. With ``y = 0`` the probability is ``exp(-x) / 2``; a discrete Laplace
+        number reaches t >= 1 with ``x = t / scale``, ``y = 1 / scale``.
+    sizes
+        How many trials each group has; at most 2**46 in all.
+
+    Runtime
+    -------
+    One or a few table draws for each success, however many trials there are.
+    """
+    chance, ends = _Chance(nonnegative(x, "x"), nonnegative(y, "y")), _checked_ends(sizes)
+    counts = np.zeros(ends.size, dtype=np.int64)
+    for hits in _hits(noise, chance, int(ends[-1]) if ends.size else 0):
+        first, last = np.searchsorted(ends, hits[[0, -1]], side="right")
+        before = np.searchsorted(hits, ends[first:last])
+        counts[first : last + 1] += np.diff(before, prepend=0, append=hits.size)
+    return counts
+
+
+def _checked_ends(sizes: Integers) -> Integers:
+    if sizes.size and sizes.min() < 0:
+        raise ParameterError("The size of a group must not be negative. Pass zero or more.")
+    if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MOST_TRIALS:  # in halves: no overflow
+        raise ParameterError("The sizes of the groups must add up to at most 2**46. Draw them in several calls.")
+    return np.cumsum(sizes, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Chance:
+    """A probability ``p = exp(-x) / (1 + exp(-y))``, known by bounds."""
+
+    x: Fraction
+    y: Fraction
+
+    def misses(self, squarings: int) -> Callable[[int], Interval]:
+        """Return the bounds on ``(1 - p)**(2**squarings)`` at any precision."""
+
+        def ratio(bits: int) -> Interval:
+            # p is at most 5 wide, and a squaring doubles a width and adds 2: so many digits bring it below 1.
+            width = bits + squarings + 4
+            one, (low, high) = 1 << width, exp_interval(self.x, width)
+            other_low, other_high = exp_interval(self.y, width)
+            low, high = one - ceil_divide(high << width, one + other_low), one - (low << width) // (one + other_high)
+            for _ in range(squarings):
+                low, high = low * low >> width, ceil_shift(high * high, width)
+            return low >> (width - bits), ceil_shift(high, width - bits)
+
+        return ratio
+
+    def gauge(self, squarings: int) -> int:
+        """Return about ``2**64 * (1 - (1 - p)**(2**squarings))``, to decide how to draw, not what."""
+        return (1 << _GAUGE) - self.misses(squarings)(_GAUGE)[1]
+
+
+def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[Integers]:
+    """Yield, chunk by chunk, which of the trials ``0, ..., num - 1`` succeed."""
+    # The numbers of misses before each success are independent and geometric. How many are drawn at a time
+    # depends on the past alone, so it does not touch their law.
+    last, share = -1, chance.gauge(0)
+    while last < num - 1:
+        expected = (num - 1 - last) * share >> _GAUGE
+        size = min(_CHUNK, expected + 4 * math.isqrt(expected) + 8)
+        hits = last + np.cumsum(1 + np.minimum(_gaps(noise, chance, 0, num, size), num))
+        last = int(hits[-1])
+        if inside := int(np.searchsorted(hits, num)):
+            yield hits[:inside]
+
+
+def _gaps(noise: Noise, chance: _Chance, level: int, most: int, size: int) -> Integers:
+    """Draw numbers of misses in a row, in units of ``radix**level``; above ``most`` trials any such number will do."""
+    radix = _LAYOUT.radix
+    if radix**level > most:  # a single unit is above
+        return 1 - _yes(noise, _gap_table(chance, level, 1, _LAYOUT), size).astype(np.int64)
+    if end := _gap_end(chance, level, _LAYOUT):
+        values = _endless(noise, _gap_table(chance, level, end, _LAYOUT), end, size)
+        return values.clip(max=most // radix**level + 1)
+    values = radix * _gaps(noise, chance, level + 1, most, size)
+    inside = np.flatnonzero(values <= most // radix**level)
+    if inside.size:  # above, the last digit does not matter; nor does its table, which is costly for a tiny chance
+        values[inside] += _gap_digit_table(chance, level, _LAYOUT).draw(noise, inside.size)[0]
+    return values
+
+
+@lru_cache(maxsize=256)
+def _gap_end(chance: _Chance, level: int, layout: _Layout) -> int:
+    """Return where the table of a gap's leading digits should end; 0 if a digit must be split off first."""
+    share = chance.gauge(level * layout.digit_bits)
+    if share * layout.radix < 2 << _GAUGE:
+        return 0
+    return min(layout.radix, ceil_divide(45 << _GAUGE, share))  # as _table_end: exp(-45) < 2^-64
+
+
+@lru_cache(maxsize=64)
+def _gap_table(chance: _Chance, level: int, end: int, layout: _Layout) -> _Table:
+    return _endless_table(chance.misses(level * layout.digit_bits), end, layout)
+
+
+@lru_cache(maxsize=64)
+def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _Table:
+    # 1 - ratio >= p >= exp(-x) / 2 >= 2**-(2 x + 1): so many digits more keep the quotient sharp.
+    return _digit_table(chance.misses(level * layout.digit_bits), int(2 * chance.x) + 10, layout)
 
 
 def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> Integers:

@@ -178,6 +178,97 @@ def test_binomial_of_many_trials(n, p, size):
         assert pvalue(engine.draw("binomial", n, p, size=size), law.cdf) > ALPHA
 
 
+ARRAY_ENGINES = pytest.mark.parametrize(
+    "engine", ENGINES[1:], ids=["array", "tiny-4", "tiny-8", "tiny-3"], indirect=True
+)
+
+
+class TestRareSuccesses:
+    """Groups of very many trials, of which few succeed."""
+
+    @staticmethod
+    def draw(engine, law, *args):
+        with pytest.MonkeyPatch.context() as patch:
+            if isinstance(engine, Tiny):
+                patch.setattr(noise_arrays, "_LAYOUT", engine.layout)
+            return getattr(noise_arrays, law)(Noise(), *args)
+
+    @ARRAY_ENGINES
+    @pytest.mark.parametrize(("x", "y"), [(0, 0), (Fraction(1, 3), 0), (2, Fraction(1, 5)), (6, 1)])
+    @pytest.mark.parametrize("n", [1, 7, 40])
+    def test_binomial_exp(self, engine, x, y, n):
+        counts = self.draw(engine, "binomial_exp", x, y, np.full(engine.size // 20 + 1000, n))
+        p = math.exp(-x) / (1 + math.exp(-y))
+        assert pvalue(counts, stats.binom(n, p).cdf) > ALPHA
+
+    @ARRAY_ENGINES
+    def test_groups_are_independent(self, engine):
+        # What one group has must not tell about the next: the law of both is the product of their laws.
+        p, sizes = math.exp(-1) / 2, np.tile([2, 0, 3], engine.size // 20 + 1000)
+        counts = self.draw(engine, "binomial_exp", 1, 0, sizes).reshape(-1, 3)
+        assert not counts[:, 1].any()
+        pairs = [a * b for a in stats.binom(2, p).pmf(range(3)) for b in stats.binom(3, p).pmf(range(4))]
+        assert pvalue_pmf(counts[:, 0] * 4 + counts[:, 2], pairs) > ALPHA
+        across = stats.binom(3, p).pmf(range(4))[:, None] * stats.binom(2, p).pmf(range(3))
+        assert pvalue_pmf(counts[:-1, 2] * 3 + counts[1:, 0], across.ravel().tolist()) > ALPHA
+
+    @ARRAY_ENGINES
+    @pytest.mark.parametrize("threshold", [-4, -1, 0, 1, 2, 9])
+    def test_tail_counts(self, engine, threshold):
+        scale, n = Fraction(7, 2), 6
+        counts = self.draw(engine, "tail_counts", scale, threshold, np.full(engine.size // 20 + 1000, n))
+        assert pvalue(counts, stats.binom(n, 1 - laplace_cdf(scale)(threshold - 1)).cdf) > ALPHA
+
+    @pytest.mark.parametrize(("scale", "threshold", "n", "size"), [
+        (5, 40, 10**5, 20_000), (5, 100, 10**10, 2_000), (1000, 9000, 10**6, 3_000), (5, -40, 10**5, 10_000),
+        (Fraction(1, 2), 12, 10**12, 30),
+    ])  # fmt: skip
+    def test_very_many_trials(self, scale, threshold, n, size):
+        counts = noise_arrays.tail_counts(Noise(), scale, threshold, np.full(size, n))
+        s, total = float(scale), 1 + math.exp(-1 / scale)
+        p = math.exp(-max(threshold, 1 - threshold) / s) / total  # 1 - cdf would have lost its digits
+        rare = counts if threshold > 0 else n - counts
+        assert pvalue(rare, stats.binom(n, p).cdf) > ALPHA
+
+    def test_hits_are_spread_evenly(self):
+        # A thousand groups of unlike sizes: successes fall by size.
+        sizes = 10_000 + np.arange(1000) * 100
+        counts = noise_arrays.tail_counts(Noise(), 5, 30, sizes)
+        groups = np.repeat(np.arange(1000), counts)
+        assert pvalue_pmf(groups // 50, (sizes.reshape(20, 50).sum(axis=1) / sizes.sum()).tolist()) > ALPHA
+
+    @ARRAY_ENGINES
+    def test_gaps_by_digit(self, engine):
+        # Catches digits of waiting times that are each right but not independent, or in the wrong order.
+        chance = noise_arrays._Chance(Fraction(3), Fraction(0))
+        with pytest.MonkeyPatch.context() as patch:
+            if isinstance(engine, Tiny):
+                patch.setattr(noise_arrays, "_LAYOUT", engine.layout)
+            gaps = noise_arrays._gaps(Noise(), chance, 0, 2000, 40_000)
+        miss = 1 - math.exp(-3) / 2
+        assert (
+            pvalue(np.minimum(gaps, 2000), lambda k: 0.0 if k < 0 else 1 - miss ** (k + 1) if k < 2000 else 1.0) > ALPHA
+        )
+
+    def test_power(self):
+        # A threshold that is off by one at scale 5 moves the chance by 18 %; 51,000 groups of 40 trials see 3 %.
+        n, p, size = 40, math.exp(-2) / 2, 51_000
+        right, wrong = (stats.binom(n, q).pmf(range(20)) for q in (p, 1.03 * p))
+        kept = right * size > 4
+        shift = size * ((wrong - right)[kept] ** 2 / right[kept]).sum()
+        assert stats.ncx2.sf(stats.chi2.isf(ALPHA, kept.sum() - 1), kept.sum() - 1, shift) > 0.999
+
+
+@pytest.mark.parametrize("limits", [[1, 2, 3], [3, 5, 2**40], [7, 2**62 + 1, 2**63 - 1]])
+def test_below_each(limits):
+    drawn = noise_arrays.below_each(Noise(), np.tile(limits, 100_000)).reshape(-1, 3)
+    for column, limit in zip(drawn.T, limits, strict=True):
+        assert column.min() >= 0
+        assert column.max() < limit
+        cells = min(limit, 8)
+        assert pvalue_pmf(column if limit <= 8 else column // -(-limit // 8), [1 / cells] * cells) > ALPHA
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 255, 256, 257, 65_537])
 def test_below(engine, n):
     values = engine.draw("below", n)
