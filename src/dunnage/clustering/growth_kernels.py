@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.clustering.compiling import distance, kernel, piece
+from dunnage.clustering.compiling import distance
+from dunnage.compiling import kernel, piece
 
 # Any: compiled functions take tuples of arrays, which have no type of their own.
 

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dunnage.clustering.compiling import distance, kernel, piece
+from dunnage.clustering.compiling import distance
 from dunnage.clustering.metric import CodeArray, FloatArray, IntArray
+from dunnage.compiling import kernel, piece
 
 _SAFE = 1 - 1e-12
 

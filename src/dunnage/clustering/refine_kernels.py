@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.clustering.compiling import distance, kernel, piece
+from dunnage.clustering.compiling import distance
 from dunnage.clustering.growth_kernels import begin, cost, diverse, extent_of, join, rise, too_wide
+from dunnage.compiling import kernel, piece
 
 NEAREST = 3  # classes looked at for each record of a class
 ENOUGH = 1e-9  # gains below this are rounding

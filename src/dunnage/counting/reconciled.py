@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bayes estimates of cells, made consistent with noisy sums: two projections with an estimate in between.
+
+The first projection says how many trips each join group may hold. From that, the noisy cells and the noisy margin,
+each cell is estimated (:mod:`dunnage.counting.bayes`). The second projection reconciles the estimates with the noisy
+sums, which weigh as much as they are better than the sums of estimates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.counting.bayes import estimate_cells, reconciling_ratios
+from dunnage.counting.projection import Family, Projection
+from dunnage.counting.tables import project_dense
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_STEPS = 2.0**16
+"""Estimates are put on a grid of so many steps a trip, as projections of whole tables are of whole numbers."""
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Margin:
+    """Noisy sums over all cells of each pair.
+
+    Parameters
+    ----------
+    pairs
+        Pair of each cell, in the order of the cells.
+    sums, scale
+        Noisy sums, and the scale of their noise.
+    """
+
+    pairs: IntArray
+    sums: IntArray
+    scale: float
+
+
+def project_estimates(
+    noisy: IntArray,
+    scale: float,
+    *,
+    starts: IntArray,
+    margin: Margin,
+    family: Family,
+    sums: Sequence[FloatArray],
+    variances: Sequence[float],
+) -> Projection:
+    """Return consistent, non-negative counts near the Bayes estimates of cells.
+
+    Parameters
+    ----------
+    noisy, scale
+        Noisy cells, join group by join group, and the scale of their noise.
+    starts
+        Where each join group starts, and the number of cells.
+    margin
+        Noisy sums over the cells of pairs.
+    family, sums, variances
+        Coarse features, their noisy sums, and the variance of the noise of each.
+    """
+    plain = project_dense(noisy, starts, family, sums)
+    sizes = np.diff(starts)
+    rates = np.repeat(np.add.reduceat(plain.x, starts[:-1]) / sizes, sizes)
+    estimate = estimate_cells(
+        noisy, scale, pairs=margin.pairs, rates=rates, margin=margin.sums, margin_scale=margin.scale
+    )
+    ratios = reconciling_ratios(
+        estimate,
+        scale,
+        starts=starts,
+        groups=family.groups,
+        sums=sums,
+        variances=variances,
+        total=float(plain.x.sum()),
+    )
+    values = np.rint(estimate.means * _STEPS).astype(np.int64)
+    weighted = replace(family, ratios=ratios)
+    found = project_dense(values, starts, weighted, [of_feature * _STEPS for of_feature in sums])
+    return replace(found, x=found.x / _STEPS)

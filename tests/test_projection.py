@@ -1,0 +1,508 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The projection: exact by rational arithmetic on tiny tables, optimal by its conditions on any, in whatever way."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.counting import projection
+from dunnage.counting.projection import Candidates, Family, Projection, kkt_residual, project
+from dunnage.counting.tables import project_dense, project_table, sort_candidates
+from dunnage.errors import InternalError, ParameterError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Noisy values group by group, coarse features and their noisy sums."""
+
+    values: Ints
+    starts: Ints
+    family: Family
+    sums: tuple[Floats, ...]
+
+    def groups_of_cells(self) -> list[Ints]:
+        lengths = np.diff(self.starts)
+        return [np.repeat(groups, lengths) for groups in self.family.groups]
+
+    def whole(self) -> Projection:
+        return project(sort_candidates(self.values, self.starts), self.family, self.sums)
+
+    def residual(self, x: Floats) -> float:
+        return kkt_residual(x, self.values, self.starts, self.family, self.sums)
+
+
+def in_order(found: Projection, listed: Candidates) -> Floats:
+    x = np.empty(len(listed))
+    x[listed.cells] = found.x
+    return x
+
+
+def random_table(
+    rng: np.random.Generator, *, most_groups: int = 12, most_cells: int = 5, spread: float = 1.0, scale: int = 10
+) -> Table:
+    """Features nested, crossing, of one group, with groups that have no cells; sums of either sign."""
+    num = int(rng.integers(1, most_groups + 1))
+    lengths = rng.integers(0, most_cells + 1, num)
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    values = rng.integers(-scale, scale + 1, starts[-1])
+    groups, sizes = [], []
+    for feature in range(int(rng.integers(1, 6))):
+        kind = rng.choice(["any", "one", "nested", "own"])
+        if kind == "one":
+            groups.append(np.zeros(num, dtype=np.int64))
+        elif kind == "nested" and feature:
+            groups.append(groups[-1] // 2)
+        elif kind == "own":
+            groups.append(rng.permutation(num))
+        else:
+            groups.append(rng.integers(0, num + 2, num))
+        sizes.append(int(groups[-1].max()) + 1 + int(rng.integers(0, 2)))
+    ratios = tuple(10.0 ** rng.uniform(-spread, spread, len(groups)))
+    sums = tuple(rng.integers(-2 * scale, 5 * scale, size).astype(float) for size in sizes)
+    return Table(values, starts, Family(groups=tuple(groups), sizes=tuple(sizes), ratios=ratios), sums)
+
+
+def slots_table(rng: np.random.Generator, num_slots: int, *, margins: bool = False, per_class: int = 12) -> Table:
+    """Total, slots, 4 zones and 3 modes by slot; with margins each class over all slots, every cell one group."""
+    zone, mode = np.divmod(np.arange(12), 3)
+    cells = np.arange(12).repeat(per_class)
+    slot, cell = np.divmod(np.arange(num_slots * len(cells)), len(cells))
+    lengths = np.full(num_slots * 12, per_class)
+    if margins:
+        classes, lengths = cells[cell], np.ones(len(cell), dtype=np.int64)
+    else:
+        slot, classes = np.divmod(np.arange(num_slots * 12), 12)
+    groups = [np.zeros(len(slot), dtype=np.int64), slot, slot * 4 + zone[classes], slot * 3 + mode[classes]]
+    sizes = [1, num_slots, num_slots * 4, num_slots * 3]
+    if margins:
+        groups.append(cell)
+        sizes.append(len(cells))
+    truth = rng.poisson(rng.pareto(1.0, int(lengths.sum())) * 0.3).clip(0, 500)
+    noise = [rng.geometric(0.2, size) - rng.geometric(0.2, size) for size in (len(truth), *sizes)]
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    of_group = np.add.reduceat(truth, starts[:-1])
+    sums = tuple(
+        np.bincount(one, of_group, minlength=size) + more
+        for one, size, more in zip(groups, sizes, noise[1:], strict=True)
+    )
+    family = Family(groups=tuple(groups), sizes=tuple(sizes), ratios=tuple(len(truth) / size for size in sizes))
+    return Table(truth + noise[0], starts, family, sums)
+
+
+# Oracles
+
+
+def exact_solution(table: Table, active: npt.NDArray[np.bool_]) -> list[Fraction] | None:
+    """Solve the optimality conditions with given positive cells in rational numbers; None if they do not hold."""
+    cells, members = np.flatnonzero(active).tolist(), table.groups_of_cells()
+    ratios = [Fraction(ratio) for ratio in table.family.ratios]
+    values = [Fraction(int(value)) for value in table.values]
+    sums = [[Fraction(float(one)) for one in part] for part in table.sums]
+
+    def shared(one: int, other: int) -> Fraction:
+        return sum((r for r, part in zip(ratios, members, strict=True) if part[one] == part[other]), Fraction(0))
+
+    def wanted(cell: int) -> Fraction:
+        every = zip(ratios, members, sums, strict=True)
+        return values[cell] + sum((r * part[members_of[cell]] for r, members_of, part in every), Fraction(0))
+
+    matrix = [[shared(one, other) + (one == other) for other in cells] + [wanted(one)] for one in cells]
+    for pivot, row in enumerate(matrix):  # positive definite: pivots in order
+        matrix[pivot] = row = [entry / row[pivot] for entry in row]
+        for other in range(len(matrix)):
+            if other != pivot and matrix[other][pivot]:
+                share = matrix[other][pivot]
+                matrix[other] = [entry - share * here for entry, here in zip(matrix[other], row, strict=True)]
+    x = [Fraction(0)] * len(values)
+    for cell, row in zip(cells, matrix, strict=True):
+        x[cell] = row[-1]
+    for cell in range(len(values)):
+        gradient = x[cell] + sum((x[other] * shared(cell, other) for other in cells), Fraction(0)) - wanted(cell)
+        if x[cell] < 0 or gradient < 0:
+            return None
+    return x
+
+
+def enumerated(table: Table) -> list[Fraction]:
+    """Try every set of positive cells: exactly one solution."""
+    num = len(table.values)
+    found = [
+        solution
+        for choice in itertools.product([False, True], repeat=num)
+        if (solution := exact_solution(table, np.array(choice, dtype=bool))) is not None
+    ]
+    assert all(solution == found[0] for solution in found)
+    return found[0]
+
+
+def away(x: Floats, exact: list[Fraction]) -> float:
+    return float(np.sqrt(sum(float(Fraction(float(mine)) - true) ** 2 for mine, true in zip(x, exact, strict=True))))
+
+
+# Exact on tiny tables
+
+
+def test_by_hand_one_sum():
+    # Two cells 3 and -1, their sum is said to be 6 with weight 1: the first gets half of what is missing.
+    family = Family(groups=(np.array([0]),), sizes=(1,), ratios=(1.0,))
+    found = project(sort_candidates(np.array([3, -1]), np.array([0, 2])), family, [np.array([6.0])])
+    # Both positive: x = c + u, u = 6 - sum: u = (6 - 2) / 3.
+    assert found.x == pytest.approx([3 + 4 / 3, 1 / 3])
+    found = project(sort_candidates(np.array([3, -3]), np.array([0, 2])), family, [np.array([6.0])])
+    assert found.x == pytest.approx([4.5, 0.0])
+    assert found.theta == pytest.approx([1.5])
+    assert found.counts.tolist() == [1]
+    assert found.duals[0] == pytest.approx([1.5])
+    assert found.sums[0] == pytest.approx([4.5])
+
+
+def test_every_set_of_positive_cells_tried():
+    rng, tried = np.random.default_rng(6), 0
+    while tried < 25:
+        table = random_table(rng, most_groups=4, most_cells=2)
+        if len(table.values) > 6:
+            continue
+        tried += 1
+        listed = sort_candidates(table.values, table.starts)
+        assert away(in_order(table.whole(), listed), enumerated(table)) < 1e-12
+
+
+@pytest.mark.parametrize("spread", [1.0, 5.0, 9.0])
+def test_exact_in_rational_numbers_and_within_the_certified_distance(spread):
+    rng = np.random.default_rng(int(spread))
+    for _ in range(60):
+        table = random_table(rng, most_groups=5, most_cells=2, spread=spread)
+        listed = sort_candidates(table.values, table.starts)
+        found = project(listed, table.family, table.sums)
+        x = in_order(found, listed)
+        exact = exact_solution(table, x > 1e-9)  # rational numbers prove these cells to be the positive ones
+        if exact is None:
+            exact = exact_solution(table, x > 0)
+        assert exact is not None
+        assert away(x, exact) < 1e-9
+        # What rounding does to x itself, whatever the multipliers, is not in the certificate.
+        assert away(x, exact) <= found.distance + 1e-14 * (1 + np.abs(table.values).sum())
+
+
+# Optimal on any table
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.5, 2.0, 6.0, 12.0]), st.sampled_from([3, 30, 3000]))
+def test_optimal(seed, spread, scale):
+    table = random_table(np.random.default_rng(seed), most_groups=40, most_cells=9, spread=spread, scale=scale)
+    listed = sort_candidates(table.values, table.starts)
+    found = project(listed, table.family, table.sums)
+    x = in_order(found, listed)
+    assert found.residual <= 1e-12
+    assert table.residual(x) <= 1e-12
+    assert (x >= 0).all()
+    assert not found.needed.any()
+    groups = np.repeat(np.arange(len(table.family)), np.diff(table.starts))
+    assert found.counts.tolist() == np.bincount(groups[x > 0], minlength=len(table.family)).tolist()
+    for own, of_cells in zip(found.sums, table.groups_of_cells(), strict=True):
+        assert own == pytest.approx(np.bincount(of_cells, x, minlength=len(own)))
+    again = project(listed, table.family, table.sums, start=found.duals)
+    assert again.x == pytest.approx(found.x, abs=1e-9 * scale)
+    assert again.iterations <= 4
+
+
+@pytest.mark.parametrize("seed", [10_054, 10_259, 11_399, 11_728])
+def test_weights_very_far_apart_take_few_steps(seed):
+    # With features of tiny weight inside chains these took hundreds of steps, or failed.
+    spread, scale = (9, 1) if seed == 11_728 else (12, {10_054: 100}.get(seed, 10_000))
+    table = random_table(np.random.default_rng(seed), most_groups=60, most_cells=12, spread=spread, scale=scale)
+    found = table.whole()
+    assert found.residual <= 1e-12
+    assert found.iterations <= 30
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 9), st.booleans())
+def test_same_whatever_way_the_steps_are_solved(seed, num_slots, margins):
+    table = slots_table(np.random.default_rng(seed), num_slots, margins=margins, per_class=3)
+    listed = sort_candidates(table.values, table.starts)
+    plan = table.family.plan
+    assert plan.way == "arrow"
+    largest = int(np.argmax(table.family.sizes))
+    inside = plan.firsts[plan.order.index(largest)] + np.arange(table.family.sizes[largest])
+    expected = project(listed, table.family, table.sums)
+    for way in ("dense", "sparse"):
+        other = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=table.family.ratios)
+        other.__dict__["plan"] = replace(plan, way=way, eliminated=inside if way == "dense" else None)
+        found = project(listed, other, table.sums)
+        assert found.residual <= 1e-12
+        assert found.x == pytest.approx(expected.x, abs=1e-9)
+
+
+def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
+    rng = np.random.default_rng(3)
+    table = slots_table(rng, 60, margins=True, per_class=60)
+    assert table.family.plan.way == "dense"
+    found = project_dense(table.values, table.starts, table.family, table.sums)
+    assert table.residual(found.x) <= 1e-12
+    plain = slots_table(rng, 60, per_class=60)
+    assert plain.family.plan.way == "arrow"
+    assert plain.family.plan.arrow.layout[0] == 1  # the total is shared, 8 unknowns a slot are not
+    assert set(plain.family.plan.arrow.layout[3]) == {8}
+
+
+@pytest.mark.parametrize("num_slots", [3, 20])
+def test_conjugate_gradients_where_the_rest_is_too_large_for_one_factor(monkeypatch, num_slots):
+    table = slots_table(np.random.default_rng(num_slots), num_slots, margins=True, per_class=8)
+    listed = sort_candidates(table.values, table.starts)
+    expected = project(listed, table.family, table.sums)
+    assert table.family.plan.way == "arrow"
+    monkeypatch.setattr(projection, "MOST_ARROW", 2e4)
+    monkeypatch.setattr(projection, "MOST_DENSE", 0)
+    other = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=table.family.ratios)
+    assert other.plan.way == "conjugate"
+    found = project(listed, other, table.sums)
+    assert found.residual <= 1e-12
+    assert found.x == pytest.approx(expected.x, abs=1e-7)
+
+
+def test_features_in_no_order_take_the_sparse_way(monkeypatch):
+    monkeypatch.setattr(projection, "MOST_ARROW", 0)
+    monkeypatch.setattr(projection, "MOST_DENSE", 0)
+    table = random_table(np.random.default_rng(5), most_groups=200, most_cells=3)
+    assert table.family.plan.way == "sparse"
+    listed = sort_candidates(table.values, table.starts)
+    assert table.residual(in_order(table.whole(), listed)) <= 1e-12
+
+
+def test_chains_of_features_that_refine_each_other():
+    table = slots_table(np.random.default_rng(1), 5)
+    assert sorted(map(tuple, projection._chains(table.family))) == [(0, 1, 2), (3,)] or sorted(
+        map(tuple, projection._chains(table.family))
+    ) == [(0, 1, 3), (2,)]
+    plan = table.family.plan
+    below = np.flatnonzero(plan.parent >= 0)
+    assert (plan.parent[below] < below).all()  # kernels rely on it
+
+
+def test_contradicting_features_of_great_weight():
+    # Zones say 1,000 trips, modes say 10: multipliers of 1e11 that almost cancel.
+    rng = np.random.default_rng(2)
+    groups = (np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4))
+    family = Family(groups=groups, sizes=(4, 3), ratios=(1e9, 1e9))
+    values = rng.integers(-9, 9, 240)
+    starts = np.arange(0, 241, 20)
+    found = project(sort_candidates(values, starts), family, [np.full(4, 250.0), np.full(3, 10 / 3)])
+    assert found.residual <= 1e-12
+    assert found.distance < 1e-3
+    assert found.x.sum() == pytest.approx((3 * 1000 + 4 * 10) / 7, rel=1e-6)
+
+
+def test_budget_of_a_billion_cells_is_exact_enough():
+    # Ratios as of 1e9 cells: the total alone would make the Hessian singular to rounding.
+    table = slots_table(np.random.default_rng(8), 30, per_class=40)
+    ratios = tuple(1e9 / size for size in table.family.sizes)
+    family = Family(groups=table.family.groups, sizes=table.family.sizes, ratios=ratios)
+    found = project(sort_candidates(table.values, table.starts), family, table.sums)
+    assert found.residual <= 1e-12
+    assert found.distance < 1e-5
+
+
+# Cells that are not listed
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(-30, 30))
+def test_floors(seed, floor):
+    rng = np.random.default_rng(seed)
+    table = random_table(rng, most_groups=20, most_cells=12)
+    expected = in_order(table.whole(), sort_candidates(table.values, table.starts))
+    floors = floor + rng.integers(-5, 6, len(table.family)).astype(float)
+    start = None
+    for _ in range(200):
+        listed = sort_candidates(table.values, table.starts, floors)
+        found = project(listed, table.family, table.sums, start=start)
+        assert found.needed.tolist() == (-found.theta < floors).tolist()
+        if not found.needed.any():
+            break
+        floors, start = np.where(found.needed, floors - 3, floors), found.duals
+    x = np.zeros(len(table.values))
+    x[listed.cells] = found.x
+    assert x == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 10, 100_000]))
+def test_dense_is_the_same_as_listing_every_cell(seed, scale):
+    table = random_table(np.random.default_rng(seed), most_groups=30, most_cells=30, scale=scale)
+    found = project_dense(table.values, table.starts, table.family, table.sums)
+    expected = in_order(table.whole(), sort_candidates(table.values, table.starts))
+    assert found.x == pytest.approx(expected, abs=1e-9 * scale)
+    assert table.residual(found.x) <= 1e-12
+
+
+@pytest.mark.parametrize("num_slots", [1, 4, 48])
+def test_dense_slots(num_slots):
+    table = slots_table(np.random.default_rng(num_slots), num_slots, per_class=50)
+    found = project_dense(table.values, table.starts, table.family, table.sums)
+    assert table.residual(found.x) <= 1e-12
+    assert found.iterations < 60
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([1, 10, 100_000]))
+def test_positive_counts_of_a_table_are_those_of_the_dense_one(seed, scale):
+    table = random_table(np.random.default_rng(seed), most_groups=30, most_cells=30, scale=scale)
+    dense = project_dense(table.values, table.starts, table.family, table.sums)
+    found = project_table(table.values, table.starts, table.family, table.sums)
+    assert found.cells is not None
+    assert dense.cells is None
+    assert found.cells.tolist() == np.flatnonzero(dense.x).tolist()
+    assert found.x.tolist() == dense.x[found.cells].tolist()
+    assert (found.x > 0).all()
+
+
+@pytest.mark.parametrize("per_class", [3, 50])
+@pytest.mark.parametrize("scale", [1, 40])
+def test_steps_do_not_grow_with_the_number_of_slots(per_class, scale):
+    for num_slots in (4, 40, 400):
+        rng = np.random.default_rng(num_slots)
+        table = slots_table(rng, num_slots, per_class=per_class)
+        noise = scale * (rng.geometric(0.2, len(table.values)) - rng.geometric(0.2, len(table.values)))
+        found = project_dense(table.values + noise, table.starts, table.family, table.sums)
+        assert replace(table, values=table.values + noise).residual(found.x) <= 1e-12
+        assert found.iterations <= 20
+
+
+def test_blocks_that_are_not_in_order_are_not_settled_but_the_result_is_the_same():
+    table = slots_table(np.random.default_rng(3), 6)
+    sizes = np.diff(table.starts)
+    order = np.random.default_rng(4).permutation(len(sizes))
+    cells = np.concatenate([np.arange(table.starts[group], table.starts[group + 1]) for group in order])
+    starts = np.concatenate([[0], np.cumsum(sizes[order])]).astype(np.int64)
+    mixed = replace(table.family, groups=tuple(groups[order] for groups in table.family.groups))
+    assert table.family.plan.inner_chains is not None
+    assert mixed.plan.inner_chains is None
+    found = project_dense(table.values[cells], starts, mixed, table.sums)
+    expected = project_dense(table.values, table.starts, table.family, table.sums)
+    assert found.x == pytest.approx(expected.x[cells], abs=1e-9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(-50, 50), max_size=40), min_size=1, max_size=8), st.integers(-60, 60))
+def test_sorting(rows, floor):
+    values = np.array([value for row in rows for value in row], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    listed = sort_candidates(values, starts, np.full(len(rows), float(floor)))
+    expected = [sorted((value for value in row if value > floor), reverse=True) for row in rows]
+    assert [
+        listed.values[first:last].tolist() for first, last in itertools.pairwise(listed.starts.tolist())
+    ] == expected
+    assert listed.cells is not None
+    assert values[listed.cells].tolist() == listed.values.tolist()
+    assert len(set(listed.cells.tolist())) == len(listed)
+    assert len(sort_candidates(values, starts)) == len(values)
+
+
+def test_a_long_group_is_sorted():
+    values = np.random.default_rng(1).integers(-1000, 1000, 20_000)
+    listed = sort_candidates(values, np.array([0, 20_000]))
+    assert listed.values.tolist() == np.sort(values)[::-1].tolist()
+
+
+def test_nothing_listed():
+    family = Family(groups=(np.array([0, 1]),), sizes=(3,), ratios=(2.0,))
+    found = project(sort_candidates(np.zeros(0, dtype=np.int64), np.zeros(3, dtype=np.int64)), family, [np.ones(3)])
+    assert found.x.tolist() == []
+    assert found.duals[0] == pytest.approx([2.0, 2.0, 2.0])
+    assert not found.needed.any()
+    dense = project_dense(np.zeros(0, dtype=np.int64), np.zeros(3, dtype=np.int64), family, [np.ones(3)])
+    assert dense.theta == pytest.approx([2.0, 2.0])
+
+
+# The residual
+
+
+def test_residual_does_not_depend_on_scale():
+    table = slots_table(np.random.default_rng(4), 4)
+    x = np.maximum(table.values, 0).astype(float)
+    plain = table.residual(x)
+    assert plain > 1e-6
+    for factor in (8.0, 1e-6, 1e9):
+        sums = [factor * part for part in table.sums]
+        assert kkt_residual(factor * x, factor * table.values, table.starts, table.family, sums) == pytest.approx(plain)
+
+
+def test_residual_sees_each_kind_of_fault():
+    table = slots_table(np.random.default_rng(5), 4)
+    x = in_order(table.whole(), sort_candidates(table.values, table.starts))
+    assert table.residual(x) < 1e-13
+    idle, busy = int(np.flatnonzero(x == 0)[0]), int(np.argmax(x))
+    for cell, change in ((busy, 1e-3), (busy, -1e-3), (idle, 1e-3), (idle, -1e-3)):
+        wrong = x.copy()
+        wrong[cell] += change
+        assert table.residual(wrong) > 1e-9
+    wrong = x.copy()
+    wrong[x > 0] *= 1 + 1e-8
+    assert 1e-10 < table.residual(wrong) < 1e-7
+
+
+def test_no_wrong_result_is_returned(monkeypatch):
+    table = slots_table(np.random.default_rng(6), 3)
+    monkeypatch.setattr(projection, "MOST_STEPS", 1)
+    with pytest.raises(InternalError, match="did not reach its tolerance"):
+        table.whole()
+
+
+# What is refused
+
+
+def test_bad_families():
+    one = np.array([0, 1])
+    for groups, sizes, ratios in [
+        ((), (), ()),
+        ((one,), (2, 2), (1.0,)),
+        ((one,), (1,), (1.0,)),
+        ((one, np.array([0])), (2, 1), (1.0, 1.0)),
+        ((one - 1,), (2,), (1.0,)),
+        ((one,), (2,), (0.0,)),
+        ((one,), (2,), (float("nan"),)),
+    ]:
+        with pytest.raises(ParameterError):
+            Family(groups=groups, sizes=sizes, ratios=ratios)
+    with pytest.raises(ParameterError):
+        Family(groups=(one,), sizes=(2,), ratios=(1.0,), blocks=np.array([0]))
+
+
+def test_bad_candidates_and_sums():
+    starts, floors = np.array([0, 2, 3]), np.full(2, -np.inf)
+    for values in ([1.0, 2.0, 0.0], [1.0, np.nan, 0.0], [1.0, 0.0]):
+        with pytest.raises(ParameterError):
+            Candidates(values=np.array(values), starts=starts, floors=floors)
+    listed = Candidates(values=np.array([2.0, 1.0, 7.0]), starts=starts, floors=floors)
+    family = Family(groups=(np.array([0, 1]),), sizes=(2,), ratios=(1.0,))
+    for sums in ([np.ones(3)], [np.ones(2), np.ones(2)], [np.array([1.0, np.inf])]):
+        with pytest.raises(ParameterError):
+            project(listed, family, sums)
+    with pytest.raises(ParameterError):
+        project(listed, Family(groups=(np.array([0]),), sizes=(1,), ratios=(1.0,)), [np.ones(1)])
+    for values in (np.array([0.5, 1.0, 2.0]), np.array([2**60, 1, 2])):
+        with pytest.raises(ParameterError, match="whole numbers"):
+            sort_candidates(values, starts)
+
+
+def test_given_blocks_are_used():
+    table = slots_table(np.random.default_rng(9), 6)
+    groups = (table.family.groups[0], *table.family.groups[2:])  # no feature is the slots themselves
+    sizes, ratios = (1, *table.family.sizes[2:]), (1.0, 2.0, 3.0)
+    family = Family(groups=groups, sizes=sizes, ratios=ratios, blocks=table.family.groups[1])
+    assert set(family.plan.arrow.layout[3]) == {7}
+    found = project(sort_candidates(table.values, table.starts), family, (table.sums[0], *table.sums[2:]))
+    assert found.residual <= 1e-12

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Noise listed from the top down has the law of noise drawn for every cell.
+
+Laws are compared with tables of exact probabilities, by chi-square tests that fail only below p = 1e-9. Every group of
+a call is a sample of its own, so that a table of a hundred outcomes is met by tens of thousands of draws.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations_with_replacement, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dunnage import noise_arrays
+from dunnage.counting import tails
+from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace
+from dunnage.counting.tails import UNLISTED, addresses, draw_tail, exceeding_cells, lower
+from dunnage.errors import ParameterError
+from dunnage.noise import Noise
+
+ALPHA = 1e-9
+SAMPLES = 60_000
+SCALE = Fraction(3, 2)
+TOP = 5  # values from here on are one outcome
+
+
+def pvalue(outcomes, table):
+    """Compare outcomes with the probability of each; rare ones are put together."""
+    counts, num = Counter(outcomes), len(outcomes)
+    if set(counts) - set(table):
+        return 0.0
+    common = [outcome for outcome in table if table[outcome] * num > 5]
+    observed = [counts[outcome] for outcome in common]
+    expected = [table[outcome] * num for outcome in common]
+    rest = num - sum(expected)
+    if rest > 5:
+        observed, expected = [*observed, num - sum(observed)], [*expected, rest]
+    else:  # too few to be compared: they must be few indeed
+        assert num - sum(observed) < 60
+        expected = np.array(expected) * (sum(observed) / sum(expected))
+    return stats.chisquare(observed, expected).pvalue
+
+
+def probability(value, scale=SCALE):
+    ratio = math.exp(-1 / scale)
+    if value == TOP:
+        return ratio**TOP / (1 + ratio)
+    return (1 - ratio) / (1 + ratio) * ratio ** abs(value)
+
+
+def above(threshold, scale=SCALE):
+    ratio = math.exp(-1 / scale)
+    return ratio**threshold / (1 + ratio) if threshold > 0 else 1 - ratio ** (1 - threshold) / (1 + ratio)
+
+
+def listing_law(size, threshold, ceiling=None):
+    """Probability of each set of values that a group may list, given that all are below the ceiling."""
+    known = 1.0 if ceiling is None else 1 - above(ceiling)
+    chances = {value: probability(value) / known for value in range(threshold, TOP + 1 if ceiling is None else ceiling)}
+    table = {}
+    for num in range(size + 1):
+        for values in combinations_with_replacement(chances, num):
+            ways = math.factorial(size) // math.factorial(size - num)
+            for times in Counter(values).values():
+                ways //= math.factorial(times)
+            rest = (1 - sum(chances.values())) ** (size - num)
+            table[values] = ways * math.prod(chances[value] for value in values) * rest
+    assert math.isclose(sum(table.values()), 1)
+    return table
+
+
+def outcomes(groups, values, num):
+    """The values listed by each group, as a set."""
+    listed = [[] for _ in range(num)]
+    for group, value in zip(groups.tolist(), np.minimum(values, TOP).tolist(), strict=True):
+        listed[group].append(value)
+    return [tuple(sorted(one)) for one in listed]
+
+
+def of(tail):
+    return outcomes(tail.groups, tail.values, tail.sizes.size)
+
+
+class TestListing:
+    @pytest.mark.parametrize(("size", "threshold"), [(1, 1), (3, 1), (3, 2), (2, 0), (3, -1), (2, -3)])
+    def test_law(self, size, threshold):
+        tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, size), np.full(SAMPLES, threshold))
+        assert pvalue(of(tail), listing_law(size, threshold)) > ALPHA
+
+    @pytest.mark.parametrize(("size", "threshold"), [(3, 1), (3, -1)])
+    def test_law_of_the_dense_path(self, size, threshold):
+        # The table itself is right: noise for every cell, then the threshold.
+        values = noise_arrays.discrete_laplace(Noise(), SCALE, size * SAMPLES)
+        groups, kept = np.arange(values.size) // size, values >= threshold
+        assert pvalue(outcomes(groups[kept], values[kept], SAMPLES), listing_law(size, threshold)) > ALPHA
+
+    def test_groups_are_independent(self):
+        sizes, thresholds = np.tile([2, 1], SAMPLES), np.tile([1, 0], SAMPLES)
+        drawn = of(draw_tail(Noise(), SCALE, sizes, thresholds))
+        first, second = listing_law(2, 1), listing_law(1, 0)
+        table = {(a, b): first[a] * second[b] for a, b in product(first, second)}
+        assert pvalue(list(zip(drawn[::2], drawn[1::2], strict=True)), table) > ALPHA
+
+    def test_order_inside_a_group_tells_nothing(self):
+        tail = draw_tail(Noise(), SCALE, np.full(SAMPLES, 2), np.full(SAMPLES, 1))
+        both = np.flatnonzero(tail.counts == 2)
+        at = np.searchsorted(tail.groups, both)
+        pairs = list(zip(tail.values[at].tolist(), tail.values[at + 1].tolist(), strict=True))
+        ratio = math.exp(-1 / SCALE)
+        table = {(a, b): (1 - ratio) ** 2 * ratio ** (a + b - 2) for a, b in product(range(1, 60), repeat=2)}
+        assert pvalue(pairs, table) > ALPHA
+
+    @pytest.mark.parametrize("few", [1, 1000, 10**6])
+    def test_many_thresholds_at_once(self, few, monkeypatch):
+        # Groups are listed from a lower threshold than their own: whichever, the law is that of their own.
+        monkeypatch.setattr(tails, "_FEW", few)
+        thresholds = np.tile(np.arange(1, 41), 2000)
+        tail = draw_tail(Noise(), 5, np.full(thresholds.size, 300), thresholds)
+        counts = tail.counts.reshape(-1, 40)
+        for column in (0, 1, 2, 7, 20, 39):
+            law = stats.binom(300, above(column + 1, 5)).pmf
+            assert pvalue(counts[:, column].tolist(), {k: float(law(k)) for k in range(301)}) > ALPHA
+        ratio = math.exp(-1 / 5)
+        for threshold in (2, 3, 12):
+            excess = (tail.values - thresholds[tail.groups])[thresholds[tail.groups] == threshold]
+            assert pvalue(excess.tolist(), {k: (1 - ratio) * ratio**k for k in range(300)}) > ALPHA
+
+    def test_few_thresholds_are_used(self):
+        bases = tails._bases(Fraction(5), np.full(10**5, 10**5), np.arange(1, 10**5 + 1))
+        assert np.unique(bases).size < 60
+        assert np.all(bases <= np.arange(1, 10**5 + 1))
+        assert np.all(tails._bases(Fraction(5), np.full(3, 10**6), np.full(3, 17)) == 17)
+
+    def test_nothing_is_listed_without_a_threshold(self):
+        noise = Noise()
+        tail = draw_tail(noise, 5, np.full(4, 10**9), np.full(4, UNLISTED))
+        assert tail.values.size == 0
+        assert noise.bytes_drawn == 0
+
+    def test_everything_is_listed_at_a_low_threshold(self):
+        tail = draw_tail(Noise(), 5, np.array([10, 0, 3]), np.full(3, -(10**6)))
+        assert tail.counts.tolist() == [10, 0, 3]
+        assert tail.groups.tolist() == [0] * 10 + [2] * 3
+
+    def test_a_billion_cells(self):
+        sizes, thresholds = np.full(5000, 200_000), np.full(5000, 32)
+        before = time.process_time()
+        tail = draw_tail(Noise(), 5, sizes, thresholds)
+        assert time.process_time() - before < 2
+        expected = 1e9 * above(32, 5)
+        assert abs(tail.values.size - expected) < 7 * math.sqrt(expected)
+
+
+STEPS = [(4, 2, 1), (3, 1), (2, 0), (4, 2, 0, -2), (1, -1), (0, -2), (-1, -2, -3)]
+
+
+class TestLowering:
+    @pytest.mark.parametrize("steps", STEPS, ids=str)
+    def test_law_is_that_of_one_step(self, steps):
+        noise = Noise()
+        tail = draw_tail(noise, SCALE, np.full(SAMPLES, 3), np.full(SAMPLES, steps[0]))
+        for threshold in steps[1:]:
+            tail = lower(noise, tail, np.full(SAMPLES, threshold))
+        assert pvalue(of(tail), listing_law(3, steps[-1])) > ALPHA
+
+    @pytest.mark.parametrize("steps", [steps[:2] for steps in STEPS], ids=str)
+    def test_what_was_listed_stays(self, steps):
+        # With the law above this is the joint law: the earlier listing is the upper part of the later one.
+        noise, num = Noise(), 2000
+        first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, steps[0]))
+        second = lower(noise, first, np.full(num, steps[1]))
+        old = second.values >= steps[0]
+        assert np.array_equal(second.values[old], first.values)
+        assert np.array_equal(second.groups[old], first.groups)
+        assert np.all(np.diff(second.groups) >= 0)
+        # earlier ones come first in their group
+        same = second.groups[1:] == second.groups[:-1]
+        assert not np.any(old[1:] & ~old[:-1] & same)
+
+    @pytest.mark.parametrize("steps", [(3, 1), (2, -1), (1, -1), (0, -2)], ids=str)
+    def test_law_where_only_some_are_lowered(self, steps):
+        # Which groups are lowered may depend on what they list: here those that list nothing.
+        noise, (high, low) = Noise(), steps
+        tail = draw_tail(noise, SCALE, np.full(4 * SAMPLES, 2), np.full(4 * SAMPLES, high))
+        empty = tail.counts == 0
+        after = lower(noise, tail, np.where(empty, low, high))
+        listed = of(after)
+        assert np.array_equal(after.counts[~empty], tail.counts[~empty])
+        assert pvalue([listed[group] for group in np.flatnonzero(empty)], listing_law(2, low, high)) > ALPHA
+
+    def test_same_thresholds_draw_nothing(self):
+        tail = draw_tail(Noise(), 5, np.full(9, 1000), np.arange(9) - 2)
+        noise = Noise()
+        again = lower(noise, tail, tail.thresholds)
+        assert np.array_equal(again.values, tail.values)
+        assert noise.bytes_drawn == 0
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.data(), st.integers(0, 6), st.fractions(Fraction(1, 4), 30, max_denominator=9))
+    def test_listings_are_sound(self, data, num, scale):
+        sizes = np.array(data.draw(st.lists(st.integers(0, 300), min_size=num, max_size=num)), dtype=np.int64)
+        noise, present = Noise(seed=num), np.full(num, UNLISTED)
+        tail = draw_tail(noise, scale, sizes, present)
+        for _ in range(3):
+            drops = data.draw(st.lists(st.integers(0, 20), min_size=num, max_size=num))
+            present = np.minimum(present, 40) - np.array(drops, dtype=np.int64)
+            tail = lower(noise, tail, present)
+            assert tail.groups.shape == tail.values.shape
+            assert np.all(np.diff(tail.groups) >= 0)
+            assert np.all(tail.values >= present[tail.groups])
+            assert np.all(tail.counts <= sizes)
+            assert np.array_equal(tail.thresholds, present)
+
+    def test_refusals(self):
+        tail = draw_tail(Noise(), 5, np.array([5, 5]), np.array([3, 3]))
+        noise = Noise()
+        for thresholds in ([3, 4], [3], [3, 3, 3]):
+            with pytest.raises(ParameterError, match="not above its present one"):
+                lower(noise, tail, np.array(thresholds))
+        with pytest.raises(ParameterError, match="negative"):
+            draw_tail(noise, 5, np.array([5, -5]), np.array([3, 3]))
+        with pytest.raises(ParameterError, match="Fraction"):
+            draw_tail(noise, 2.5, np.array([5, 5]), np.array([3, 3]))
+        assert noise.bytes_drawn == 0
+
+    def test_values_are_not_shown(self):
+        tail = draw_tail(Noise(), 5, np.array([31337]), np.array([3]))
+        assert "31337" not in repr(tail)
+
+
+class TestAddresses:
+    @pytest.mark.parametrize(
+        ("size", "taken", "wanted"), [(6, [1], 2), (8, [], 3), (9, [0, 8], 2), (5, [1], 3), (4, [], 4)]
+    )
+    def test_law(self, size, taken, wanted):
+        # Sparse groups draw again what collides, crowded ones take from a random order; all ways are equally likely.
+        num = 40_000
+        starts = np.arange(num + 1) * size
+        gone = (starts[:-1, None] + np.array(taken, dtype=np.int64)).ravel()
+        groups = np.repeat(np.arange(num), wanted)
+        order = noise_arrays.permutation(Noise(), groups.size)
+        places = np.empty(groups.size, dtype=np.int64)
+        places[order] = addresses(Noise(), starts, groups[order], gone)
+        ranks = (places - starts[groups]).reshape(num, wanted)
+        free = [rank for rank in range(size) if rank not in taken]
+        ways = list(permutations(free, wanted))
+        assert pvalue(list(map(tuple, ranks.tolist())), dict.fromkeys(ways, 1 / len(ways))) > ALPHA
+
+    def test_groups_are_independent(self):
+        num = 40_000
+        starts = np.arange(2 * num + 1) * 4 - np.arange(2 * num + 1) % 2  # sizes 3, 5, 3, 5, ...
+        places = addresses(Noise(), starts, np.arange(2 * num), np.empty(0, dtype=np.int64))
+        ranks = (places - starts[:-1]).reshape(num, 2)
+        table = dict.fromkeys(product(range(3), range(5)), 1 / 15)
+        assert pvalue(list(map(tuple, ranks.tolist())), table) > ALPHA
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.data(), st.lists(st.integers(0, 12), max_size=8))
+    def test_places_are_free_and_distinct(self, data, sizes):
+        starts = np.concatenate([[0], np.cumsum(np.array(sizes, dtype=np.int64))])
+        taken, groups = [], []
+        for group, size in enumerate(sizes):
+            used = data.draw(st.integers(0, size))
+            taken += sorted(data.draw(st.permutations(range(size)))[:used] + np.array(starts[group]))
+            groups += [group] * data.draw(st.integers(0, size - used))
+        groups = np.array(data.draw(st.permutations(groups)), dtype=np.int64)
+        taken = np.array(taken, dtype=np.int64)
+        places = addresses(Noise(seed=1), starts, groups, taken)
+        assert np.array_equal(np.searchsorted(starts, places, side="right") - 1, groups)
+        assert np.unique(places).size == places.size
+        assert not np.isin(places, taken).any()
+
+    def test_more_cells_than_places(self):
+        noise = Noise()
+        with pytest.raises(ParameterError, match="free places"):
+            addresses(noise, np.array([0, 3, 9]), np.array([0, 0]), np.array([1, 2]))
+        assert noise.bytes_drawn == 0
+
+
+class TestExceedingCells:
+    @pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
+    @pytest.mark.parametrize("threshold", [1, 3])
+    def test_law(self, law, threshold):
+        noise, law, taken, listed, values = Noise(), law(SCALE), np.array([1, 4]), [], []
+        for _ in range(3000):
+            cells, drawn = exceeding_cells(noise, law, 6, threshold, taken=taken)
+            listed.append(tuple(sorted(cells.tolist())))
+            values += drawn.tolist()
+        chance, free = law.above(threshold), (0, 2, 3, 5)
+        table = {}
+        for chosen in product([False, True], repeat=4):
+            cells = tuple(cell for cell, one in zip(free, chosen, strict=True) if one)
+            table[cells] = chance ** len(cells) * (1 - chance) ** (4 - len(cells))
+        assert pvalue(listed, table) > ALPHA
+        ratio = math.exp(-1 / SCALE)
+        assert pvalue(values, {threshold + k: (1 - ratio) * ratio**k for k in range(100)}) > ALPHA
+
+    @pytest.mark.parametrize("law", [DiscreteLaplace, RoundedLaplace, FlooredLaplace])
+    @pytest.mark.parametrize("threshold", [1, 2, 5])
+    def test_same_law_as_the_dense_path(self, law, threshold):
+        noise, law, size = Noise(), law(SCALE), 400_000
+        dense = law.draw(noise, size)
+        _, sparse = exceeding_cells(noise, law, size, threshold, taken=np.empty(0, dtype=np.int64))
+        rows = [
+            np.bincount(np.minimum(values - threshold + 1, 6), minlength=7)
+            for values in (dense[dense >= threshold], sparse)
+        ]
+        for row in rows:
+            row[0] = size - row.sum()
+        assert stats.chi2_contingency(rows).pvalue > ALPHA
+
+    def test_a_universe_of_billions(self):
+        taken = np.arange(0, 10**9, 10**4)
+        cells, values = exceeding_cells(Noise(), DiscreteLaplace(Fraction(5)), 5 * 10**9, 60, taken=taken)
+        assert np.unique(cells).size == cells.size == values.size
+        assert values.min() >= 60
+        expected = (5 * 10**9 - 10**5) * above(60, 5)
+        assert abs(cells.size - expected) < 7 * math.sqrt(expected)
+        assert not np.isin(cells, taken).any()
+
+    def test_refusals(self):
+        taken = np.empty(0, dtype=np.int64)
+        with pytest.raises(ParameterError, match="at least 1"):
+            exceeding_cells(Noise(), DiscreteLaplace(Fraction(5)), 9, 0, taken=taken)
+        with pytest.raises(ParameterError, match="whole numbers"):
+            exceeding_cells(Noise(), FloatingLaplace(Fraction(5)), 9, 1, taken=taken)
+
+
+class TestPower:
+    """That the tests above can fail."""
+
+    def test_a_ceiling_forgotten(self):
+        # Lowering that draws cells anew as if nothing was known of them.
+        noise, num = Noise(), SAMPLES
+        first = draw_tail(noise, SCALE, np.full(num, 3), np.full(num, 3))
+        rest = draw_tail(noise, SCALE, 3 - first.counts, np.full(num, 1))
+        groups = np.concatenate([first.groups, rest.groups])
+        values = np.concatenate([first.values, rest.values])
+        assert pvalue(outcomes(groups, values, num), listing_law(3, 1)) < ALPHA
+
+    def test_a_threshold_off_by_one(self):
+        tail = draw_tail(Noise(), Fraction(5), np.full(SAMPLES, 3), np.full(SAMPLES, 2))
+        counts = {k: float(stats.binom(3, above(3, 5)).pmf(k)) for k in range(4)}
+        assert pvalue(tail.counts.tolist(), counts) < ALPHA
+
+    def test_places_in_ascending_order(self):
+        # The right sets of places, but handed out in order.
+        num, starts = 40_000, np.arange(40_001) * 6
+        groups = np.repeat(np.arange(num), 2)
+        places = np.sort(addresses(Noise(), starts, groups, np.empty(0, dtype=np.int64))) - starts[groups]
+        ways = list(permutations(range(6), 2))
+        assert pvalue(list(map(tuple, places.reshape(-1, 2).tolist())), dict.fromkeys(ways, 1 / len(ways))) < ALPHA
