@@ -13,18 +13,20 @@ import hmac
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.domains import Numeric, decimal_scale
+from dunnage.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
+from dunnage.domains.clock import Readings, read_times
+from dunnage.domains.windows import DAY_SECONDS, split_stamps
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.guarantees import Purpose
@@ -39,7 +41,26 @@ IntArray = npt.NDArray[np.int64]
 NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 _FIRST_INEXACT = 2.0**53
 _INEXACT = "2^53 or more, where not every whole number can be kept"
-_OUTSIDE_REMEDY = 'Widen the domain, or set outside = "leave-out" (or "clamp" for numbers).'
+_OUTSIDE = "lies outside the public domain"
+_LEAVE_OUT = 'or set outside = "leave-out".'
+_NUMBER_REMEDY = 'Widen the domain, or set outside = "leave-out" or "clamp".'
+_COUNT_REMEDY = 'Mend the cells, or set outside = "leave-out" or "clamp".'
+_LABEL_REMEDIES = {
+    Stops.kind: "Add it to the stops file",
+    Tree.kind: "Add it to the hierarchy",
+    Graph.kind: "Add it to the edges",
+}
+_UNCLEAR = "does not exist on the clock of its zone, or occurs twice"
+_NO_TIME = "is no time such as 2026-11-15T08:12 or 08:12"
+_PAST_MIDNIGHT = "has an hour past 23 after a date"
+_PAST_MIDNIGHT_REMEDY = (
+    "Write 2026-11-15T25:30 as 2026-11-16T01:30, or as 25:30 alone where days are not told apart or counted."
+)
+_EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain can hold,"
+_EXTRA_HOUR_REMEDY = 'Set outside = "leave-out".'
+_MEND = "Mend the cells."
+_ASTRAY = 'states its difference from UTC, but the policy names no zone (zone = "Europe/Madrid", say) to bring it to,'
+_UNDATED = "is a time of day without a date, but days are told apart or counted,"
 _NOTHING_LEFT = Problem("no row is left after leaving rows out", remedy="Check missing and outside.")
 _CLOCK = r"([T ]\d{2}:\d{2}.*)?"
 _DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{{2}}(-\d{{2}}{_CLOCK})?$"}
@@ -199,17 +220,17 @@ class Dataset:
         """
         _check_period(policy.period, period)
         found = [*problems, *_column_problems(table.column_names, policy.schema)]
-        if table.num_rows == 0 and not found:
+        if table.num_rows == 0 and not found and not _may_be_empty(policy.schema):
             found = [Problem("has a header but no rows", remedy="Give at least one record.")]
         if rows is None:
             rows = np.arange(table.num_rows, dtype=np.int64)
         chosen, more = _rows_of_period(table, rows, policy, period)
         read, rows = rows, rows[chosen]
-        columns, keep, wrong = _checked_columns(table, chosen, rows, policy)
+        columns, keep, wrong = _checked_columns(table, chosen, rows, policy, period)
         found += more + wrong
-        if not found and not keep.any():
+        if not found and not keep.any() and not _may_be_empty(policy.schema):
             found = [_NOTHING_LEFT]
-        if found:
+        if found := found or _too_many(columns, keep, policy.schema):
             raise InputError(source, found)
         records, parts = _records(pa.table(columns), rows, keep, policy.schema, source)
         return cls(
@@ -251,7 +272,11 @@ class Dataset:
     @cached_property
     def persons(self) -> IntArray | None:
         """A number for the person of each record, from 0, as the policy tells persons apart; None if it does not."""
-        return None if self.schema.person is None else _codes(self.column(self.schema.person))
+        if self.schema.person is None:
+            return None
+        column = self.column(self.schema.person)
+        # Who is written with a space behind the name is nobody else.
+        return _codes(pc.utf8_trim_whitespace(column) if is_text(column.type) else column)
 
     def keyed_digest(self, key: bytes) -> str:
         """Return a digest of all rows that only the holder of the key can compute."""
@@ -264,6 +289,20 @@ class Dataset:
             for piece in _content(self.parts.column(name)):
                 state.update(piece)
         return state.hexdigest()
+
+
+def _may_be_empty(schema: Schema) -> bool:
+    """Return whether nothing may be counted: that counts are released must not tell that somebody travelled."""
+    return schema.trip is not None
+
+
+def _too_many(columns: Mapping[str, pa.Array], keep: BoolArray, schema: Schema) -> list[Problem]:
+    """Refuse counts of trips that cannot be added up exactly."""
+    if schema.trip is None or schema.trip.count is None:
+        return []
+    counts = columns[schema.trip.count].to_numpy(zero_copy_only=False)[keep]
+    what = Problem(f"adds up to {_INEXACT}", where=_named(schema.trip.count), remedy="Check the counts.")
+    return [what] if float(counts.sum()) >= _FIRST_INEXACT else []
 
 
 def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
@@ -341,7 +380,7 @@ def _added(parts: Parts, attribute: Attribute, lost: BoolArray) -> tuple[FloatAr
         sums = np.where(outside, attribute.numeric.clamp(sums), sums)
     else:
         what = "adds up to a value outside the public domain"
-        problems += _group_problems(what, attribute.name, parts, outside, _OUTSIDE_REMEDY)
+        problems += _group_problems(what, attribute.name, parts, outside, _NUMBER_REMEDY)
     return sums, problems
 
 
@@ -414,20 +453,43 @@ def _rows_of_period(
     if rule is None or rule.column is None or table.column_names.count(rule.column) != 1:
         return np.ones(table.num_rows, dtype=bool), []
     column, where = table.column(rule.column), _named(rule.column)
+    attribute = policy.schema[rule.column]
+    trip = policy.schema.trip
+    by_service_day = trip is not None and trip.time == rule.column
+    choose = _in_service_period if by_service_day else _in_period
     try:
-        periods, blank = _periods(_decoded(column.combine_chunks()), rule)
+        chosen, blank, unreadable = choose(_decoded(column.combine_chunks()), policy, period)
     except pa.ArrowException:
         return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
-    unreadable = _mask(pc.is_null(periods))
-    if policy.schema[rule.column].missing == "leave-out":
+    if attribute.missing == "leave-out":
         unreadable &= ~blank
-    chosen = _mask(pc.fill_null(pc.equal(periods, period), False))
     problems = []
     if unreadable.any():
-        problems.append(_row_problem("holds no date (YYYY-MM-DD)", where, unreadable, rows, "Mend the cells."))
-    elif not chosen.any() and table.num_rows:
+        what = "holds no date with a time of day up to 23:59" if by_service_day else "holds no date (YYYY-MM-DD)"
+        problems.append(_row_problem(what, where, unreadable, rows, _MEND))
+    elif not chosen.any() and table.num_rows and not _may_be_empty(policy.schema):
         problems.append(Problem(f"has no row of period {period}", where=where, remedy="Check --period."))
     return chosen, problems
+
+
+def _in_period(column: pa.Array, policy: Policy, period: str | None) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Tell which rows are of the period, which are blank, and which hold no date."""
+    assert policy.period is not None
+    periods, blank = _periods(column, policy.period)
+    return _mask(pc.fill_null(pc.equal(periods, period), False)), blank, _mask(pc.is_null(periods))
+
+
+def _in_service_period(column: pa.Array, policy: Policy, period: str | None) -> tuple[BoolArray, BoolArray, BoolArray]:
+    """Tell the same of times: a trip past midnight is of the service day before."""
+    domain = policy.schema.time
+    readings = read_times(column, domain, policy.read_options.null or ())
+    dates = replace(domain, dates=None).calendar(period)
+    assert dates is not None  # there is a period
+    ordinals, _ = split_stamps(readings.stamps)
+    undated = readings.missing | readings.unreadable | readings.undated
+    # A time whose zone is not known may be of any date; it must be mended whatever the period.
+    chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~undated) | readings.astray
+    return chosen, readings.missing, undated
 
 
 def _check_period(rule: PeriodRule | None, period: str | None) -> None:
@@ -468,18 +530,26 @@ def _period_of(day: str, length: str) -> str | None:
     return day if length == "day" else day[:7]
 
 
+class _Fault(NamedTuple):
+    """One thing that is wrong with some rows of a column, and what to do about it."""
+
+    mask: BoolArray
+    what: str
+    remedy: str = _MEND
+
+
 @dataclass
 class _Checked:
-    """A normalised column and what is wrong with it, row by row."""
+    """A normalised column and what is wrong with it: with ``outside`` goes what the attribute's rule for that says."""
 
     values: pa.Array
     missing: BoolArray
-    outside: BoolArray
-    unreadable: Mapping[str, BoolArray] = field(default_factory=dict)
+    outside: Sequence[_Fault] = ()
+    unreadable: Sequence[_Fault] = ()
 
 
 def _checked_columns(
-    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy
+    table: pa.Table, chosen: BoolArray, rows: IntArray, policy: Policy, period: str | None
 ) -> tuple[dict[str, pa.Array], BoolArray, list[Problem]]:
     """Check the columns that are there. Shapes: n rows, m of them chosen -> columns and mask to keep of m rows."""
     columns: dict[str, pa.Array] = {}
@@ -493,11 +563,11 @@ def _checked_columns(
         try:
             values = _decoded(column.combine_chunks())
             values = values if chosen.all() else values.filter(pa.array(chosen))
-            checked = _normalise(values, _as_part(attribute), policy.read_options)
+            checked = _normalise(values, _as_part(attribute), policy, period)
         except pa.ArrowException:  # its text may quote cells, so it is not repeated
             problems.append(_type_problem(column.type, _named(attribute.name)))
             continue
-        problems += _judge(checked, attribute, rows, keep)
+        problems += _judge(checked, attribute, rows, keep, policy.schema)
         columns[attribute.name] = checked.values
     return columns, keep, problems
 
@@ -518,14 +588,16 @@ def _type_problem(kind: pa.DataType, where: str) -> Problem:
     )
 
 
-def _judge(checked: _Checked, attribute: Attribute, rows: IntArray, keep: BoolArray) -> list[Problem]:
+def _judge(checked: _Checked, attribute: Attribute, rows: IntArray, keep: BoolArray, schema: Schema) -> list[Problem]:
     """Refuse or leave out rows as the attribute says; ``keep`` is narrowed in place."""
-    missing_remedy = 'Fill it in, or set missing = "leave-out".'
-    faults = [(mask, "refuse", what, "Mend the cells.") for what, mask in checked.unreadable.items()]
-    faults.append((checked.missing, attribute.missing, "has no value", missing_remedy))
-    faults.append((checked.outside, attribute.outside, "lies outside the public domain", _OUTSIDE_REMEDY))
+    missing, missing_remedy = "has no value", 'Fill it in, or set missing = "leave-out".'
+    if schema.contribution is not None and schema.contribution.person == attribute.name:
+        missing += ", so that nobody knows whose trips these are and they cannot be protected by rider,"
+    faults = [("refuse", fault) for fault in checked.unreadable]
+    faults.append((attribute.missing, _Fault(checked.missing, missing, missing_remedy)))
+    faults += [(attribute.outside, fault) for fault in checked.outside]
     problems = []
-    for mask, rule, what, remedy in faults:
+    for rule, (mask, what, remedy) in faults:
         if rule == "leave-out":
             keep &= ~mask
         elif rule == "refuse" and mask.any():
@@ -555,9 +627,13 @@ def _decoded(column: pa.Array) -> pa.Array:
     return column
 
 
-def _normalise(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
-    if attribute.kind == "numeric":
+def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: str | None) -> _Checked:
+    options = policy.read_options
+    if attribute.kind == Numeric.kind:
         return _normalise_numbers(column, attribute, options)
+    if attribute.kind == Windows.kind:
+        readings = read_times(column, policy.schema.time, options.null or ())
+        return _checked_times(readings, policy.schema, period)
     if attribute.kind is not None and not _is_text_like(column.type):
         raise pa.ArrowTypeError("not labels")
     return _normalise_text(column, attribute, options)
@@ -578,18 +654,45 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def _normalise_text(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
-    nothing = np.zeros(len(column), dtype=bool)
     if attribute.kind is None and not is_text(column.type):
         column.slice(0, 1).cast(pa.string())  # a time zone that nobody knows would fail later
-        return _Checked(values=column, missing=_mask(pc.is_null(column, nan_is_null=True)), outside=nothing)
+        return _Checked(values=column, missing=_mask(pc.is_null(column, nan_is_null=True)))
     column = column.cast(pa.string())
     missing = _mask(_null_words(pc.utf8_trim_whitespace(column), options.null or ()))
     if attribute.domain is None:
-        return _Checked(values=column, missing=missing, outside=nothing)
+        return _Checked(values=column, missing=missing)
     encoded = pc.fill_null(column, "").dictionary_encode()
     known = attribute.domain.contains(np.asarray(encoded.dictionary.to_pylist(), dtype=object))
     outside = ~known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
-    return _Checked(values=column, missing=missing, outside=outside)
+    remedy = f"{_LABEL_REMEDIES.get(attribute.domain.kind, 'Add it to the domain')}, {_LEAVE_OUT}"
+    return _Checked(values=column, missing=missing, outside=[_Fault(outside, _OUTSIDE, remedy)])
+
+
+def _checked_times(readings: Readings, schema: Schema, period: str | None) -> _Checked:
+    """Judge times by the service day, and by the dates there can be."""
+    domain = schema.time
+    unusable = readings.missing | readings.unreadable | readings.astray | readings.unclear
+    unreadable = [
+        _Fault(readings.unreadable & ~readings.past_midnight, _NO_TIME),
+        _Fault(readings.past_midnight, _PAST_MIDNIGHT, _PAST_MIDNIGHT_REMEDY),
+        _Fault(readings.astray, _ASTRAY),
+    ]
+    ordinals, seconds = split_stamps(readings.stamps)
+    extra = (ordinals != 0) & (seconds >= domain.lower_seconds + DAY_SECONDS)
+    off_dates = ~domain.in_calendar(ordinals)
+    beyond = ~domain.contains(readings.stamps) & ~extra & ~off_dates
+    widen = "Begin the domain later (it has 24 hours)" if domain.diameter == DAY_SECONDS else "Widen the domain"
+    outside = [
+        _Fault(readings.unclear, _UNCLEAR, f"State the difference from UTC in the cells, {_LEAVE_OUT}"),
+        _Fault(beyond & ~unusable, _OUTSIDE, f"{widen}, {_LEAVE_OUT}"),
+        _Fault(extra & ~off_dates & ~unusable, _EXTRA_HOUR, _EXTRA_HOUR_REMEDY),
+        _Fault(off_dates & ~unusable, "has a service date that is not in dates,", f"Widen dates, {_LEAVE_OUT}"),
+    ]
+    if domain.day is not None or (schema.contribution is not None and schema.contribution.per == "day"):
+        elsewhere = ~domain.in_calendar(ordinals, period) & ~off_dates & ~unusable
+        outside.append(_Fault(elsewhere, "has a service date outside the period", f"Check --period, {_LEAVE_OUT}"))
+        unreadable.append(_Fault(readings.undated, _UNDATED))
+    return _Checked(values=pa.array(readings.stamps), missing=readings.missing, outside=outside, unreadable=unreadable)
 
 
 def _null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
@@ -608,17 +711,17 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if attribute.domain is not None:
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
+    wrong = [_Fault(unreadable | infinite, "is not a finite number"), _Fault(inexact, f"is {_INEXACT}")]
+    faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
+    if attribute.counts:
+        negative = outside & (values < 0)
+        below = _Fault(negative, "is below 0, and counts are 0 or more,", _COUNT_REMEDY)
+        faults = [below, _Fault(outside & ~negative, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.outside == "clamp":
         values = np.where(outside, attribute.numeric.clamp(values), values)
-    return _Checked(
-        values=pa.array(values),
-        missing=missing,
-        outside=outside,
-        unreadable={
-            "is not a finite number": unreadable | infinite,
-            f"is {_INEXACT}": inexact,
-        },
-    )
+    if attribute.counts:
+        wrong.append(_Fault(np.isfinite(values) & (values != np.floor(values)), "is not a whole number"))
+    return _Checked(values=pa.array(values), missing=missing, outside=faults, unreadable=wrong)
 
 
 def _as_numbers(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:

@@ -15,10 +15,12 @@ kind          distance                     generalised value           width
               common ancestor, less one                                (leaves - 1)
 ``graph``     shortest path                sorted tuple of vertices    longest of their distances
                                                                        / diameter
+``stop``      0 or 1                       tuple of stops              (distinct - 1) / (stops - 1)
+``time``      seconds of the service day   (first, last) second        length / service day's length
 ============  ===========================  ==========================  ============================
 
-All but ``numeric`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms work
-on the positions of values in that tuple and on the matrix of distances.
+All but ``numeric`` and ``time`` are *coded* (:class:`CodedDomain`): their values are the ``labels``, and algorithms
+work on the positions of values in that tuple and on the matrix of distances.
 
 Where values are generalised level by level, :func:`hierarchy_of` gives the levels.
 
@@ -43,7 +45,9 @@ from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHie
 from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
 from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
 from dunnage.domains.protocol import BoolArray, CodedDomain, Domain, FloatArray, IntArray
+from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
+from dunnage.domains.windows import Windows
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact as Number
 
@@ -65,13 +69,15 @@ __all__ = [
     "Number",
     "Numeric",
     "Ordinal",
+    "Stops",
     "Tree",
+    "Windows",
     "decimal_scale",
     "domain_from",
     "hierarchy_of",
 ]
 
-_KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph)}
+_KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph, Stops, Windows)}
 
 
 def domain_from(description: Mapping[str, Any]) -> Domain:

@@ -13,13 +13,14 @@ from dunnage.errors import InputError, Problem
 MOST_FILE_BYTES = 64 * 2**20
 """Largest hierarchy or edge file that is read."""
 
-_MOST_PROBLEMS = 20
+MOST_LINES = 20
+"""Most lines of a file that an error names."""
 
 
 def read_csv(path: str | PathLike[str], delimiter: str | None) -> list[tuple[int, list[str]]]:
     """Read the lines of a public CSV file that are not blank, each with its number."""
-    text = _read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or delimiter_of(text))
     lines: list[tuple[int, list[str]]] = []
     try:
         lines.extend((reader.line_num, cells) for cells in reader if any(cells))
@@ -30,15 +31,17 @@ def read_csv(path: str | PathLike[str], delimiter: str | None) -> list[tuple[int
     return lines
 
 
-def _read_text(path: str | PathLike[str]) -> str:
+def read_text(path: str | PathLike[str], most_bytes: int | None = None) -> str:
+    """Read a public file of UTF-8 text, up to :data:`MOST_FILE_BYTES` long unless said otherwise."""
+    most_bytes = MOST_FILE_BYTES if most_bytes is None else most_bytes
     try:
         with Path(path).open("rb") as file:
-            content = file.read(MOST_FILE_BYTES + 1)
+            content = file.read(most_bytes + 1)
     except OSError as error:
         what = f"the file cannot be read ({error.strerror})"
         raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None
-    if len(content) > MOST_FILE_BYTES:
-        what = f"the file is larger than {MOST_FILE_BYTES // 2**20} MB"
+    if len(content) > most_bytes:
+        what = f"the file is larger than {most_bytes // 2**20} MB"
         raise InputError(str(path), [Problem(what, remedy="Use a coarser domain.")])
     try:
         return content.decode("utf-8-sig")
@@ -47,16 +50,21 @@ def _read_text(path: str | PathLike[str]) -> str:
         raise InputError(str(path), [Problem("not UTF-8", f"line {line}", remedy="Save it so.")]) from None
 
 
-def _delimiter(text: str) -> str:
+def delimiter_of(text: str) -> str:
+    """Return the delimiter of a CSV file: a comma, or a semicolon if its first line has one."""
     first = text.lstrip("\r\n").partition("\n")[0]
     return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
 
 
 def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:
     """Raise all problems of a file at once, if there are any."""
-    if not problems:
-        return
-    listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:_MOST_PROBLEMS]]
-    if len(problems) > _MOST_PROBLEMS:
-        listed.append(Problem(f"and {len(problems) - _MOST_PROBLEMS} more"))
-    raise InputError(str(path), listed)
+    if problems:
+        raise InputError(str(path), line_problems(problems))
+
+
+def line_problems(problems: list[tuple[int, str]]) -> list[Problem]:
+    """Name the lines of problems, up to :data:`MOST_LINES` of them."""
+    listed = [Problem(what.rstrip("."), where=f"line {line}") for line, what in problems[:MOST_LINES]]
+    if len(problems) > MOST_LINES:
+        listed.append(Problem(f"and {len(problems) - MOST_LINES} more"))
+    return listed

@@ -8,6 +8,7 @@ kind          levels
 ``tree``      the leaf, then the nodes above it: the columns of an ARX file, else the depths of the tree
 ``ordinal``   the value, then ``*``
 ``category``  the value, then ``*``
+``stop``      the value, then ``*``
 ============  =================================================================================================
 
 Levels nest: values that share a generalisation share it on every higher level. A hierarchy is public, like the domain.
@@ -24,6 +25,7 @@ import numpy as np
 from dunnage.domains.labels import Category, Ordinal
 from dunnage.domains.numeric import Numeric
 from dunnage.domains.protocol import Domain, FloatArray, IntArray
+from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.errors import ParameterError
 
@@ -101,7 +103,7 @@ class IntervalHierarchy:
 class NodeHierarchy:
     """Labels, and the labels of what generalises them."""
 
-    domain: Tree | Ordinal | Category
+    domain: Tree | Ordinal | Category | Stops
 
     def __post_init__(self) -> None:
         if len(self.domain.labels) * self.num_levels > MOST_CELLS:
@@ -166,7 +168,7 @@ def hierarchy_of(domain: Domain) -> Hierarchy:
     Raises
     ------
     ParameterError
-        If it has none: a graph, or numbers without a first width.
+        If it has none: a graph, times, or numbers without a first width.
 
     Examples
     --------
@@ -177,9 +179,7 @@ def hierarchy_of(domain: Domain) -> Hierarchy:
     if isinstance(domain, Numeric):
         _ = domain.borders  # an error without a first width
         return IntervalHierarchy(domain)
-    if isinstance(domain, Tree | Ordinal | Category):
+    if isinstance(domain, Tree | Ordinal | Category | Stops):
         return NodeHierarchy(domain)
-    raise ParameterError(
-        f"A {domain.kind} has no levels to generalise by: its values form a network, not a hierarchy. "
-        "Use kind = tree with a hierarchy."
-    )
+    why = ": its values form a network, not a hierarchy" if domain.kind == "graph" else ""
+    raise ParameterError(f"A {domain.kind} has no levels to generalise by{why}. Use kind = tree with a hierarchy.")
