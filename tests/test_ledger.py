@@ -159,6 +159,19 @@ def test_true_loss_is_charged(ledger, stated, charged):
 # Releases without a bound
 
 
+def test_losses_of_different_units_do_not_add_up(ledger):
+    rider = promise(PureDP(epsilon=1, protects="rider", neighbours=ADD))
+    ledger.spend(dp(1), purpose("a", budget(5)))
+    with pytest.raises(BudgetError, match="protects one trip"):
+        ledger.spend(rider, purpose("b", budget(5)))
+    assert ledger.statement("rides").total == Loss(Fraction(1))
+    ledger.spend(rider, purpose("b", budget(5), allow=True))
+    statement = ledger.statement("rides")
+    assert not statement.total.bounded
+    assert not statement.total_per_period.bounded
+    assert "one trip and one rider" in statement.summary()
+
+
 def test_k_anonymity_without_budget_ends_the_total(ledger):
     ledger.spend(dp("0.1"), purpose(1))
     ledger.spend(k_anonymous(), purpose(2))

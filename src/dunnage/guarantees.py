@@ -443,6 +443,18 @@ EPSILON_PER_RECORD = Assumption(
     "epsilon per record", "epsilon is for one record; a person with several records is protected by that for each"
 )
 
+EPSILON_PER_TRIP = Assumption(
+    "epsilon per trip", "epsilon is for one trip; a rider of m trips is protected by m times epsilon"
+)
+BOUNDED_CONTRIBUTION = Assumption(
+    "bounded contribution",
+    "of each rider at most the stated number of trips was counted, chosen at random; who has two cards is two riders",
+)
+PUBLIC_FEATURES = Assumption(
+    "public features",
+    "zones and modes are public functions of origin and destination, chosen without looking at the data",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:

@@ -20,7 +20,7 @@ import logging
 import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -197,8 +197,15 @@ class Statement:
         return Neighbours.REPLACE_ONE if only_replace_one else Neighbours.ADD_REMOVE
 
     @cached_property
+    def units(self) -> tuple[str, ...]:
+        """What the spends protect one of; losses of different units do not add up."""
+        return _units(self.spends)
+
+    @cached_property
     def total(self) -> Loss:
         """The loss over all spends and periods; it needs no assumption."""
+        if len(self.units) > 1:
+            return UNBOUNDED
         neighbours = self.neighbours
         return sum_of(spend.loss(neighbours) for spend in self.spends)
 
@@ -208,6 +215,8 @@ class Statement:
 
         A spend without a period is about the records of every period and counts in each.
         """
+        if len(self.units) > 1:
+            return UNBOUNDED
         by_period: dict[str | None, Loss] = {}
         for spend in self.spends:
             by_period[spend.period] = by_period.get(spend.period, NO_LOSS) + spend.loss(self.neighbours)
@@ -239,6 +248,8 @@ class Statement:
         ]
 
     def _scope(self) -> str:
+        if len(self.units) > 1:
+            return f"what one {' and one '.join(self.units)} lose does not add up: look at each spend"
         if not self.total.bounded:
             return f"a release was made that has no bound between {self.neighbours} neighbours"
         return f"{self.neighbours} neighbours"
@@ -247,6 +258,8 @@ class Statement:
         """Say what may still be spent."""
         if self.budget is None:
             return "no budget is set"
+        if len(self.units) > 1:
+            return f"nothing: releases protect one {' and one '.join(self.units)}, which do not add up"
         if not self.total.bounded:
             return "nothing: a release without a bound was made"
         if self.overspent:
@@ -276,6 +289,10 @@ class Statement:
             "budgets": [entry.to_dict() for entry in self.budgets],
             "spends": [spend.to_dict() for spend in self.spends],
         }
+
+
+def _units(spends: Iterable[Spend]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(spend.guarantee.get("protects", "")) for spend in spends))
 
 
 def _spend_line(spend: Spend) -> str:
@@ -386,17 +403,22 @@ def _refuse_other_budget(dataset: str, fixed: Budget, asked: Budget) -> None:
         )
 
 
-def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose) -> None:
-    """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only."""
-    bounded = asked.bounded and spent.bounded
+def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose, others: Sequence[str]) -> None:
+    """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only.
+
+    ``others`` are units that earlier releases protect and this one does not: together they have no bound.
+    """
+    bounded = asked.bounded and spent.bounded and not others
     if (bounded and (spent + asked).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
         return
     amounts = {"asked": str(asked), "spent": str(spent), "left": str(_left(budget, spent))}
-    raise BudgetError(_overspend_text(budget, spent, asked, purpose.dataset), **amounts)
+    raise BudgetError(_overspend_text(budget, spent, asked, purpose.dataset, others), **amounts)
 
 
-def _overspend_text(budget: Budget, spent: Loss, asked: Loss, dataset: str) -> str:
-    if not asked.bounded:
+def _overspend_text(budget: Budget, spent: Loss, asked: Loss, dataset: str, others: Sequence[str]) -> str:
+    if others:
+        why = f"an earlier release protects one {' and one '.join(others)}, and losses of different units do not add up"
+    elif not asked.bounded:
         why = f"the release has no bound between {budget.neighbours} neighbours"
     elif not spent.bounded:
         why = f"an earlier release had no bound between {budget.neighbours} neighbours"
@@ -553,7 +575,8 @@ class Ledger:
             budget = self._fix_budget(database, purpose)
             if budget is not None:
                 spent = _spent(database, purpose.dataset, budget.neighbours)
-                _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose)
+                others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
+                _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
             _insert_spend(database, spend)
         return spend
 

@@ -23,9 +23,12 @@ from dunnage.errors import InternalError, OutputError, ParameterError, PolicyErr
 from dunnage.guarantees import Loss, Promise
 from dunnage.io import CSV_ENDINGS
 from dunnage.ledger import Ledger, Rehearsed, Statement
+from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.foresight import Foresight
 from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
@@ -40,6 +43,7 @@ POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}
 MANY_LABELS, FEW_TIMES = 50, 25
 """A column of so many labels, each so few times on average, may tell persons apart."""
 Progress = Callable[[str], None]
+_NO_TRIPS = "there are no trips: what is released is noise alone. Check the file and the period before you spend on it."
 _log = logging.getLogger("dunnage")
 
 
@@ -63,7 +67,18 @@ class Foreseeing(Protocol):
 
 # The one table from policy names to classes.
 MECHANISMS: Mapping[str, Any] = {
-    kind.name: kind for kind in (FullDomain, NoisyClusters, NoisyValues, Partition, SampledLattice, UtilityClusters)
+    kind.name: kind
+    for kind in (
+        ConstrainedCounts,
+        FullDomain,
+        HierarchicalCounts,
+        NoisyClusters,
+        NoisyCounts,
+        NoisyValues,
+        Partition,
+        SampledLattice,
+        UtilityClusters,
+    )
 }
 
 
@@ -88,14 +103,54 @@ def mechanism_of(policy: Policy) -> Mechanism:
         able = ", ".join(key for key, kind in MECHANISMS.items() if getattr(kind, "counts_persons", False))
         remedy = f"Use {able}, or leave [contribution] out."
         problems.append(Problem(f"{name} counts records, not persons", where="contribution.person", remedy=remedy))
+    if policy.schema.trip is not None and not getattr(MECHANISMS[name], "counts_trips", False):
+        able = ", ".join(key for key, kind in MECHANISMS.items() if getattr(kind, "counts_trips", False))
+        remedy = f"Use {able}, or leave [trip] out."
+        problems.append(Problem(f"{name} releases rows, not counts of trips", where="trip", remedy=remedy))
     if not problems:
         try:
             made: Mechanism = MECHANISMS[name](**parameters)
             made.promise(policy.schema)
-            return made
+            problems = list(_feature_problems(made, policy.schema))
         except ParameterError as error:
             problems = [Problem(str(error), where="mechanism")]
-    raise PolicyError(source, problems)
+    if problems:
+        raise PolicyError(source, problems)
+    return made
+
+
+def _feature_problems(mechanism: Any, schema: Schema) -> Iterator[Problem]:
+    """Find features by columns that nothing tells."""
+    if schema.trip is None or not hasattr(mechanism, "queries"):
+        return
+    zoned = schema.city is not None and schema.city.zones is not None
+    has_modes = schema.city is not None and schema.city.modes is not None
+    day = f'Write day = "weekday", say, in [attributes.{schema.trip.time}]'
+    needs = (
+        (zoned, {"origin_zone", "destination_zone"}, "the zone of each stop", "Add a column zone to the stops file"),
+        (has_modes, {"mode"}, "the mode of each pair of stops", 'Write [city] modes = "modes.csv"'),
+        (schema.tells_days, {"day"}, "days that are told apart", day),
+    )
+    asked = [query for query in mechanism.queries(schema) if query.columns is not None]
+    for known, columns, what, remedy in needs:
+        needing = [query.name for query in asked if columns & set(query.columns)]
+        if needing and not known:
+            told = f"the feature {needing[0]} needs {what}, which the policy does not tell"
+            yield Problem(told, where="mechanism.features", remedy=f"{remedy}, or choose features without.")
+
+
+@contextlib.contextmanager
+def _blaming_policy(data: Dataset) -> Iterator[None]:
+    """Name the policy where its mechanism of counts is refused only now that all cells of the period are known."""
+    if data.schema.trip is None:
+        yield
+        return
+    data.schema.universe(data.period)  # what is wrong with the period is not the mechanism's fault
+    try:
+        yield
+    except ParameterError as error:
+        where = "mechanism.features" if "features" in str(error) else "mechanism"
+        raise PolicyError(str(data.policy.path or "policy"), [Problem(str(error), where=where)]) from None
 
 
 def _parameter_problems(kind: Any, given: Mapping[str, Any]) -> list[Problem]:
@@ -172,7 +227,8 @@ def publish(
     tell("finding classes")
     with _opened(ledger, data.policy, again=again) as book:
         told = {"progress": tell} if getattr(mechanism, "tells_progress", False) else {}
-        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), **told)
+        with _blaming_policy(data):
+            publication = mechanism.release(data, ledger=book, noise=noise or Noise(), **told)
     _log.info("released %s", data.policy.dataset)
     if out is None:
         return publication
@@ -206,7 +262,10 @@ def foresee(data: Dataset) -> Foresight:
         The rows, with their policy.
     """
     mechanism = mechanism_of(data.policy)
-    found = mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+    with _blaming_policy(data):
+        found = mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+    if len(data) == 0:
+        found = replace(found, warnings=(*found.warnings, _NO_TRIPS))
     if data.schema.person is None and getattr(mechanism, "counts_persons", False):
         found = replace(found, warnings=(*found.warnings, *_pseudonym_warnings(data)))
     return found
@@ -346,7 +405,8 @@ def rehearse(
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
         try:
-            mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
+            with _blaming_policy(data):
+                mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
         except Rehearsed as stop:
             return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")

@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What mechanisms that release counts of trips share: the budget of features, the promise, and the release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dunnage import noise_arrays
+from dunnage.certificate import certify
+from dunnage.counting.laplace import CountLaw
+from dunnage.dataset import Dataset
+from dunnage.errors import ParameterError
+from dunnage.exact import decimal_text, exact, plain, shown
+from dunnage.guarantees import (
+    BOUNDED_CONTRIBUTION,
+    EPSILON_PER_TRIP,
+    PUBLIC_DOMAIN,
+    PUBLIC_FEATURES,
+    SYSTEM_ENTROPY,
+    Basis,
+    Neighbours,
+    Promise,
+    PureDP,
+)
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.counting import Counted, count_trips, most_trips
+from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, feature_name, read_features
+from dunnage.mechanisms.foresight import Foresight
+from dunnage.noise import Noise
+from dunnage.publication import Key, Publication
+from dunnage.release import Release
+from dunnage.schema import Schema
+from dunnage.trips import Universe
+
+IntArray = NDArray[np.int64]
+
+CELLS = "cells"
+"""What the finest feature is called in tables of shares."""
+
+TRIP, RIDER = "trip", "rider"
+NUMERICS = (
+    "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
+)
+FLOATING = "noise in floating point: its last digits tell which counts it may have been added to"
+SEEDED = "the noise was drawn from a seed that others may know"
+MOST_DENSE_CELLS = 1 << 22
+"""Up to so many cells noise is drawn for each; beyond, only where it can matter, with the same law."""
+
+_MOST_DENOMINATOR = 10**9
+
+
+def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
+    """Return the scale of noise on counts that change by a sensitivity in all.
+
+    Raises
+    ------
+    ParameterError
+        If it is so large that nothing could be told.
+    """
+    scale = sensitivity / epsilon
+    if scale > noise_arrays.MOST_SCALE:
+        raise ParameterError(
+            f"noise of over {noise_arrays.MOST_SCALE:,} trips would be needed. Got an epsilon (of one feature) of "
+            f"{float(epsilon):.3g}, and counts that can change by {sensitivity:,}. Raise epsilon, or lower max."
+        )
+    return scale
+
+
+def check_flag(name: str, given: object) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(given, bool):
+        raise ParameterError(f"{name} must be true or false. Got {shown(given)}. Write it without quotes.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """A feature that is asked with noise.
+
+    Parameters
+    ----------
+    columns
+        What the feature is made of; None for the cells themselves.
+    share
+        Which part of epsilon goes to it.
+    """
+
+    columns: FeatureColumns | None
+    share: Fraction
+
+    @property
+    def name(self) -> str:
+        """What it tells apart, for a person."""
+        return CELLS if self.columns is None else feature_name(self.columns)
+
+    def scale(self, epsilon: Fraction, sensitivity: int) -> Fraction:
+        """Return the scale of its noise."""
+        return noise_scale(self.share * epsilon, sensitivity)
+
+
+def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = None) -> tuple[Query, ...]:
+    """Give each feature the same share, the cells a share of their own if one is given."""
+    num = len(features)
+    first = Fraction(1, num + 1) if cells is None else cells if num else Fraction(1)
+    return (
+        Query(columns=None, share=first),
+        *(Query(columns=columns, share=(1 - first) / num) for columns in features),
+    )
+
+
+def given_shares(given: Mapping[str, Any], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
+    """Read a table of shares by the names of features.
+
+    Raises
+    ------
+    ParameterError
+        If it names other features, leaves one out, or does not add up to 1.
+    """
+    columns = {CELLS: None, **{feature_name(item): item for item in features}}
+    strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
+    if strange or absent:
+        what = f"Got {shown(strange[0])} besides" if strange else f"Got none for {absent[0]!r}"
+        raise ParameterError(f"budget_shares needs a share for each of {', '.join(map(repr, columns))}. {what}.")
+    shares = {name: exact(value, what=f"the share of {name}") for name, value in given.items()}
+    if min(shares.values()) <= 0 or sum(shares.values()) != 1:
+        total = decimal_text(sum(shares.values(), Fraction(0)))
+        raise ParameterError(f"budget_shares must be above 0 and add up to 1. Got a sum of {total}. Mend them.")
+    return tuple(Query(columns=columns[name], share=shares[name]) for name in columns)
+
+
+def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
+    """Give each level of a tree the third root of 2 times the share of the level above it; the cells are the last.
+
+    Rounded to fractions that add up to 1, as budgets must.
+    """
+    weights = [Fraction(2.0 ** (level / 3)).limit_denominator(_MOST_DENOMINATOR) for level in range(len(features) + 1)]
+    shares = [weight / sum(weights) for weight in weights]
+    levels = [Query(columns=columns, share=share) for columns, share in zip(features, shares, strict=False)]
+    return (Query(columns=None, share=shares[-1]), *levels)
+
+
+def features_of(given: Any, schema: Schema) -> tuple[FeatureColumns, ...]:
+    """Read features under a schema, which says whether days are told apart."""
+    return read_features(given, days=schema.tells_days)
+
+
+def check_trips(schema: Schema, mechanism: str) -> None:
+    """Refuse a schema whose rows are no trips.
+
+    Raises
+    ------
+    ParameterError
+        If it names no trip, or protects something else than one trip or one rider.
+    """
+    if schema.trip is None:
+        raise ParameterError(
+            f"{mechanism} counts trips. Got a policy without [trip]. Say which columns are origin, destination and "
+            "time, or choose another mechanism."
+        )
+    if schema.protects not in (TRIP, RIDER):
+        raise ParameterError(
+            f'{mechanism} protects one trip or one rider. Got protects = {schema.protects!r}. Write "trip" or "rider".'
+        )
+
+
+def counts_promise(epsilon: Fraction, schema: Schema, *, mechanism: Mapping[str, Any], published: str = "") -> Promise:
+    """State the guarantee of noisy counts of trips.
+
+    Parameters
+    ----------
+    epsilon, schema, mechanism
+        What is promised, about what, by which parameters.
+    published
+        Why nothing is proved, if the noise is that of the paper.
+    """
+    unit = BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
+    return Promise(
+        guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
+        basis=Basis.CLAIMED if published else Basis.PROVED,
+        mechanism=mechanism,
+        assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
+        in_clear=("the universe of trip types: stops, windows and days", *_exceptions(schema)),
+        numerics=FLOATING if published else NUMERICS,
+        claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if published else "",
+        why=published,
+    )
+
+
+def _exceptions(schema: Schema) -> list[str]:
+    return [attribute.exception for attribute in schema if attribute.exception]
+
+
+def losses(epsilon: Fraction, schema: Schema, period: str | None) -> dict[str, Any]:
+    """Return what one trip and one rider lose at most; a rider whose trips are not bounded has no bound."""
+    most = most_trips(schema, period)
+    if most is None:
+        return {TRIP: plain(epsilon), RIDER: None}
+    # A trip more, of a rider who has too many, can take the place of another: two counts change.
+    return {TRIP: plain(2 * epsilon / most), RIDER: plain(epsilon)}
+
+
+def sensitivity(schema: Schema, period: str | None) -> int:
+    """Return by how much one protected unit can change the counts of a feature, all groups together."""
+    return (most_trips(schema, period) or 1) if schema.protects == RIDER else 1
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Drawn:
+    """Private counts and what the certificate says of them.
+
+    Parameters
+    ----------
+    cells, counts
+        Cells with one trip or more, rising, and how many.
+    measures
+        Public figures: they follow from noisy counts and public facts.
+    """
+
+    cells: IntArray
+    counts: IntArray
+    measures: Mapping[str, Any] = field(default_factory=dict)
+
+
+def drawn_at(layout: Layout, places: IntArray, counts: IntArray, measures: Mapping[str, Any]) -> Drawn:
+    """Give counts at places of a dense layout to their cells."""
+    groups = np.searchsorted(layout.starts, places, side="right") - 1
+    cells = layout.cells(groups, places - layout.starts[groups])
+    order = np.argsort(cells)
+    return Drawn(cells=cells[order], counts=counts[order], measures=measures)
+
+
+def release_counts(
+    promise: Promise,
+    draw: Callable[[Counted, Noise], Drawn],
+    dataset: Dataset,
+    *,
+    ledger: Ledger,
+    noise: Noise,
+) -> Publication:
+    """Spend once, then count, draw and release.
+
+    Parameters
+    ----------
+    promise
+        What is spent on; void if the noise is seeded.
+    draw
+        Makes private counts of true ones; called only after the ledger has accepted the spend.
+    dataset, ledger, noise
+        What is released, charged and drawn from.
+
+    Raises
+    ------
+    BudgetError
+        If the ledger refuses; nothing is drawn then.
+    """
+    if noise.seeded:
+        promise = promise.voided(SEEDED)
+    spend = ledger.spend(promise, dataset.purpose)
+    counted = count_trips(dataset, noise)
+    drawn = draw(counted, noise)
+    certificate = certify(
+        promise,
+        kind="counts",
+        dataset=dataset.policy.dataset,
+        period=dataset.period,
+        attributes=counted.universe.describe(),
+        measures={
+            "trips": int(drawn.counts.sum()),
+            "cells": counted.universe.num_cells,
+            "cells_with_trips": len(drawn.cells),
+            "loss": losses(promise.guarantee.epsilon, dataset.schema, dataset.period),  # type: ignore[union-attr]
+            **_contribution(dataset),
+            **drawn.measures,
+        },
+        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+    )
+    release = Release(certificate=certificate, data=_table(counted.universe, drawn))
+    return Publication(release, _key(dataset, counted, noise))
+
+
+def _contribution(dataset: Dataset) -> dict[str, Any]:
+    """State how many trips of a rider were counted at most, if that is bounded."""
+    bound, dates = dataset.schema.contribution, dataset.schema.time.calendar(dataset.period)
+    if bound is None:
+        return {}
+    days = len(dates) if bound.per == "day" and dates is not None else None
+    return {"contribution": {"max": bound.max, "per": bound.per, "days": days}}
+
+
+def _table(universe: Universe, drawn: Drawn) -> pa.Table:
+    # data : a line per cell with trips, by day, window, origin, destination
+    columns: dict[str, Any] = {
+        name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
+        for name in universe.cell_columns
+    }
+    return pa.table({**columns, "count": drawn.counts})
+
+
+def _key(dataset: Dataset, counted: Counted, noise: Noise) -> Key:
+    """Make a key without rows: counts have none to lead back to, but whose counts they are can be checked."""
+    salt = noise.draw_bytes(32)
+    nothing = pa.table({"row": pa.array([], pa.int64()), "source_row": pa.array([], pa.int64())})
+    facts = {"trips_dropped": counted.num_dropped}
+    return Key(table=nothing, salt=salt, input_digest=dataset.keyed_digest(salt), facts=facts)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Asked:
+    """Features to be asked with noise: public facts.
+
+    Parameters
+    ----------
+    universe
+        What the cells are of.
+    queries
+        The cells, then the other features.
+    features
+        The other features.
+    laws
+        Law of the noise of each query.
+    epsilon
+        What all queries share.
+    """
+
+    universe: Universe
+    queries: tuple[Query, ...]
+    features: tuple[Feature, ...]
+    laws: tuple[CountLaw, ...]
+    epsilon: Fraction
+
+    @classmethod
+    def of(
+        cls,
+        universe: Universe,
+        queries: Sequence[Query],
+        epsilon: Fraction,
+        change: int,
+        law: Callable[[Fraction], CountLaw],
+    ) -> Asked:
+        """Make features and laws; ``change`` is what one protected unit can change in a feature."""
+        features = (Feature.of(universe, query.columns) for query in queries if query.columns is not None)
+        laws = (law(query.scale(epsilon, change)) for query in queries)
+        return cls(
+            universe=universe, queries=tuple(queries), features=tuple(features), laws=tuple(laws), epsilon=epsilon
+        )
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of groups of each query."""
+        return (self.universe.num_cells, *(feature.size for feature in self.features))
+
+    def noisy_sums(self, counted: Counted, noise: Noise) -> list[NDArray[Any]]:
+        """Ask all features but the cells."""
+        pairs, slots = self.universe.split(counted.cells)
+        return [
+            feature.sums(pairs, slots, counted.counts) + law.draw(noise, feature.size)
+            for feature, law in zip(self.features, self.laws[1:], strict=True)
+        ]
+
+    def noisy_cells(self, counted: Counted, layout: Layout, noise: Noise) -> NDArray[Any]:
+        """Ask every cell, in the order of a layout."""
+        noisy = self.laws[0].draw(noise, self.universe.num_cells)
+        groups, ranks = layout.places(counted.cells)
+        noisy[layout.starts[groups] + ranks] += counted.counts
+        return noisy
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Describe the features that were asked, as plain data."""
+        return [
+            {
+                "feature": query.name,
+                "groups": size,
+                "epsilon": plain(query.share * self.epsilon),
+                "scale": plain(law.scale),
+                "law": law.name,
+            }
+            for query, size, law in zip(self.queries, self.sizes, self.laws, strict=True)
+        ]
+
+    def foreseen(self, counted: Counted) -> list[dict[str, Any]]:
+        """Say how far off the sums of each feature will be: root mean squares, in trips.
+
+        Parameters
+        ----------
+        counted
+            The true counts, for what publishing nothing would be off by: the owner alone reads this.
+        """
+        pairs, slots = self.universe.split(counted.cells)
+        sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
+        return [
+            {
+                "feature": query.name,
+                "groups": size,
+                "noise": law.spread,
+                "publish_nothing": _root_mean_square(of_feature, size),
+            }
+            for query, size, law, of_feature in zip(self.queries, self.sizes, self.laws, sums, strict=True)
+        ]
+
+
+def _root_mean_square(values: IntArray, num: int) -> float:
+    return math.sqrt(float((values.astype(np.float64) ** 2).sum()) / num)
+
+
+def foresee_counts(rows: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Foresight:
+    """Tell how far off sums will be, beside publishing nothing.
+
+    Parameters
+    ----------
+    rows
+        What :meth:`Asked.foreseen` says of each feature.
+    extra
+        Further lines.
+    """
+    lines = [_expected_error(row) for row in rows]
+    return Foresight(lines=(*lines, *extra), details={"expected_error": [dict(row) for row in rows]})
+
+
+def _expected_error(row: Mapping[str, Any]) -> str:
+    number = "1 sum" if row["groups"] == 1 else f"each of {row['groups']:,} sums"
+    return (
+        f"{row['feature']}: noise of {row['noise']:.3g} trips on {number}; publishing nothing would be off by "
+        f"{row['publish_nothing']:.3g} (root mean square)"
+    )

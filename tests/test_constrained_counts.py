@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ConstrainedCounts: exact privacy on tiny universes, sums, laws of both paths, presets and refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import pairwise, product
+from math import exp
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
+
+from dunnage.counting.laplace import DiscreteLaplace
+from dunnage.errors import ParameterError
+from dunnage.mechanisms import constrained_counts
+from dunnage.mechanisms.constrained_counts import MARGIN, ConstrainedCounts
+from dunnage.mechanisms.features import Feature, Layout
+from dunnage.noise import Noise
+
+
+@pytest.mark.parametrize("weights", ["size", "uniform"])
+def test_worst_ratio_between_neighbours_is_within_epsilon(weights):
+    """Two cells and their total, all answers within 5 of the truth: what is missed has a chance below 1e-9."""
+    mechanism = ConstrainedCounts(epsilon=8, features=[[]], feature_weights=weights)
+    question = asked(mechanism, universe(), DiscreteLaplace)
+    found = outcomes(mechanism, question, reach=5, most=2)
+    chances = [
+        discrete_laplace(law.scale)
+        for law, size in zip(question.laws, question.sizes, strict=True)
+        for _ in range(size)
+    ]
+    tables = [counts for counts in product(range(3), repeat=2) if sum(counts) <= 2]
+    laws = {counts: law_of(found, answers(question, counts), chances) for counts in tables}
+    worst = 0.0
+    for counts, law in laws.items():
+        assert sum(law.values()) == pytest.approx(1, abs=1e-6)
+        for cell in range(2):
+            more = tuple(count + (index == cell) for index, count in enumerate(counts))
+            if more in laws:
+                ratios = [law[result] / laws[more][result] for result in law if law[result] > 1e-4]
+                ratios += [laws[more][result] / law[result] for result in law if laws[more][result] > 1e-4]
+                worst = max(worst, *ratios)
+    assert worst <= exp(8) * (1 + 1e-3)
+    assert worst > exp(4)  # most of epsilon is used: the tables are not just far apart from each other
+
+
+def test_shares_add_up_and_scale_the_noise():
+    mechanism = ConstrainedCounts(epsilon="0.3", features="O5")
+    for shares in ("uniform", "cells", "margins"):
+        queries = ConstrainedCounts(epsilon="0.3", budget_shares=shares).queries(SCHEMA)
+        assert sum(query.share for query in queries) == 1
+    question = asked(mechanism, universe(4, 2, city=True), DiscreteLaplace)
+    assert sum(1 / law.scale for law in question.laws) == mechanism.epsilon
+    assert [law.scale for law in question.laws] == [Fraction(50, 3)] * 5
+
+
+def test_noise_of_every_query_has_its_law():
+    """Noise is what remains after the true sums; chi-square on 40,000 draws of each."""
+    of = universe(2, 1, city=True)
+    mechanism = ConstrainedCounts(
+        epsilon=2, features=[[], ["mode"]], budget_shares={"cells": 0.5, "total": 0.3, "mode": 0.2}
+    )
+    question = asked(mechanism, of, DiscreteLaplace)
+    table, noise = counted(of, [3, 0, 1, 0]), Noise()
+    layout = Layout.of(of, question.features)
+    true = np.array(answers(question, [3, 0, 1, 0]))
+    draws = (
+        np.array(
+            [
+                np.concatenate([question.noisy_cells(table, layout, noise), *question.noisy_sums(table, noise)])
+                for _ in range(10_000)
+            ]
+        )
+        - true
+    )
+    start = 0
+    for law, size in zip(question.laws, question.sizes, strict=True):
+        sample = np.clip(draws[:, start : start + size].reshape(-1), -6, 6)
+        chance = discrete_laplace(law.scale)
+        inner = np.array([chance(value) for value in range(-5, 6)])
+        expected = np.concatenate(([(1 - inner.sum()) / 2], inner, [(1 - inner.sum()) / 2])) * len(sample)
+        observed = np.bincount(sample + 6, minlength=13)
+        assert stats.chisquare(observed, expected).pvalue > 1e-9
+        start += size
+
+
+def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
+    """Two empty cells of one group, one occupied: 1,200 releases of each path, chi-square on their outcomes."""
+    of = universe(2, 1)
+    mechanism = ConstrainedCounts(epsilon=3, features=[[]])
+    question = asked(mechanism, of, DiscreteLaplace)
+    table, noise = counted(of, [2, 0, 0, 1]), Noise()
+
+    def sample() -> Counter:
+        drawn = (mechanism._draw(table, question, noise) for _ in range(1_200))
+        return Counter((tuple(d.cells.tolist()), tuple(d.counts.tolist())) for d in drawn)
+
+    dense = sample()
+    monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 0)
+    lazy = sample()
+    common = [key for key in dense if dense[key] + lazy[key] >= 30]
+    observed = np.array([[dense[key], lazy[key]] for key in common])
+    rest = np.array([[1_200, 1_200]]) - observed.sum(axis=0)
+    assert stats.chi2_contingency(np.vstack([observed, rest]) if rest.sum() >= 30 else observed).pvalue > 1e-9
+
+
+@pytest.mark.parametrize("shares", ["uniform", "cells", "margins"])
+@pytest.mark.parametrize("dense", [True, False])
+def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch, shares, dense):
+    if not dense and shares == "margins":
+        pytest.skip("the margin needs every cell")
+    monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 1 << 22 if dense else 0)
+    of = universe(12, 4, city=True)
+    rng = np.random.default_rng(7)
+    true = np.where(rng.random(of.num_cells) < 0.05, rng.geometric(0.2, of.num_cells), 0)
+    mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
+    drawn = mechanism._draw(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+    assert (drawn.counts > 0).all()
+    assert (np.diff(drawn.cells) > 0).all()
+    assert drawn.measures["kkt_residual"] <= 1e-10
+    assert abs(int(drawn.counts.sum()) - true.sum()) < 200  # noise of scale 5 or 12.5: a chance below 1e-6
+
+
+def test_far_more_cells_than_memory_holds():
+    of = universe(1_000, 1_000)
+    rng = np.random.default_rng(3)
+    cells = np.unique(rng.integers(0, of.num_cells, 20_000))
+    counts = rng.geometric(0.05, len(cells))
+    mechanism = ConstrainedCounts(epsilon=1, features="O3")
+    table = constrained_counts.Counted(universe=of, cells=cells, counts=counts)
+    drawn = mechanism._draw(table, asked(mechanism, of, DiscreteLaplace), Noise())
+    assert abs(int(drawn.counts.sum()) / counts.sum() - 1) < 0.01
+    assert len(np.unique(drawn.cells)) == len(drawn.cells)
+    assert np.isin(cells[counts > 100], drawn.cells).all()
+
+
+def test_margins_add_the_margin_and_beat_the_published_shares():
+    of = universe(20, 6, city=True)
+    rng = np.random.default_rng(5)
+    true = np.zeros(of.num_cells, dtype=np.int64)
+    hot = rng.choice(400, 12, replace=False)
+    true[(np.repeat(hot, 6) + 400 * np.tile(np.arange(6), 12))] = rng.geometric(0.03, 72)
+    table = counted(of, true)
+
+    def error(shares: str) -> float:
+        mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
+        squares = []
+        for _ in range(20):
+            drawn = mechanism._draw(table, asked(mechanism, of, DiscreteLaplace), Noise())
+            found = np.zeros(of.num_cells)
+            found[drawn.cells] = drawn.counts
+            squares.append(((found - true) ** 2).mean())
+        return float(np.sqrt(np.mean(squares)))
+
+    assert MARGIN in [query.columns for query in ConstrainedCounts(epsilon=1, budget_shares="margins").queries(SCHEMA)]
+    assert error("margins") < 0.7 * error("uniform")
+    assert error("cells") < 0.8 * error("uniform")
+
+
+def test_hierarchical_structure_nests_features():
+    queries = ConstrainedCounts(epsilon=1, structure="hierarchical").queries(SCHEMA)
+    features = [Feature.of(universe(6, 2, city=True), query.columns) for query in queries[1:]]
+    assert all(finer.refines(coarser) for coarser, finer in pairwise(features))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "what"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": 1, "features": "O7"}, "features"),
+        ({"epsilon": 1, "features": [["wheels"]]}, "wheels"),
+        ({"epsilon": 1, "features": [["window"], ["window"]]}, "twice"),
+        ({"epsilon": 1, "features": ["window"]}, "brackets"),
+        ({"epsilon": 1, "budget_shares": "all"}, "budget_shares"),
+        ({"epsilon": 1, "budget_shares": {"cells": "x"}}, "share"),
+        ({"epsilon": 1, "feature_weights": "none"}, "feature_weights"),
+        ({"epsilon": 1, "structure": "round"}, "structure"),
+        ({"epsilon": 1, "as_published": "false"}, "true or false"),
+        ({"epsilon": 1, "budget_shares": "margins", "as_published": True}, "margins"),
+        ({"epsilon": 1, "budget_shares": "margins", "feature_weights": "uniform"}, "margins"),
+    ],
+)
+def test_bad_parameters_are_refused(parameters, what):
+    with pytest.raises(ParameterError, match=what):
+        ConstrainedCounts(**parameters)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        {"cells": 1},
+        {"cells": 0.5, "total": 0.4},
+        {"cells": 0.5, "total": 0.5, "mode": 0},
+        {"cells": 1.5, "total": -0.5},
+    ],
+)
+def test_shares_must_fit_the_features(shares):
+    with pytest.raises(ParameterError, match="share"):
+        ConstrainedCounts(epsilon=1, features=[[]], budget_shares=shares).queries(SCHEMA)
+
+
+def test_no_feature_is_refused():
+    with pytest.raises(ParameterError, match="noisy-counts"):
+        ConstrainedCounts(epsilon=1, features=[]).queries(SCHEMA)
+
+
+def test_noise_that_drowns_everything_is_refused_before_it_is_paid_for():
+    with pytest.raises(ParameterError, match="Raise epsilon"):
+        asked(ConstrainedCounts(epsilon="1e-400"), universe(2, 2, city=True), DiscreteLaplace)
