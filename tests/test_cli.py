@@ -91,6 +91,7 @@ COMMANDS = [
     ("demo",),
     ("generate", "packages"),
     ("generate", "rides"),
+    ("generate", "trips"),
     ("draft",),
     ("publish",),
     ("show",),
@@ -336,6 +337,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], tuple[str, ...], str]] = {
     "an unknown paper": (nothing, ("generate", "packages", "-o", "x.csv", "--setting", "odd"), "odd"),
     "a negative size": (nothing, ("generate", "packages", "-o", "x.csv", "--size", "-5"), "size"),
     "too few stations": (nothing, ("generate", "rides", "-o", "x.csv", "--stations", "5"), "stations"),
+    "trips at no half-hour": (nothing, ("generate", "trips", "-o", "x.csv", "--from", "8:15"), "half-hour"),
     "no ledger": (nothing, ("budget", "show", "none.sqlite"), "no ledger"),
     "a demo in the way": (existing_file, ("demo", "--out", "release", "--force"), "exists already"),
     "neighbours": (

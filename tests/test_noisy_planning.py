@@ -66,6 +66,7 @@ def released(
         data |= {name: np.asarray(seen, dtype=np.float64), f"{name}_lower": lower, f"{name}_upper": upper}
     noise = {"noise": {name: cells.describe() for name, (cells, _) in columns.items()}}
     body = {
+        "kind": "rows",
         "dataset": "parcels",
         "guarantee": {"model": "pure-dp"},
         "basis": "proved",

@@ -182,6 +182,33 @@ def generate_rides(
     _print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
 
 
+@generate_app.command("trips")
+def generate_trips(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
+    size: Annotated[int | None, typer.Option(help="Number of trips. Without it, as many as in the paper.")] = None,
+    weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
+    start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
+    end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate trips of a day between stops, with a starter policy, the stops and the modes of travel beside them.
+
+    Example: dunnage generate trips -o trips.csv --from 08:00 --to 10:00 --seed 1
+    """
+    from dunnage.samples import TripSetting
+    from dunnage.samples import generate_trips as generate
+
+    setting = TripSetting(size=size, weekend=weekend, window=(start, end))
+    paths = dict(zip(("data", "policy", "stops", "modes"), generate(setting, out, seed=seed, force=force), strict=True))
+    trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
+    text = f"{trips} in {paths['data']}\nstarter policy in {paths['policy']}"
+    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}"
+    named = {name: str(path) for name, path in paths.items()}
+    _print_result({**named, "size": setting.num_trips}, text, as_json)
+
+
 def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
     from dataclasses import replace
 
@@ -317,7 +344,11 @@ def _published_text(result: dict[str, Any]) -> str:
     measures, owner = result["measures"], dict(result["owner"])
     num_left_out = owner.pop("left_out")
     del owner["warnings"]  # told before
-    if "suppressed" in measures:
+    if result["kind"] == "counts":
+        listed = f"{measures['cells_with_trips']:,} of {measures['cells']:,} types; the others have none"
+        lines.append(f"Trips     {measures['trips']:,}, of {listed}")
+        lines += _owner_lines(num_left_out, owner)
+    elif "suppressed" in measures:
         lines.append(
             f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
             f"{num_left_out} left out by the policy"
@@ -326,14 +357,18 @@ def _published_text(result: dict[str, Any]) -> str:
         smallest = f"smallest {measures['class_size']['smallest']}{persons}"
         lines.append(f"Classes   {measures['classes']}, {smallest}, loss {measures['loss']['total']:.4f}")
     else:
-        counts = [
-            f"{count} {word}" for word, count in {"left out by the policy": num_left_out, **owner}.items() if count
-        ]
         noisy = result["rows"] - measures["records"]
         lines.append(f"Records   {measures['records']} released" + (f", {noisy} more by noise" if noisy else ""))
-        lines += [f"Only you  {', '.join(counts)}; tell nobody these numbers"] if counts else []
+        lines += _owner_lines(num_left_out, owner)
     lines += [f"In clear  {item}" for item in result["in_clear"]]
     return "\n".join(lines)
+
+
+def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
+    """Tell the owner what nobody else may know."""
+    counts = {"left out by the policy": num_left_out, **facts}
+    told = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
+    return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
 
 
 @app.command()
@@ -503,6 +538,7 @@ def pack(
     with _progress() as tell:
         tell("reading the release")
         received = Release.read(release)
+        received.check_rows("pack")
         kinds = read_trucks(trucks, received.quantities) if trucks is not None else None
         tell("packing")
         plan = pack_rows(
@@ -562,6 +598,7 @@ def apply(
     with _progress() as tell:
         tell("reading")
         published = Release.read(release)
+        published.check_rows("apply")
         rows = load(data, policy, period=period or published.certificate.body.get("period"))
         kinds = read_trucks(trucks, _packed_quantities(plan, published)) if trucks is not None else None
         tell("applying the plan")

@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ import pyarrow.parquet as pq
 
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.release_words import COUNTS_TABLE_WORDS, count_column_words, counts_readme, loss_words
+from dunnage.trips import Universe
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,6 +36,9 @@ CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
 TABLES = ("data", "classes", "members")
+ROWS, COUNTS = "rows", "counts"
+"""Kinds of release."""
+
 RELEASE_FILES = frozenset(
     {
         CERTIFICATE_FILE,
@@ -116,6 +122,48 @@ class Release:
         return {name: table for name, table in held.items() if table is not None}
 
     @property
+    def kind(self) -> str:
+        """What a line of ``data`` is: ``rows`` (a record) or ``counts`` (a type of trips)."""
+        return str(self.certificate.body["kind"])
+
+    def check_rows(self, verb: str) -> None:
+        """Refuse what needs released rows on a release that has none.
+
+        Raises
+        ------
+        ParameterError
+            If the release is one of counts.
+        """
+        if self.kind != ROWS:
+            raise ParameterError(
+                f"{verb} needs released rows, one a record. Got a release of {self.kind}, which has none. Give another."
+            )
+
+    @cached_property
+    def universe(self) -> Universe:
+        """All types of trips that a release of counts is about, without zones and modes."""
+        if self.kind != COUNTS:
+            raise ParameterError(f"types of trips are those of a release of counts. Got one of {self.kind}.")
+        return Universe.from_description(self.certificate.body["attributes"])
+
+    def counted(self) -> tuple[IntArray, IntArray]:
+        """Return the cells that a release of counts lists, by their number in its universe, and their counts.
+
+        Raises
+        ------
+        ReleaseError
+            If a label is not one of the universe.
+        """
+        universe = self.universe
+        codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
+        strange = [name for name, found in codes.items() if (found < 0).any()]
+        if strange:
+            raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
+        slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
+        counts: IntArray = self.data.column("count").combine_chunks().to_numpy(zero_copy_only=False)
+        return universe.cells(codes["origin"], codes["destination"], slots), counts
+
+    @property
     def attributes(self) -> dict[str, dict[str, Any]]:
         """Public description of each released attribute, by name."""
         return {item["name"]: item for item in self.certificate.body["attributes"]}
@@ -129,7 +177,7 @@ class Release:
     def noisy(self) -> bool:
         """Whether rows were released by noise, so that their intervals may miss the truth."""
         measures = self.certificate.body["measures"]
-        return "noise" in measures or "published_intervals" in measures
+        return self.kind == ROWS and ("noise" in measures or "published_intervals" in measures)
 
     @property
     def class_of_row(self) -> IntArray:
@@ -240,6 +288,14 @@ def _portable(table: pa.Table) -> pa.Table:
 
 def _portable_type(kind: pa.DataType) -> pa.DataType:
     return next((made(kind) for check, made in _PORTABLE_TYPES if check(kind)), kind)
+
+
+def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
+    """Return the position of each value among labels, -1 for one that is none of them."""
+    encoded = column.combine_chunks().dictionary_encode()
+    position = {label: code for code, label in enumerate(labels)}
+    codes = np.array([position.get(label, -1) for label in encoded.dictionary.to_pylist()], dtype=np.int64)
+    return codes[encoded.indices.to_numpy(zero_copy_only=False)] if len(codes) else codes
 
 
 def _floats(table: pa.Table, name: str) -> FloatArray:
@@ -386,6 +442,8 @@ def _frictionless_type(kind: pa.DataType) -> str:
 
 def _describe_column(name: str, release: Release, table: str = "data") -> str:
     """Say in a few words what a column of a released table is."""
+    if release.kind == COUNTS:
+        return count_column_words(name, release.universe)
     noisy = _noise_words(release)
     fixed = {
         "row": "number of the released row; the order is random and unrelated to the owner's",
@@ -509,10 +567,17 @@ def _row_words(release: Release) -> str:
 
 
 def _readme(release: Release) -> str:
-    body = release.certificate.body
     columns = "\n".join(f"- `{name}`: {_describe_column(name, release)}" for name in release.data.column_names)
-    tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {_TABLE_WORDS[name]}" for name in release.tables)
-    sentences = "\n".join(f"- {sentence}" for sentence in body["meaning"]["sentences"])
+    if release.kind == COUNTS:
+        rest = counts_readme(release.certificate.body, release.universe, columns)
+        return _readme_head(release, {"data": COUNTS_TABLE_WORDS}, loss_words(release.certificate.body)) + rest
+    return _readme_head(release, _TABLE_WORDS) + _readme_of_rows(release, columns)
+
+
+def _readme_head(release: Release, words: Mapping[str, str], more: tuple[str, ...] = ()) -> str:
+    body = release.certificate.body
+    tables = "\n".join(f"- `{name}.parquet`, `{name}.csv`: {words[name]}" for name in release.tables)
+    sentences = "\n".join(f"- {sentence}" for sentence in [*body["meaning"]["sentences"], *more])
     clear = "\n".join(f"- {item}" for item in body["in_clear"])
     return f"""# {body["dataset"]}: a private release
 
@@ -532,7 +597,11 @@ In clear:
 {tables}
 - `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
 - `datapackage.json`: the columns for programs (Frictionless).
-{_row_words(release)}
+"""
+
+
+def _readme_of_rows(release: Release, columns: str) -> str:
+    return f"""{_row_words(release)}
 ## Columns of `data`
 
 {columns}
@@ -580,5 +649,6 @@ alone can tell which record a row is, applies it to the true records.
 def describe_release(release: Release) -> Mapping[str, Any]:
     """Give what a person or program wants to know first about a release."""
     body = release.certificate.body
-    keys = ("dataset", "period", "guarantee", "basis", "mechanism", "measures", "in_clear", "meaning", "spend", "time")
+    first = ("kind", "dataset", "period", "guarantee", "basis", "mechanism", "measures")
+    keys = (*first, "in_clear", "meaning", "spend", "time")
     return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from dunnage.errors import ReleaseError
+from dunnage.exact import decimal_text, exact
 from dunnage.mechanisms.foresight import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
-from dunnage.release import Release
+from dunnage.release import COUNTS, Release
+from dunnage.release_words import bound_words, days_words, loss_words, noise_spread, several, trips_amount
+from dunnage.schema import Schema
+from dunnage.trips import Universe
 
 PICTURE_WIDTH = 50
 MOST_CLASSES_DRAWN = 24
@@ -42,7 +46,7 @@ def _release_text(release: Release) -> str:
     parts = [
         f"{title}\n{'=' * len(title)}",
         _statement_text(body),
-        _measures_text(body["measures"]),
+        _counts_text(release) if release.kind == COUNTS else _measures_text(body["measures"]),
         *(interval_picture(release, name) for name in _pictured(release)),
         label_list(release),
         f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
@@ -86,6 +90,45 @@ def _measures_text(measures: dict[str, Any]) -> str:
     for name, item in measures["sensitive"].items():
         lines.append(f"Sensitive   {name}: l {item['l']}, t {item['t']:.3f} ({item['distance']})")
     return "\n".join(lines)
+
+
+def _counts_text(release: Release) -> str:
+    """Describe released counts: how many, of what, and with how much noise."""
+    body, universe = release.certificate.body, release.universe
+    measures, losses, bound = body["measures"], loss_words(body), bound_words(body)
+    listed = f"{measures['cells_with_trips']:,} of {measures['cells']:,} types; a type that is not listed has none"
+    return "\n".join(
+        [
+            f"Trips       {measures['trips']:,}, of {listed}",
+            f"Universe    {_universe_text(universe)}",
+            *(f"Loss        {words}" for words in losses),
+            *([f"Riders      {bound}"] if bound and not losses else []),
+            *_noisy_sums(measures),
+        ]
+    )
+
+
+def _universe_text(universe: Universe) -> str:
+    """Describe of what types trips can be."""
+    windows, minutes = several(len(universe.windows), "window"), several(universe.window_minutes, "minute")
+    parts = [several(len(universe.stops), "stop"), f"{windows} of {minutes} from {universe.windows[0]}"]
+    if universe.days:
+        parts.append(days_words(universe))
+    dates = sum(universe.num_dates)
+    return ", ".join(parts) + (f"; {several(dates, 'calendar day')} in all" if dates else "")
+
+
+def _noisy_sums(measures: dict[str, Any]) -> list[str]:
+    """Describe the sums that noise was added to."""
+    if "features" not in measures:
+        noise = measures["noise"]
+        spread = trips_amount(noise_spread(exact(noise["scale"]), noise["law"]))
+        return [f"Noise       {noise['law']}, standard deviation {spread} on each type"]
+    return [
+        f"Noise       {item['feature']}: epsilon {decimal_text(exact(item['epsilon']))}, standard deviation "
+        f"{trips_amount(noise_spread(exact(item['scale']), item['law']))} on each of {item['groups']:,}"
+        for item in measures["features"]
+    ]
 
 
 def _released_text(measures: dict[str, Any]) -> str:
@@ -201,18 +244,34 @@ def policy_text(policy: Policy) -> str:
     lines = [f"Policy for {policy.dataset}, protecting one {policy.schema.protects}", "Columns"]
     for attribute in policy.schema:
         domain = attribute.domain.describe() if attribute.domain is not None else {}
-        span = f" [{domain['lower']}, {domain['upper']}] {domain['unit']}" if "lower" in domain else ""
+        span = f" [{domain['lower']}, {domain['upper']}] {domain.get('unit', '')}" if "lower" in domain else ""
         labels = getattr(attribute.domain, "labels", ())
-        span = f" of {len(labels)} {_LABEL_WORDS[str(attribute.kind)]}" if labels else span
+        span = f" of {len(labels)} {_LABEL_WORDS[str(attribute.kind)]}" if str(attribute.kind) in _LABEL_WORDS else span
         counted = "tells persons apart: k counts them" if attribute.name == policy.schema.person else ""
         lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}{counted}".rstrip())
-    lines += [f"Small strata  {policy.small}", f"Budget        {policy.budget or 'none'}"]
+    if policy.schema.trip is None:
+        lines.append(f"Small strata  {policy.small}")
+    else:
+        lines += _trip_lines(policy.schema)
+    lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         lines.append(
             f"Period        one {policy.period.length}"
             + (f" of {policy.period.column}" if policy.period.column else "")
         )
     return "\n".join([*lines, "", promise_text(promise.to_dict())])
+
+
+def _trip_lines(schema: Schema) -> list[str]:
+    """Describe which trips a policy counts."""
+    trip, time, bound = schema.trip, schema.time, schema.contribution
+    assert trip is not None
+    windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
+    days = f", days told apart by {trip.day or time.day}" if schema.tells_days else ""
+    lines = [f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}"]
+    if bound is not None:
+        lines.append(f"Of a rider    at most {bound.max:,} a {bound.per}, told apart by {bound.person}")
+    return lines
 
 
 def promise_text(promise: dict[str, Any]) -> str:

@@ -74,6 +74,7 @@ class PackingProblem:
         ParameterError
             If something is missing, doubled or not in the release.
         """
+        release.check_rows("pack")
         if not len(release):
             raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
         kinds = _trucks(release, capacity, trucks, quantity)

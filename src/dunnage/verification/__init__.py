@@ -3,8 +3,8 @@
 
 Digests come before parsing. Then what can be counted is counted again: k over public and generalised columns, class
 sizes, bounds, sums, domains, and every figure the certificate prints. Intervals around noisy values must follow from
-the laws of the noise and these from epsilon; epsilon and delta of a sample are worked out again. What cannot be seen
-from outside is said.
+the laws of the noise and these from epsilon; epsilon and delta of a sample are worked out again. Counts must be of
+types in the public domain, and their noise must add up to epsilon. What cannot be seen from outside is said.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ from dunnage.measures import (
 )
 from dunnage.release import (
     CERTIFICATE_FILE,
+    COUNTS,
     RELEASE_FILES,
+    ROWS,
     SET_TYPE,
     Release,
     as_text,
@@ -72,6 +74,7 @@ from dunnage.release import (
     read_tables,
 )
 from dunnage.verification.clusters import check_asked, check_labels, cluster_figures, cluster_widths, fewest_persons
+from dunnage.verification.counts import check_cells, check_count_columns, check_count_loss, counts_not_checked
 from dunnage.verification.noise import check_noise, check_sample
 from dunnage.verification.reading import (
     comparable,
@@ -197,7 +200,8 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         _check_digests(path, certificate)
         result.checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
-        result.checks += [held for check in _CHECKS if (held := check(release, path))]
+        require(release.kind in _CHECKS, "certificate.json: a kind of release that this version cannot check")
+        result.checks += [held for check in _CHECKS[release.kind] if (held := check(release, path))]
     except (CheckFailed, ReleaseError) as failure:
         result.problems.append(str(failure))
     except OSError as failure:
@@ -211,6 +215,8 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
 
 
 def _not_checked(certificate: Certificate) -> tuple[str, ...]:
+    if certificate.body["kind"] == COUNTS:
+        return counts_not_checked(certificate)
     noisy = not {"noise", "published_intervals"}.isdisjoint(certificate.body["measures"])
     more: tuple[str, ...] = NOISE_NOT_CHECKED if noisy else ()
     more += PERSONS_NOT_CHECKED if "persons" in certificate.body["measures"] else ()
@@ -312,7 +318,6 @@ def _check_columns(release: Release, folder: Path) -> str:
     """Check that no table or column is there that the certificate does not speak of, and none missing."""
     body = release.certificate.body
     require(len(release.attributes) == len(body["attributes"]), "an attribute is listed twice")
-    require(body["kind"] == "rows", "certificate.json: a kind of release that this version cannot check")
     unchanged = not isinstance(release.certificate.guarantee, KAnonymity) and with_role(release, "sensitive")
     require(not unchanged, "certificate.json: sensitive columns as they are, which differential privacy does not cover")
     expected = _expected_tables(release)
@@ -640,18 +645,21 @@ def _widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatArray,
     return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
 
 
-_CHECKS: tuple[Callable[[Release, Path], str], ...] = (
-    _check_statement,
-    _check_columns,
-    _check_csv,
-    _check_texts,
-    _check_rows,
-    _check_k,
-    _check_classes,
-    _check_domains,
-    _check_members,
-    _check_levels,
-    _check_measures,
-    check_noise,
-    check_sample,
-)
+_CHECKS: Mapping[str, tuple[Callable[[Release, Path], str], ...]] = {
+    ROWS: (
+        _check_statement,
+        _check_columns,
+        _check_csv,
+        _check_texts,
+        _check_rows,
+        _check_k,
+        _check_classes,
+        _check_domains,
+        _check_members,
+        _check_levels,
+        _check_measures,
+        check_noise,
+        check_sample,
+    ),
+    COUNTS: (_check_statement, check_count_columns, _check_csv, check_cells, check_count_loss, _check_texts),
+}

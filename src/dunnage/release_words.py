@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the README of a release of counts tells whoever receives it: units, noise, and how to read and use them.
+
+Everything follows from the certificate. Nothing here is given the counts themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dunnage.exact import decimal_text, exact
+from dunnage.trips import Universe
+
+CELLS = "cells"
+COUNTS_TABLE_WORDS = "one line a type of trips that has any; **one that is not listed has none**"
+
+
+def several(num: int, noun: str) -> str:
+    """Write a number of things, one of which has no ending: ``1 trip``, ``1,000 trips``.
+
+    Parameters
+    ----------
+    num, noun
+        How many, and what one is called.
+    """
+    return f"{num:,} {noun}{'' if num == 1 else 's'}"
+
+
+def count_column_words(name: str, universe: Universe) -> str:
+    """Say in a few words what a column of released counts is.
+
+    Parameters
+    ----------
+    name
+        The column.
+    universe
+        What was counted.
+    """
+    times = universe.time
+    window = f"start of a window of {several(universe.window_minutes, 'minute')}, HH:MM"
+    if times is not None:
+        window += f" of a service day from {times.lower} to {times.upper}"
+        window += "; from 24:00 on it is the next calendar day" if times.upper > "24:00" else ""
+        window += f"; local time of {times.zone}" if times.zone else ""
+    words = {
+        "origin": "stop where the trips begin",
+        "destination": "stop where the trips end",
+        "window": window,
+        "day": "day, or kind of day, on which the trips begin",
+        "count": "number of trips, changed by noise; 1 or more, since a type of trips without any is not listed",
+    }
+    return words[name]
+
+
+def loss_words(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what one trip and one rider lose by released counts; nothing if no loss is proved.
+
+    Parameters
+    ----------
+    body
+        What the certificate states.
+    """
+    if body["basis"] != "proved":
+        return ()
+    loss, bound = body["measures"]["loss"], bound_words(body)
+    trip = f"One trip loses at most epsilon {decimal_text(exact(loss['trip']))}."
+    if not bound:
+        each = decimal_text(exact(loss["trip"]))
+        return trip, f"One rider loses at most epsilon {each} for each trip; how many trips one made is not bounded."
+    return f"One rider loses at most epsilon {decimal_text(exact(loss['rider']))}: {bound}.", trip
+
+
+def bound_words(body: Mapping[str, Any]) -> str:
+    """Say how many trips of a rider were counted at most; empty if trips are protected one by one.
+
+    Parameters
+    ----------
+    body
+        What the certificate of a release of counts states.
+    """
+    most = most_trips_of(body)
+    if most is None:
+        return ""
+    bound = body["measures"]["contribution"]
+    counted = f"of each rider at most {several(bound['max'], 'trip')}"
+    were = "was" if bound["max"] == 1 else "were"
+    if bound["per"] == "day":
+        return f"{counted} a day {were} counted, on {several(bound['days'], 'day')}: {most:,} in all"
+    return f"{counted} {were} counted in {'the whole period' if 'period' in body else 'all'}"
+
+
+def counts_readme(body: Mapping[str, Any], universe: Universe, columns: str) -> str:
+    """Write what follows after promise and files in the README of a release of counts.
+
+    Parameters
+    ----------
+    body
+        What the certificate states.
+    universe
+        What was counted.
+    columns
+        A line for each column.
+    """
+    return f"""
+## What it is
+
+{_universe_words(body, universe)}
+
+{_days_words(universe)}
+
+{_noise_words(body)}
+
+## Columns of `data`
+
+{columns}
+
+Lines are in the order of day, window, origin and destination, each as it is listed under `attributes` in
+`certificate.json`. There are no missing values.
+
+## Read it
+
+```python
+import json
+
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+with open("certificate.json", encoding="utf-8") as file:
+    stops = json.load(file)["attributes"][0]["domain"]["stops"]
+# Trips from each stop (lines) to each stop (columns) over all windows; 0 where nothing is listed.
+matrix = data.groupby(["origin", "destination"])["count"].sum().unstack(fill_value=0)
+matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
+```
+
+## Use it
+
+- As demand: so many trips begin in the window and want to go from `origin` to `destination`.
+- Add up before you conclude: a count of a few trips may be noise alone.
+- Whatever is computed from these files alone keeps the promise.
+"""
+
+
+def _universe_words(body: Mapping[str, Any], universe: Universe) -> str:
+    measures, listed = body["measures"], body["measures"]["cells_with_trips"]
+    period = f"The period is **{body['period']}**.\n" if "period" in body else ""
+    windows = several(len(universe.windows), "window")
+    days = f", on {days_words(universe)}" if universe.days else ""
+    return (
+        "Each line says how many trips begin at one stop, in one window of time, and end at another stop or the same.\n"
+        f"{period}With {several(len(universe.stops), 'stop')} and {windows}{days} there "
+        f"{'is' if measures['cells'] == 1 else 'are'} {measures['cells']:,} "
+        f"type{'' if measures['cells'] == 1 else 's'} of trips.\n"
+        f"{listed:,} of them {'is' if listed == 1 else 'are'} listed, with {several(measures['trips'], 'trip')} in "
+        "all. **Every other type has a count of 0.**"
+    )
+
+
+def days_words(universe: Universe) -> str:
+    """Say how many labels of days are told apart.
+
+    Parameters
+    ----------
+    universe
+        What was counted, with days.
+    """
+    num = len(universe.days)
+    return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
+
+
+def _days_words(universe: Universe) -> str:
+    """Say what the unit of a count is: trips in how many calendar days."""
+    num_dates = universe.num_dates
+    if not num_dates and universe.days:
+        return (
+            "The unit is trips on all calendar days of a label together. How many days each label stands for is not\n"
+            "stated."
+        )
+    if not num_dates:
+        return "The unit is trips, on all calendar days that were counted. How many these were is not stated."
+    if set(num_dates) == {1}:
+        return "The unit is trips on one calendar day."
+    if not universe.days:
+        return f"The unit is trips on {num_dates[0]:,} calendar days together; divide by that for one day."
+    each = ", ".join(f"{label} {num:,}" for label, num in zip(universe.days, num_dates, strict=True))
+    return (
+        "The unit is trips on all calendar days of a label together. For one day divide by how many there were:\n"
+        f"{each}."
+    )
+
+
+def _noise_words(body: Mapping[str, Any]) -> str:
+    """Say how far off counts and their sums may be, as far as public facts tell."""
+    words = ["Noise was added, so counts are not the true ones: trips are listed that nobody made, and others missing."]
+    if bound := bound_words(body):
+        words.append(
+            f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are lower than the true demand by a share that is "
+            "not told."
+        )
+    if "features" in body["measures"]:
+        words.append(_feature_words(body["mechanism"], body["measures"]["features"]))
+    else:
+        words.append(_surplus_words(body["mechanism"], body["measures"]))
+    return "\n".join(words)
+
+
+def _surplus_words(mechanism: Mapping[str, Any], measures: Mapping[str, Any]) -> str:
+    """Say why the total of counts with plain noise is too large, and by how much at most."""
+    scale, law, threshold = exact(measures["noise"]["scale"]), measures["noise"]["law"], mechanism["threshold"]
+    each = noise_surplus(scale, mechanism["rounding"], threshold)
+    expect, dropped = "**Expect the total to be too large.**", "that was negative"
+    if threshold > 1:
+        expect, dropped = "**The total is not that of the trips.**", f"of less than {threshold:,}, noise or not,"
+    return f"""The noise on each count has a standard deviation of {trips_amount(noise_spread(scale, law))}.
+
+{expect} A noisy count {dropped} became 0, so noise does not cancel out:
+a type without trips was given {amount(each)} on average, one with trips less. Noise alone has thus made up to about
+{trips_amount(each * measures["cells"])}; the fewer types have any, the closer to that. Do not read the total,
+or sums over many types, as demand."""
+
+
+def _feature_words(mechanism: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> str:
+    """Say which sums were asked with how much noise, and what was made of them."""
+    lines = [
+        f"| {item['feature']} | {item['groups']:,} | {amount(noise_spread(exact(item['scale']), item['law']))} |"
+        for item in features
+    ]
+    made = "all were made to add up by least squares;\ncounts that came out below one half became 0"
+    after = (
+        "**Expect the total to be too large**: negative counts became 0, so that the others no longer add up to it.\n"
+        "Do not read the total, or sums over many types, as demand."
+    )
+    if mechanism["name"] == "constrained-counts":
+        made = "the counts were found that are nearest to\nall of them, add up, and are not negative"
+        after = "The total, and sums over many types of trips, are far surer for their size than single counts."
+    table = "\n".join(lines)
+    return f"""These sums were counted, noise was added to each, and {made}.
+`{CELLS}` are the types of trips one by one.
+
+| sums by | number of sums | standard deviation of the noise on each, in trips |
+| --- | ---: | ---: |
+{table}
+
+{after}"""
+
+
+def most_trips_of(body: Mapping[str, Any]) -> int | None:
+    """Return how many trips of one rider were counted at most, if riders are protected.
+
+    Parameters
+    ----------
+    body
+        What the certificate of a release of counts states.
+    """
+    if body["guarantee"]["protects"] != "rider":
+        return None
+    bound = body["measures"]["contribution"]
+    return int(bound["max"] * (bound["days"] if bound["per"] == "day" else 1))
+
+
+def noise_spread(scale: Fraction, law: str) -> float:
+    """Return the standard deviation of noise on counts, around zero.
+
+    Parameters
+    ----------
+    scale, law
+        As a certificate states them.
+    """
+    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
+    spreads = {
+        "discrete": math.sqrt(2 * ratio) / rest,
+        "round": math.sqrt(math.sqrt(ratio) * (1 + ratio)) / rest,
+        "floor": (1 + ratio) / (math.sqrt(2) * rest),
+        "floating": math.sqrt(2) * float(scale),
+    }
+    return spreads[law]
+
+
+def noise_surplus(scale: Fraction, rounding: str, threshold: int) -> float:
+    """Return what noise alone gives a cell on average, if what is below a threshold of 1 or more becomes none.
+
+    A cell that has trips gains less: what it loses below the threshold counts against it.
+
+    Parameters
+    ----------
+    scale
+        Scale of the Laplace noise, as a certificate states it.
+    rounding
+        ``round`` or ``floor``: which whole number it became.
+    threshold
+        Fewest trips that are listed.
+    """
+    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
+    shift = {"round": 0.5, "floor": 0.0}[rounding]
+    return math.exp(-(threshold - shift) / scale) / 2 * (threshold + ratio / rest)
+
+
+def amount(trips: float) -> str:
+    """Write a number of trips that is not exact."""
+    return f"{trips:,.0f}" if trips >= 100 else f"{trips:.3g}"
+
+
+def trips_amount(trips: float) -> str:
+    """Write a number of trips that is not exact, with its unit."""
+    text = amount(trips)
+    return f"{text} trip{'' if text == '1' else 's'}"
