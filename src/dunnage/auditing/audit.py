@@ -18,6 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from dunnage._version import __version__
+from dunnage.auditing.counts import (
+    CountsCase,
+    CountsSight,
+    columns_of,
+    counts_inside_findings,
+    counts_outside_findings,
+)
 from dunnage.auditing.finding import TOPICS, Finding
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
 from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
@@ -28,17 +35,23 @@ from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
 from dunnage.certificate import canonical
 from dunnage.dataset import Dataset
-from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.errors import DunnageError, InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
+from dunnage.mechanisms.features import Feature
 from dunnage.planning.plan import Plan
 from dunnage.publication import Key, key_path
+from dunnage.publishing import mechanism_of
 from dunnage.release import Release
+from dunnage.trips import Universe
+from dunnage.verification.reading import same
 
 FORMAT = 1
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
 NOISE = "noise"
 """What a noisy release tells, in the place of a statistic of classes."""
+COUNTS = "counts"
+"""What a release of counts tells, in the place of a statistic of classes."""
 MOST_AUDIT_BYTES = 1 << 26
 
 Progress = Callable[[str], None]
@@ -59,7 +72,7 @@ class Audit:
     protects
         What one record is.
     statistic
-        What was told about a class, or ``noise``.
+        What was told about a class, or ``noise``, or ``counts``.
     findings
         The findings, by topic.
     at_risk
@@ -195,7 +208,7 @@ def audit(
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
-    """Attack a release of classes or of noisy rows, and score it against the truth. Private unless external.
+    """Attack a release of classes, of noisy rows or of counts, and score it against the truth. Private unless external.
 
     Parameters
     ----------
@@ -223,7 +236,8 @@ def audit(
     Raises
     ------
     UserError
-        If the release has neither classes nor noisy rows, or release, data, key and plan do not belong together.
+        If the release has neither classes nor noisy rows nor counts, or release, data, key and plan do not belong
+        together.
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
     if not external and data is None:
@@ -231,7 +245,7 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     found, key = _opened(release, key, with_key=not external)
-    if data is not None and not external:
+    if data is not None and not external and found.certificate.body["kind"] != COUNTS:  # which have other attributes
         _refuse_other_policy(found, data)
     asked = _Asked(
         release=found,
@@ -244,7 +258,7 @@ def audit(
         seconds=seconds,
         tell=tell,
     )
-    told = _told_by_classes(asked) if "class_id" in found.data.column_names else _told_by_noise(asked)
+    told = _told(asked)
     body = found.certificate.body
     return Audit(
         dataset=str(body["dataset"]),
@@ -288,6 +302,42 @@ class _Told:
         """Put findings and notes behind those there are."""
         self.findings += findings
         self.notes += notes
+
+
+def _told(asked: _Asked) -> _Told:
+    """Audit a release by what it is of."""
+    if asked.release.certificate.body["kind"] == COUNTS:
+        return _told_by_counts(asked)
+    return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
+
+
+def _told_by_counts(asked: _Asked) -> _Told:
+    """Audit a release of counts."""
+    sight, told = CountsSight.of(asked.release), _Told(COUNTS)
+    outside, notes = counts_outside_findings(sight, asked.tell)
+    told.add([item for item in outside if item.topic != "utility"], notes)
+    if asked.data is not None:
+        _refuse_other_universe(sight, asked.data)
+        told.add([], _policy_notes(sight, asked.data))
+        told.add(*counts_inside_findings(CountsCase.of(sight, asked.data, asked.key), asked.tell))
+    # What counts lack in truth tells more than the noise they were given: it comes first.
+    told.add([item for item in outside if item.topic == "utility"], _counts_lacks(asked))
+    return told
+
+
+def _counts_lacks(asked: _Asked) -> list[str]:
+    """Say which questions were not put to a release of counts, or cannot be answered."""
+    wanted = {
+        "How far counts are off, and how many trips were created, cannot be told without the truth.": asked.data
+        is None,
+        "Counts are attacked by who knows all trips but one: there are no values to know roughly.": asked.tolerance
+        is not None,
+        "Counts have no rows, so a population cannot be looked for in them.": asked.population is not None,
+        "Counts have no classes, so they were not compared with other releases; losses of releases add up.": bool(
+            asked.also
+        ),
+    }
+    return [note for note, was_asked in wanted.items() if was_asked]
 
 
 def _told_by_classes(asked: _Asked) -> _Told:
@@ -398,6 +448,65 @@ def _difference(name: str, stated: Mapping[str, Any], read: Mapping[str, Any]) -
     first, second = stated[name], read[name]
     facts = [fact for fact in (*first, *(f for f in second if f not in first)) if first.get(fact) != second.get(fact)]
     return f"{name!r} has another {' and '.join(facts)}"
+
+
+def _refuse_other_universe(sight: CountsSight, data: Dataset) -> None:
+    """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
+    if data.schema.trip is None:
+        raise ReleaseError("the policy does not say what a trip is. Give the policy that the counts were made under.")
+    universe = data.schema.universe(data.period)
+    differ = _other_facts(sight.universe, universe) or _other_groups(sight, universe)
+    if differ:
+        raise ReleaseError(
+            f"the release was made under another policy, or of another period: it has other {', '.join(differ)}. Give "
+            "policy, city and period as they were published."
+        )
+
+
+def _other_facts(stated: Universe, read: Universe) -> list[str]:
+    """Name the public facts in which two universes differ."""
+    pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
+    differ = [name for name, (one, other) in pairs.items() if one != other]
+    if stated.time is not None and read.time is not None and not differ:
+        first, second = stated.time.describe(), read.time.describe()
+        words = {"lower": "windows", "upper": "windows", "window_minutes": "windows", "day": "days"}
+        differ += [words.get(fact, fact) for fact in first if first[fact] != second[fact]]
+    if (stated.days, stated.num_dates) != (read.days, read.num_dates):
+        differ.append("days")
+    return list(dict.fromkeys(differ))
+
+
+def _other_groups(sight: CountsSight, universe: Universe) -> list[str]:
+    """Name zones and modes, if by them cells fall into another number of groups than the release states."""
+    differ = []
+    for item in sight.asked[1:]:
+        columns = columns_of(item.name)
+        words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
+        absent = [words[name] for name in columns if name not in universe.columns]
+        if not absent and Feature.of(universe, columns).size == item.groups:
+            continue
+        differ += absent or [words[name] for name in columns if name in words]
+    return list(dict.fromkeys(differ))
+
+
+def _policy_notes(sight: CountsSight, data: Dataset) -> list[str]:
+    """Say in what the policy that data were read under would release other counts, which does not matter here."""
+    stated, measures = dict(sight.mechanism), sight.release.certificate.body["measures"]
+    try:
+        read = dict(mechanism_of(data.policy).promise(data.schema).mechanism)
+    except DunnageError:  # of a policy that could not be published under
+        read = dict(data.policy.mechanism)
+    differ = [name for name in {**stated, **read} if not same(stated.get(name), read.get(name))]
+    if "name" in differ:
+        differ = ["mechanism"]
+    told, bound = measures.get("contribution") or {}, data.schema.contribution
+    if (told.get("max"), told.get("per")) != ((bound.max, bound.per) if bound is not None else (None, None)):
+        differ.append("contribution")
+    if sight.protects != data.schema.protects:
+        differ.append("protects")
+    return [f"The policy says otherwise than the release of: {', '.join(differ)}. The release's own are used."][
+        : len(differ)
+    ]
 
 
 def _opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:

@@ -12,6 +12,7 @@ from dunnage._version import __version__
 from dunnage.auditing.audit import Audit
 from dunnage.auditing.finding import TOPICS, Finding, percent
 from dunnage.pages.common import render
+from dunnage.pages.counts import count_pictures
 from dunnage.pages.rides import ride_pictures
 from dunnage.svg import Scale, Svg, chart, tag
 
@@ -29,6 +30,7 @@ _STATISTICS = {
     "multiset": "bounds, mean and every value of each class",
     "values": "of each class the smallest and largest number, the lowest common node, or the set of labels",
     "noise": "a noisy value and an interval for each record",
+    "counts": "how many trips there are of each type, as noise allows",
 }
 _BASELINES = {
     False: "what somebody has without the release",
@@ -37,6 +39,14 @@ _BASELINES = {
 }
 # Shown first, in this order, as far as they were found; the part of a name before a bracket.
 _KEY_FINDINGS = (
+    "membership guess",
+    "membership bound",
+    "RMSE per cell",
+    "error of the total",
+    "total variation distance",
+    "trips created in empty cells",
+    "trips created, expected",
+    "noise",
     "record linkage",
     "identification expected",
     "identification before release",
@@ -69,7 +79,7 @@ def audit_page(audit: Audit) -> str:
         One HTML document that needs no other file.
     """
     topics = [(topic, [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
-    pictures = {"utility": ride_pictures(audit)}
+    pictures = {"utility": [*ride_pictures(audit), *count_pictures(audit)]}
     content = {
         "audit": audit,
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),

@@ -1,0 +1,725 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Audits of counts: every error against dense tables, what one trip tells against all outcomes, and the page."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+import time
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.counts_help import answers, asked, discrete_laplace, law_of, outcomes, universe
+
+import dunnage as dn
+from dunnage.auditing import counts as auditing_counts
+from dunnage.auditing import membership
+from dunnage.auditing.audit import Audit, audit
+from dunnage.auditing.counts import CountsSight, Errors, told_by_counts
+from dunnage.certificate import Certificate
+from dunnage.city import City
+from dunnage.counting.laplace import DiscreteLaplace
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric, Stops, Windows
+from dunnage.errors import ReleaseError
+from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms.counting import true_counts
+from dunnage.pages import audit_page, write_audit
+from dunnage.pages.counts import count_pictures
+from dunnage.policy import Policy
+from dunnage.publishing import publish
+from dunnage.release import Release
+from dunnage.schema import Attribute, Contribution, Role, Schema
+from dunnage.trips import Trip
+
+STOPS = ("B", "A", "C", "<D>")
+ZONES = np.array([0, 1, 0, 1], dtype=np.int32)
+MODES = (np.add.outer(np.arange(4), 2 * np.arange(4)) % 3).astype(np.int16)
+CITY = City(stops=STOPS, zone_names=("in", "out"), zones=ZONES, mode_names=("x", "y", "z"), modes=MODES)
+WINDOWS = 3
+NOISY = {"name": "noisy-counts", "epsilon": 1}
+CONSTRAINED = {"name": "constrained-counts", "epsilon": 1}
+FLAT = [("window",), ("origin_zone", "destination_zone", "window"), ("mode", "window")]
+TOTAL_VARIATION = "total variation distance"
+
+
+def policy(
+    mechanism: dict[str, Any],
+    *,
+    bound: int | None = None,
+    per: str = "period",
+    city: City = CITY,
+    tallied: bool = False,
+    **time: Any,
+) -> Policy:
+    stops = city.stops
+    quasi: dict[str, Any] = {"role": Role.QUASI_IDENTIFIER}
+    windows = Windows(**{"lower": "08:00", "upper": "09:30", "window_minutes": 30, **time})
+    schema = Schema(
+        attributes=(
+            Attribute(name="card", role=Role.IDENTIFIER),
+            Attribute(name="board", domain=Stops(stops=stops), **quasi),
+            Attribute(name="alight", domain=Stops(stops=stops), **quasi),
+            Attribute(name="tap", domain=windows, **quasi),
+            *([Attribute(name="trips", domain=Numeric(lower=0, upper=9), **quasi)] if tallied else []),
+        ),
+        protects="rider" if bound else "trip",
+        trip=Trip(origin="board", destination="alight", time="tap", count="trips" if tallied else None),
+        city=city,
+        contribution=Contribution(person="card", max=bound, per=per) if bound else None,
+    )
+    return Policy(dataset="trips", schema=schema, mechanism=mechanism)
+
+
+def rows(num: int, seed: int = 1, stops: tuple[str, ...] = STOPS) -> pa.Table:
+    """Trips of which many are of one type."""
+    draw = random.Random(seed)
+    weights = [1 / (place + 1) ** 2 for place in range(len(stops))]
+    return pa.table(
+        {
+            "card": [f"PRIVATE-{draw.randrange(7)}" for _ in range(num)],
+            "board": draw.choices(stops, weights, k=num),
+            "alight": draw.choices(stops, weights, k=num),
+            "tap": [f"2026-11-1{draw.randrange(4, 6)}T08:{draw.randrange(60):02d}" for _ in range(num)],
+        }
+    )
+
+
+def published(mechanism: dict[str, Any], num: int = 120, **more: Any) -> tuple[Any, Dataset, Any]:
+    data = Dataset.from_table(rows(num), policy(mechanism, **more))
+    release, key = publish(data, ledger=":memory:")
+    return release, data, key
+
+
+def nothing_travelled(mechanism: dict[str, Any], **more: Any) -> tuple[Any, Dataset, Any]:
+    table = rows(5)
+    data = Dataset.from_table(table.append_column("trips", pa.array([0] * 5)), policy(mechanism, tallied=True, **more))
+    return *publish(data, ledger=":memory:"), data
+
+
+def dense(release: Release, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """True and released counts. Shape of each: windows, origins, destinations."""
+    true, seen = (np.zeros((WINDOWS, len(STOPS), len(STOPS)), dtype=np.int64) for _ in range(2))
+    starts = ("08:00", "08:30", "09:00")
+    table = {name: data.column(name).to_pylist() for name in ("board", "alight", "tap")}
+    for origin, destination, stamp in zip(*table.values(), strict=True):
+        window = (stamp % 200_000 - 8 * 3600) // 1800
+        true[window, STOPS.index(origin), STOPS.index(destination)] += 1
+    for line in release.data.to_pylist():
+        place = starts.index(line["window"]), STOPS.index(line["origin"]), STOPS.index(line["destination"])
+        seen[place] += line["count"]
+    return true, seen
+
+
+def group_sums(table: np.ndarray, columns: tuple[str, ...]) -> list[int]:
+    """Sums of a feature, empty groups with cells included, by going through all cells."""
+    sums: dict[tuple[Any, ...], int] = {}
+    for (window, origin, destination), number in np.ndenumerate(table):
+        facts = {
+            "window": window,
+            "origin_zone": ZONES[origin],
+            "destination_zone": ZONES[destination],
+            "mode": MODES[origin, destination],
+            "origin": origin,
+            "destination": destination,
+        }
+        group = tuple(int(facts[name]) for name in columns)
+        sums[group] = sums.get(group, 0) + int(number)
+    return [sums[group] for group in sorted(sums)]
+
+
+def errors_of(differences: list[int]) -> tuple[float, float, float]:
+    sizes = [abs(number) for number in differences]
+    return math.sqrt(sum(size**2 for size in sizes) / len(sizes)), sum(sizes) / len(sizes), max(sizes)
+
+
+# Errors against the truth
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        NOISY,
+        {**NOISY, "rounding": "floor", "threshold": 3},
+        CONSTRAINED,
+        {"name": "hierarchical-counts", "epsilon": 1},
+        {**CONSTRAINED, "features": [[], ["origin"], ["destination", "mode"]]},
+    ],
+    ids=["noisy", "threshold", "constrained", "tree", "features"],
+)
+def case(request):
+    release, data, key = published(request.param)
+    return release, data, audit(release, data, key=key)
+
+
+def test_errors_of_cells_by_hand(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    parts = {
+        "per cell": np.ones(true.shape, dtype=bool),
+        "in cells with trips": true > 0,
+        "in empty cells": true == 0,
+    }
+    for words, part in parts.items():
+        for name, value, nothing in zip(
+            ("RMSE", "MAE"),
+            errors_of((seen - true)[part].tolist()),
+            errors_of(true[part].tolist()),
+            strict=False,
+        ):
+            item = found.finding(f"{name} {words}")
+            assert item.value == pytest.approx(value)
+            assert item.baseline == pytest.approx(nothing)
+            assert item.private
+            assert item.unit == "trips"
+            assert item.details["cells"] == part.sum()
+
+
+def test_totals_and_created_trips_by_hand(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    total = found.finding("error of the total")
+    assert total.value == abs(true.sum() - seen.sum())
+    assert (total.baseline, total.details["true"], total.details["released"]) == (120, 120, seen.sum())
+    apart = np.abs(true / true.sum() - seen / max(seen.sum(), 1)).sum() / 2
+    assert found.finding(TOTAL_VARIATION).value == pytest.approx(apart)
+    assert found.finding(TOTAL_VARIATION).baseline == 1
+    created = found.finding("trips created in empty cells")
+    assert created.value == seen[true == 0].sum()
+    assert created.details == {
+        "cells": (seen[true == 0] > 0).sum(),
+        "kept": np.minimum(true, seen).sum(),
+        "added": np.maximum(seen - true, 0)[true > 0].sum(),
+        "lost": np.maximum(true - seen, 0).sum(),
+    }
+
+
+def test_errors_of_every_feature_by_hand(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    names = [row["feature"] for row in release.certificate.body["measures"].get("features", [])]
+    wanted = {tuple(name.split(" x ")) for name in names if name not in ("cells", "total")} | set(FLAT)
+    wanted.add(("origin_zone", "destination_zone", "mode", "window"))
+    for columns in wanted:
+        item = found.finding(f"RMSE of sums ({' x '.join(columns)})")
+        sums = [np.array(group_sums(table, columns)) for table in (true, seen)]
+        rmse, mae, largest = errors_of((sums[1] - sums[0]).tolist())
+        assert item.value == pytest.approx(rmse)
+        assert item.details["mae"] == pytest.approx(mae)
+        assert item.details["largest"] == largest
+        assert item.details["groups"] == len(sums[0])
+        assert item.baseline == pytest.approx(errors_of(sums[0].tolist())[0])
+    assert sum(item.name.startswith("RMSE of sums") for item in found.findings) == len(wanted)
+
+
+def test_flows_by_hand(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    flows = found.finding(TOTAL_VARIATION).details["flows"]
+    for name, table in (("true", true), ("released", seen)):
+        assert flows["stops"]["names"] == list(STOPS)
+        assert flows["stops"][name] == table.sum(axis=0).tolist()
+        zones = np.zeros((2, 2), dtype=int)
+        for (_, origin, destination), number in np.ndenumerate(table):
+            zones[ZONES[origin], ZONES[destination]] += number
+        assert flows["zones"][name] == zones.tolist()
+    assert not flows["stops"]["with_rest"]
+
+
+def test_the_busiest_stops_of_many(monkeypatch):
+    monkeypatch.setattr(auditing_counts, "MOST_STOPS", 3)
+    release, data, key = published(NOISY)
+    true, seen = dense(release, data)
+    table = audit(release, data, key=key).finding(TOTAL_VARIATION).details["flows"]["stops"]
+    busy = true.sum(axis=(0, 1)) + true.sum(axis=(0, 2))
+    top = sorted(np.argsort(-busy, kind="stable")[:2].tolist())
+    assert table["names"] == [*(STOPS[stop] for stop in top), "rest"]
+    assert table["with_rest"]
+    flat = seen.sum(axis=0)
+    assert table["released"][0][1] == flat[top[0], top[1]]
+    assert np.sum(table["released"]) == seen.sum()
+    assert table["released"][0][2] == flat[top[0]].sum() - flat[top[0], top].sum()
+
+
+def test_noise_is_that_of_the_certificate(case):
+    release, _, found = case
+    measures = release.certificate.body["measures"]
+    for row in measures.get("features", []):
+        item = found.finding(f"noise ({row['feature']})")
+        scale = float(Fraction(str(row["scale"])))
+        ratio = math.exp(-1 / scale)
+        assert item.value == pytest.approx(math.sqrt(2 * ratio) / (1 - ratio))
+        assert not item.private
+
+
+def test_days_are_told_apart():
+    dates = {"day": "date", "dates": ["2026-11-14", "2026-11-16"]}
+    release, data, key = published(CONSTRAINED, **dates)
+    found = audit(release, data, key=key)
+    truth = true_counts(data)
+    assert truth.universe.num_cells == 3 * 3 * 16
+    seen = np.zeros(truth.universe.num_cells, dtype=np.int64)
+    sight = CountsSight.of(release)
+    seen[sight.cells] = sight.counts
+    assert (np.diff(sight.cells) > 0).all()
+    seen[truth.cells] -= truth.counts
+    assert found.finding("RMSE per cell").value == pytest.approx(errors_of(seen.tolist())[0])
+    by_slot = np.abs(seen.reshape(9, 16).sum(axis=1))
+    item = found.finding("RMSE of sums (day x window)")
+    assert item.details["largest"] == by_slot.max()
+    assert item.details["groups"] == 9
+
+
+def test_nothing_travelled_and_nothing_released():
+    release, key, data = nothing_travelled({**NOISY, "threshold": 1000})
+    found = audit(release, data, key=key)
+    assert found.finding("RMSE per cell").value == found.finding(TOTAL_VARIATION).value == 0
+    assert not any("with trips" in item.name for item in found.findings)
+    audit_page(found)
+    release, data, key = published({**NOISY, "threshold": 1000}, num=20)
+    assert audit(release, data, key=key).finding(TOTAL_VARIATION).value == 1
+    assert Errors.of(np.zeros(0), 5) == Errors(rmse=0.0, mae=0.0, largest=0.0)
+
+
+def test_a_universe_of_more_than_a_billion_cells():
+    stops = tuple(f"S{number:04d}" for number in range(850))
+    time_of = {"lower": "00:00", "upper": "24:00", "day": "date", "dates": ["2026-11-01", "2026-11-30"]}
+    made = policy({**NOISY, "threshold": 20}, city=City(stops=stops), **time_of)
+    data = Dataset.from_table(rows(5000, stops=stops), made)
+    release, key = publish(data, ledger=":memory:")
+    start = time.process_time()
+    found = audit(release, data, key=key)
+    assert time.process_time() - start < 5
+    assert found.finding("RMSE per cell").details["cells"] == 850 * 850 * 48 * 30 > 1e9
+    truth, sight = true_counts(data), CountsSight.of(release)
+    table = dict(zip(truth.cells.tolist(), truth.counts.tolist(), strict=True))
+    both = {**dict.fromkeys(table, 0), **dict(zip(sight.cells.tolist(), sight.counts.tolist(), strict=True))}
+    squares = sum((number - table.get(cell, 0)) ** 2 for cell, number in both.items())
+    assert found.finding("RMSE per cell").value == pytest.approx(math.sqrt(squares / truth.universe.num_cells))
+
+
+# What one trip tells
+
+
+def test_the_whole_space_of_two_noisy_cells():
+    """One stop, two windows: all pairs of released counts, with and without a trip, where there are others."""
+    law, threshold, reach = membership.WholeLaw("round", Fraction(1)), 2, 60
+    values = np.arange(-reach, reach + 20)
+
+    def released(count: int) -> np.ndarray:
+        masses = np.exp(law.log_mass(values - count))
+        return np.append(masses[values >= threshold], masses[values < threshold].sum())
+
+    for count, name in ((3, "membership guess"), (0, "membership guess, empty cell")):
+        worlds = [np.multiply.outer(released(count + more), released(5)) for more in (0, 1)]
+        apart = float(np.maximum(worlds[1] - worlds[0], 0).sum())
+        release, *_ = published({**NOISY, "threshold": threshold})
+        item = audit(release, external=True).finding(name)
+        assert item.value == pytest.approx((1 + apart) / 2, abs=1e-9)
+        assert item.baseline == 0.5
+        assert item.details["advantage"] == pytest.approx(apart, abs=1e-9)
+
+
+def test_the_release_tells_no_more_than_its_noisy_answers():
+    """Every noisy answer of a tiny universe through the mechanism: what comes out, with a trip and without."""
+    mechanism = ConstrainedCounts(epsilon=2, features=[[]])
+    question = asked(mechanism, universe(), DiscreteLaplace)
+    found = outcomes(mechanism, question, reach=5, most=2)
+    chances = [
+        discrete_laplace(law.scale)
+        for law, size in zip(question.laws, question.sizes, strict=True)
+        for _ in range(size)
+    ]
+    worlds = [law_of(found, answers(question, counts), chances) for counts in ((1, 0), (2, 0))]
+    apart = sum(max(worlds[1].get(result, 0) - worlds[0].get(result, 0), 0) for result in {**worlds[0], **worlds[1]})
+    whole = membership.Membership.of(
+        membership.noisy_answer(membership.WholeLaw("discrete", law.scale)) for law in question.laws
+    )
+    assert 0.1 < apart <= whole.advantage + 1e-9
+    release, *_ = published({**CONSTRAINED, "epsilon": 2, "features": [[]]})
+    item = audit(release, external=True).finding("membership guess")
+    assert item.value == pytest.approx(whole.success)
+    assert item.interval == (0.5, item.value)
+    assert "no better" in item.sentence
+
+
+def test_every_guess_is_below_the_bound_of_the_certificate(case):
+    release, _, found = case
+    bound = found.finding("membership bound")
+    printed = [row for row in release.certificate.body["meaning"]["odds"] if row["before"] == 0.5]
+    assert bound.value == printed[0]["at_most"]
+    guess = found.finding("membership guess")
+    assert 0.5 < guess.value <= bound.value
+    assert guess.details["suspicion_at_most"] <= bound.value
+    assert found.finding("membership advantage").value == pytest.approx(2 * guess.value - 1)
+    assert 0 < found.finding("suspicion at its bound").value < 1
+    for words in ("together", "apart"):  # a rider is not protected
+        assert found.finding(f"membership guess, rider of 10, {words}").value > guess.value
+
+
+def test_features_with_different_shares():
+    release, *_ = published({**CONSTRAINED, "budget_shares": "cells"})
+    epsilons = [Fraction(3, 5)] + [Fraction(1, 10)] * 4
+    expected = membership.Membership.of(
+        membership.noisy_answer(membership.WholeLaw("discrete", 1 / epsilon)) for epsilon in epsilons
+    )
+    found = audit(release, external=True).finding("membership guess")
+    assert found.value == pytest.approx(expected.success)
+    assert found.details["loss"] == pytest.approx(1)
+
+
+def test_riders_are_told_no_better_than_their_bound():
+    release, data, key = published(CONSTRAINED, bound=3)
+    found = audit(release, data, key=key)
+    answers_ = [
+        membership.Answer(membership.WholeLaw("discrete", Fraction(15)), groups) for groups in (48, 1, 3, 12, 9)
+    ]
+    assert found.finding("membership guess").value == pytest.approx(membership.trips_together(answers_, 3).success)
+    apart = found.finding("membership guess, rider of 3, apart")
+    assert apart.value == pytest.approx(membership.trips_apart(answers_, 3).success)
+    one = found.finding("membership guess, rider of 3, all but one known")
+    assert one.value < apart.value < found.finding("membership guess").value <= found.finding("membership bound").value
+
+
+def test_suspicions_on_this_release_by_hand():
+    release, data, key = published({**NOISY, "threshold": 2})
+    true, seen = dense(release, data)
+    law = membership.WholeLaw("round", Fraction(1))
+    values = np.arange(-200, 400)
+    suspicions, right = [], 0.0
+    for number, shown in zip(true[true > 0].tolist(), seen[true > 0].tolist(), strict=True):
+        chances = {}
+        for count in (number - 1, number, number + 1):
+            masses = np.exp(law.log_mass(values - count))
+            chances[count] = float(masses[values == shown][0] if shown else masses[values < 2].sum())
+        suspicions.append(chances[number] / (chances[number] + chances[number - 1]))
+        right += (chances[number] > chances[number - 1]) / 2 + (chances[number] > chances[number + 1]) / 2
+    found = audit(release, data, key=key)
+    item = found.finding("suspicion on this release")
+    assert item.value == pytest.approx(np.mean(suspicions))
+    assert item.details["largest"] == pytest.approx(max(suspicions))
+    bound = math.e / (1 + math.e)
+    assert item.details["at_bound"] == pytest.approx(np.mean([one > bound - 1e-6 for one in suspicions]))
+    guess = found.finding("membership guess on this release")
+    assert guess.value == pytest.approx(right / len(suspicions))
+    assert guess.interval[0] < guess.value < guess.interval[1]
+    assert item.private
+    assert guess.private
+
+
+@pytest.mark.parametrize("rounding", ["round", "floor"])
+def test_over_many_cells_guesses_are_right_as_often_as_computed(rounding):
+    release, *_ = published({**NOISY, "rounding": rounding})
+    sight = CountsSight.of(release)
+    true = np.full(200_000, 40)
+    noise = auditing_counts._COUNT_LAWS[rounding](Fraction(1)).draw(dn.Noise(seed=2), len(true))
+    found = told_by_counts(sight, true + noise, true)
+    expected = audit(release, external=True).finding("membership guess")
+    assert found["right"] == pytest.approx(expected.value, abs=6.5 * 0.5 / math.sqrt(len(true)))
+    share = audit(release, external=True).finding("suspicion at its bound").value
+    assert found["at_bound"] == pytest.approx(share, abs=6.5 * 0.5 / math.sqrt(len(true)))
+
+
+def test_trips_that_were_dropped_leave_this_release_aside():
+    release, data, key = published(NOISY, bound=2)
+    assert key.facts["trips_dropped"] > 0
+    for given in (key, None):
+        found = audit(release, data, key=given)
+        assert not any("on this release" in item.name for item in found.findings)
+        assert any("left out at random" in note for note in found.notes)
+    release, data, key = published(NOISY, bound=120)
+    assert key.facts["trips_dropped"] == 0
+    assert "suspicion on this release" in {item.name for item in audit(release, data, key=key).findings}
+
+
+@pytest.mark.parametrize("mechanism", [NOISY, CONSTRAINED], ids=["noisy", "constrained"])
+def test_floating_noise_has_no_bound(monkeypatch, mechanism):
+    monkeypatch.setattr(auditing_counts, "FLOATING_DRAWS", 5000)
+    release, data, key = published({**mechanism, "as_published": True})
+    for found in (audit(release, data, key=key), audit(release, external=True)):
+        assert found.finding("membership bound").value == 1
+        assert "No bound is proved" in found.finding("membership bound").sentence
+        shown = found.finding("values of one world only")
+        assert shown.interval[0] < shown.value < shown.interval[1]
+        assert shown.value > 0.5
+        assert "whole counts are released" in shown.sentence
+        assert not any(item.name.startswith("membership guess") for item in found.findings)
+
+
+def test_a_seed_is_named():
+    data = Dataset.from_table(rows(50), policy(NOISY))
+    release, key = publish(data, ledger=":memory:", noise=dn.Noise(seed=3))
+    found = audit(release, data, key=key)
+    assert any("seed" in note for note in found.notes)
+    assert "membership bound" not in {item.name for item in found.findings}
+
+
+def test_too_many_outcomes_are_noted(monkeypatch):
+    monkeypatch.setattr(membership, "MOST_OUTCOMES", 3)
+    release, *_ = published(CONSTRAINED)
+    found = audit(release, external=True)
+    assert any("was not all computed" in note for note in found.notes)
+    assert found.finding("noise (cells)").value > 0
+
+
+# Inside and outside
+
+
+def test_an_external_audit_is_what_is_not_private(case):
+    release, _, found = case
+    outside = audit(release, external=True)
+    assert outside.external
+    assert not any(item.private for item in outside.findings)
+    same = {item.name: item for item in found.findings if not item.private}
+    assert same == {item.name: item for item in outside.findings}
+    assert any("without the truth" in note for note in outside.notes)
+    assert count_pictures(outside) == []
+
+
+def test_expected_trips_created():
+    release, *_ = published({**NOISY, "rounding": "floor", "threshold": 2})
+    item = audit(release, external=True).finding("trips created, expected")
+    expected = sum(value * math.exp(-value) * (1 - math.exp(-1)) / 2 for value in range(2, 200)) * 48
+    assert item.value == pytest.approx(expected)
+    assert item.interval == (0, item.value)
+    assert "trips created, expected" not in {
+        item.name for item in audit(published(CONSTRAINED)[0], external=True).findings
+    }
+
+
+def test_audits_are_kept_as_they_are(case, tmp_path):
+    _, _, found = case
+    write_audit(found, tmp_path / "audit")
+    again = Audit.read(tmp_path / "audit")
+    assert again.findings == tuple(
+        replace(item, details=json.loads(json.dumps(item.to_dict()["details"]))) for item in found.findings
+    )
+    assert count_pictures(again) == count_pictures(found)
+    assert "RMSE per cell" in found.summary()
+    assert "PRIVATE" not in (tmp_path / "audit" / "audit.json").read_text()
+
+
+def test_what_counts_cannot_be_asked_is_said():
+    release, data, key = published(NOISY)
+    found = audit(release, data, key=key, population=data, also=[(release, data, key)], tolerance=0.1)
+    assert len(found.notes) == 3
+
+
+def test_other_data_are_refused():
+    release, data, key = published(NOISY)
+    other = Dataset.from_table(rows(120, seed=2), data.policy)
+    with pytest.raises(ReleaseError, match="key"):
+        audit(release, other, key=key)
+    longer = Dataset.from_table(rows(120), policy(NOISY, upper="10:00"))
+    with pytest.raises(ReleaseError, match="other windows"):
+        audit(release, longer)
+    plain = Policy.from_dict(
+        {
+            "dataset": "trips",
+            "protects": "trip",
+            "attributes": {"x": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9]}},
+            "mechanism": {"name": "k-partition", "k": 2},
+        }
+    )
+    with pytest.raises(ReleaseError, match="what a trip is"):
+        audit(release, Dataset.from_table(pa.table({"x": [1, 2]}), plain))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"window_minutes": 15}, "other windows"),
+        ({"zone": "Europe/Madrid"}, "other zone"),
+        ({"day": "weekday"}, "other days"),
+        ({"dates": ["2026-11-14", "2026-11-15"]}, "other dates, days"),
+        ({"city": City(stops=(*STOPS[:3], "E"))}, "other stops"),
+        ({"city": City(stops=STOPS)}, "other zones, modes"),
+        ({"city": replace(CITY, zones=np.arange(4, dtype=np.int32), zone_names=STOPS)}, "other zones"),
+        ({"city": replace(CITY, modes=MODES % 2)}, "other modes"),
+    ],
+)
+def test_a_policy_of_other_trips_is_refused(more, words):
+    release, *_ = published(CONSTRAINED)
+    stops = more.get("city", CITY).stops
+    other = Dataset.from_table(rows(120, stops=stops), policy(CONSTRAINED, **more))
+    with pytest.raises(ReleaseError, match=f"another policy, or of another period: it has {words}"):
+        audit(release, other)
+
+
+def test_another_mechanism_is_noted():
+    release, data, key = published(CONSTRAINED)
+    assert not any("policy says otherwise" in note for note in audit(release, data, key=key).notes)
+    notes = {
+        "epsilon, features": {**CONSTRAINED, "epsilon": 2, "features": [[]]},
+        "mechanism": {"name": "hierarchical-counts", "epsilon": 1},
+    }
+    for words, mechanism in notes.items():
+        other = Dataset.from_table(rows(120), policy(mechanism))
+        found = audit(release, other)
+        assert f"The policy says otherwise than the release of: {words}. The release's own are used." in found.notes
+        assert found.finding("noise (cells)").value == audit(release, external=True).finding("noise (cells)").value
+    riders = audit(release, Dataset.from_table(rows(120), policy(CONSTRAINED, bound=2)))
+    assert any("release of: contribution, protects." in note for note in riders.notes)
+
+
+def test_without_a_key_nothing_ties_rows_to_the_release():
+    release, data, key = published(NOISY)
+    assert auditing_counts.NO_KEY in audit(release, data).notes
+    for found in (audit(release, data, key=key), audit(release, external=True)):
+        assert auditing_counts.NO_KEY not in found.notes
+
+
+def test_the_key_of_another_release_is_named(tmp_path):
+    data = Dataset.from_table(rows(50), policy(NOISY))
+    ledger = tmp_path / "ledger.db"
+    one, other = (publish(data, ledger=ledger, again=True).write(tmp_path / name) for name in ("one", "other"))
+    audit(tmp_path / "one", data)
+    with pytest.raises(ReleaseError, match="key is that of another release"):
+        audit(tmp_path / "one", data, key=other.key)
+    assert audit(one.release, data, key=one.key).findings
+
+
+def test_a_rider_has_no_more_trips_of_one_type_than_a_day_allows():
+    dates = {"day": "date", "dates": ["2026-11-14", "2026-11-16"]}
+    law = membership.WholeLaw("round", Fraction(6))
+    release, data, key = published(NOISY, bound=2, per="day", **dates)
+    found = audit(release, data, key=key)
+    assert "(6 trips, at most 2 of one type, the worst case)" in found.finding("membership guess").sentence
+    thrice = membership.Membership.of([membership.noisy_answer(law, 2)] * 3)
+    assert found.finding("membership guess").value == pytest.approx(thrice.success)
+    release, *_ = published(NOISY, bound=2, per="day", **{**dates, "day": "day-type"})
+    sentence = audit(release, external=True).finding("membership guess").sentence
+    assert "(6 trips, at most 2 of one type" in sentence
+    release, *_ = published(NOISY, bound=2, per="day", dates=dates["dates"])
+    assert "(6 of one type, the worst case)" in audit(release, external=True).finding("membership guess").sentence
+    release, *_ = published({**CONSTRAINED, "features": [["window"]]}, bound=2, per="day", **dates)
+    by_window = membership.WholeLaw("discrete", Fraction(12))
+    answers_ = [membership.noisy_answer(by_window, 6), *[membership.noisy_answer(by_window, 2)] * 3]
+    guess = audit(release, external=True).finding("membership guess")
+    assert guess.value == pytest.approx(membership.Membership.of(answers_).success)
+
+
+def why_refused(release):
+    """Return why a release is not audited; empty if it is."""
+    try:
+        audit(release, external=True)
+    except ReleaseError as error:
+        return str(error)
+    return ""
+
+
+STRANGE = [None, True, 0, -7, 2.5, 10**30, "x", "0", ["x"], {"x": 1}]
+
+
+@pytest.mark.parametrize("mechanism", [NOISY, CONSTRAINED], ids=["noisy", "constrained"])
+def test_no_figure_of_a_certificate_makes_an_audit_crash(mechanism):
+    release, *_ = published(mechanism, bound=2)
+    body = json.loads(json.dumps(dict(release.certificate.body)))
+
+    def places(value, path=()):
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        for key, item in items:
+            yield (*path, key)
+            yield from places(item, (*path, key))
+
+    read = ("measures", "mechanism", "guarantee", "meaning", "assumptions", "attributes", "period", "basis")
+    for path in [path for path in places(body) if path[0] in read]:
+        for value in STRANGE:
+            changed = json.loads(json.dumps(body))
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            if inner[path[-1]] == value:
+                continue
+            inner[path[-1]] = value
+            refused = why_refused(Release(certificate=Certificate(changed), data=release.data))
+            assert "Verify it" in refused or path[-1] in ("zone", "holidays"), (path, value)
+
+
+def test_a_forged_scale_is_refused_as_verify_would():
+    release, data, key = published(CONSTRAINED)
+    body = json.loads(json.dumps(dict(release.certificate.body)))
+    body["measures"]["features"][0]["scale"] = 0
+    forged = Release(certificate=Certificate(body), data=release.data)
+    for more in ({"data": data, "key": key}, {"external": True}):
+        with pytest.raises(ReleaseError, match="noise on cells does not follow from its epsilon"):
+            audit(forged, **more)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda body, data: (body, data.set_column(0, "origin", pa.array(["nowhere"] * len(data)))),
+        lambda body, data: (body, data.drop_columns(["window"])),
+        lambda body, data: ({**body, "attributes": body["attributes"][:1]}, data),
+        lambda body, data: ({**body, "measures": {"cells": 48, "loss": {}}}, data),
+        lambda body, data: ({**body, "measures": {**body["measures"], "noise": {"scale": 1, "law": "new"}}}, data),
+        lambda body, data: ({**body, "measures": {**body["measures"], "noise": {"scale": "x", "law": "round"}}}, data),
+    ],
+)
+def test_a_strange_release_is_refused(change):
+    release, *_ = published(NOISY)
+    body, data = change(dict(release.certificate.body), release.data)
+    with pytest.raises(ReleaseError, match="Verify it"):
+        audit(Release(certificate=Certificate(body), data=data), external=True)
+
+
+# The page
+
+
+def test_the_page_shows_flows_errors_and_created_trips(case):
+    _, _, found = case
+    titles = [picture["title"] for picture in count_pictures(found)]
+    assert titles == [
+        "True trips by zone",
+        "Released trips by zone",
+        "True trips between the busiest stops",
+        "Released trips between the busiest stops",
+        "Error by feature",
+        "Trips created",
+    ]
+    text = audit_page(found)
+    for picture in count_pictures(found):
+        assert picture["svg"] in text
+    assert "://" not in text
+    assert 'style="' not in text  # the page's policy would not allow it
+    assert "<D>" not in text
+    assert "&lt;D&gt;" in text
+
+
+def test_cells_of_the_map_are_as_dark_as_they_have_trips(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    most = max(true.sum(axis=0).max(), seen.sum(axis=0).max())
+    for picture, table in zip(count_pictures(found)[2:4], (true, seen), strict=True):
+        depths = re.findall(
+            r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<', picture["svg"]
+        )
+        counts = [int(number.replace(",", "")) for _, number in depths]
+        assert counts == [number for number in table.sum(axis=0).reshape(-1).tolist() if number]
+        for depth, number in zip(depths, counts, strict=True):
+            assert float(depth[0]) == pytest.approx(0.06 + 0.94 * number / most, abs=1e-3)
+
+
+def test_bars_of_created_trips_add_up(case):
+    release, data, found = case
+    true, seen = dense(release, data)
+    picture = count_pictures(found)[-1]
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', picture["svg"])]
+    most = 1.02 * max(true.sum(), seen.sum())
+    assert sum(widths) == pytest.approx(100 * (true.sum() + seen.sum()) / most, abs=0.05)
+    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in picture["caption"]
+
+
+def test_a_page_without_zones_and_trips():
+    release, key, data = nothing_travelled(NOISY, city=City(stops=STOPS))
+    found = audit(release, data, key=key)
+    assert [picture["title"].split()[0] for picture in count_pictures(found)] == ["True", "Released", "Trips"]
+    audit_page(found)
+    audit_page(audit(release, external=True))
