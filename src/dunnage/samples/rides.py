@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated datasets for demos, documents, tests and benchmarks. Illustrations, not evidence.
-
-Nothing here protects anyone, so ordinary seeded random numbers are used.
-"""
+"""Generated rides on a metro."""
 
 from __future__ import annotations
 
@@ -10,214 +7,17 @@ import heapq
 import itertools
 import json
 import os
-import re
 import string
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dunnage.errors import OutputError, ParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
-LAWS = ("uniform", "normal", "unequal")
-_SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
-_CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gdansk", "Hamburg", "Imatra", "Jakobstad")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackageSetting:
-    """How package weights are drawn.
-
-    Parameters
-    ----------
-    size
-        Number of packages.
-    law
-        ``uniform`` on [low, high]; ``normal`` with mean and sd, truncated to [low, high]; ``unequal``: three quarters
-        uniform on the lower half of [low, high], the rest on the upper half.
-    low, high, mean, sd
-        Parameters of the law.
-    capacity
-        Capacity of a truck in the paper the setting comes from.
-    destinations
-        Number of destinations; 0 leaves the column out.
-    decimals
-        Decimals a weight is recorded with.
-    """
-
-    size: int = 200
-    law: str = "uniform"
-    low: float = 125.0
-    high: float = 375.0
-    mean: float = 250.0
-    sd: float = 100.0
-    capacity: float = 500.0
-    destinations: int = 0
-    decimals: int = 0
-
-    def __post_init__(self) -> None:
-        if self.size < 1 or self.destinations < 0 or not 0 <= self.decimals <= 6:
-            raise ParameterError(
-                "size must be at least 1, destinations at least 0, decimals 0 to 6. "
-                f"Got {self.size}, {self.destinations}, {self.decimals}."
-            )
-        if self.law not in LAWS:
-            raise ParameterError(f"law must be one of {', '.join(LAWS)}. Got {self.law!r}.")
-        if not 0 <= self.low < self.high < float("inf") or (self.law == "normal" and not self.sd > 0):
-            raise ParameterError(
-                f"weights need 0 <= low < high and sd > 0. Got low {self.low:g}, high {self.high:g}, sd {self.sd:g}."
-            )
-        if self.law == "normal" and not self.low - 4 * self.sd <= self.mean <= self.high + 4 * self.sd:
-            raise ParameterError(f"the mean must lie within 4 sd of [low, high]. Got {self.mean:g}. Move it.")
-
-
-def package_setting(name: str) -> PackageSetting:
-    """Return a setting of the papers by its name.
-
-    Parameters
-    ----------
-    name
-        ``25-L-U``: number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law:
-        ``U`` uniform on [125, 375], ``N`` normal(250, 100) on [0, 500], ``Un`` unequal halves. ``200-L`` is the
-        hard instance of Scholl: uniform on [20000, 35000], capacity 100000.
-
-    References
-    ----------
-    Hoogervorst et al. 2019, Table 2 (25-L-U, 50-L-U, 25-S-U, 50-S-U, 25-L-Un); Li et al. 2022, Tables 1 and 2.
-
-    Examples
-    --------
-    >>> package_setting("25-S-U").capacity
-    2500.0
-    """
-    match = _SETTING.match(name)
-    if not match or (match["law"] is None and match["items"] == "S"):
-        raise ParameterError(
-            f"no setting {name!r}. Write packages-items-law, such as 25-L-U, 50-S-U, 25-L-N, 25-L-Un, or 200-L."
-        )
-    size = int(match["size"])
-    if match["law"] is None:
-        return PackageSetting(size=size, low=20_000.0, high=35_000.0, capacity=100_000.0)
-    if match["law"] == "N":
-        if match["items"] == "S":
-            raise ParameterError(f"no setting {name!r}: the papers have normal weights for large items only. Use L-N.")
-        return PackageSetting(size=size, law="normal", low=0.0, high=500.0)
-    law = {"U": "uniform", "Un": "unequal"}[match["law"]]
-    return PackageSetting(size=size, law=law, capacity=500.0 if match["items"] == "L" else 2500.0)
-
-
-def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
-    """Draw the weights of a setting, rounded to its decimals and kept within [low, high]."""
-    low, high = setting.low, setting.high
-    if setting.law == "normal":
-        weights = _truncated_normal(setting, generator)
-    elif setting.law == "unequal":
-        num_light = round(0.75 * setting.size)
-        middle = (low + high) / 2
-        light = generator.uniform(low, middle, num_light)
-        weights = generator.permutation(
-            np.concatenate([light, generator.uniform(middle, high, setting.size - num_light)])
-        )
-    else:
-        weights = generator.uniform(low, high, setting.size)
-    return np.clip(np.round(weights, setting.decimals), low, high)
-
-
-def _truncated_normal(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
-    weights = np.empty(0)
-    while len(weights) < setting.size:
-        drawn = generator.normal(setting.mean, setting.sd, 2 * setting.size)
-        weights = np.concatenate([weights, drawn[(drawn >= setting.low) & (drawn <= setting.high)]])
-    return weights[: setting.size]
-
-
-def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
-    """Generate packages: ``parcel_id``, ``destination`` if asked for, ``weight``.
-
-    Examples
-    --------
-    >>> packages(package_setting("25-L-U"), seed=1).num_rows
-    25
-    """
-    generator = np.random.default_rng(seed)
-    weights = draw_weights(setting, generator)
-    columns: dict[str, object] = {"parcel_id": [f"P{number:07d}" for number in range(1, setting.size + 1)]}
-    if setting.destinations:
-        names = np.array([_destination(number) for number in range(setting.destinations)])
-        columns["destination"] = generator.permutation(names[np.arange(setting.size) % setting.destinations])
-    columns["weight"] = weights
-    return pa.table(columns)
-
-
-def _destination(number: int) -> str:
-    return (
-        _CITIES[number] if number < len(_CITIES) else f"{_CITIES[number % len(_CITIES)]} {number // len(_CITIES) + 1}"
-    )
-
-
-def packages_policy(setting: PackageSetting, dataset: str) -> str:
-    """Write the starter policy for generated packages."""
-    destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
-    return f"""# Starter policy for generated packages. k is an example: choose your own.
-dataset = {json.dumps(dataset)}
-protects = "package"
-
-[attributes.parcel_id]
-role = "identifier"
-{destination}
-[attributes.weight]
-role = "quasi-identifier"
-kind = "numeric"
-domain = [{setting.low:g}, {setting.high:g}]
-resolution = {10.0**-setting.decimals:g}
-unit = "kg"
-
-[mechanism]
-name = "partition"
-k = 5
-statistic = "multiset"
-"""
-
-
-def generate_packages(
-    setting: PackageSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
-) -> tuple[Path, Path]:
-    """Write generated packages as CSV, and a starter policy beside it.
-
-    Returns
-    -------
-    tuple
-        The paths of the CSV file and of the policy.
-    """
-    path, policy = _targets(out, (".csv", ".toml"), force)
-    pacsv.write_csv(packages(setting, seed=seed), str(path))
-    policy.write_text(packages_policy(setting, path.stem), encoding="utf-8")
-    return path, policy
-
-
-def _targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) -> list[Path]:
-    """Name the files to write, the first as it was asked for; refuse to write over others."""
-    path = Path(out)
-    if path.suffix != ".csv":
-        raise OutputError(f"{path} must end in .csv. Choose such a name.")
-    targets = [path.with_suffix(ending) for ending in endings]
-    for target in targets:
-        if target.exists() and not force:
-            raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
-    if not path.parent.is_dir():
-        raise OutputError(f"{path.parent} is not a folder. Make it first.")
-    return targets
-
-
-# Rides on a metro
+from dunnage.errors import ParameterError
+from dunnage.samples.common import BoolArray, FloatArray, IntArray, card_names, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -398,25 +198,16 @@ def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
     card, turn = card[order], turn[order]
     return pa.table(
         {
-            "card": _card_names(generator.permutation(num_cards)[card]),
-            "type": _texts(PASSENGER_TYPES, kind[card]),
-            "board": _texts(metro.names, stops[turn, card]),
-            "alight": _texts(metro.names, stops[turn + 1, card]),
+            "card": card_names(generator.permutation(num_cards)[card]),
+            "type": texts(PASSENGER_TYPES, kind[card]),
+            "board": texts(metro.names, stops[turn, card]),
+            "alight": texts(metro.names, stops[turn + 1, card]),
             "start": starts[turn, card],
         }
     )
 
 
-def _texts(labels: tuple[str, ...], codes: IntArray) -> pa.Array:
-    return pa.array(labels, pa.string()).take(pa.array(codes))
-
-
-def _card_names(numbers: IntArray) -> pa.Array:
-    text = pc.utf8_lpad(pa.array(numbers + 1).cast(pa.string()), 7, "0")
-    return pc.binary_join_element_wise("C", text, "")
-
-
-def _start_times(kind: IntArray, to_work: npt.NDArray[np.bool_], generator: np.random.Generator) -> IntArray:
+def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Generator) -> IntArray:
     """Draw when each card's rides start, each after the one before. Shape: rides, cards."""
     opens, closes = map(float, SERVICE_DAY)
     there = np.where(to_work[:, None], _THERE[kind], _ERRAND)
@@ -529,7 +320,7 @@ def generate_rides(
     tuple
         The paths of the CSV file, of the policy and of the edges.
     """
-    path, policy, edges = _targets(out, (".csv", ".toml", ".edges.csv"), force)
+    path, policy, edges = targets(out, (".csv", ".toml", ".edges.csv"), force)
     pacsv.write_csv(rides(setting, seed=seed), str(path))
     lines = ("from,to", *(f"{start},{end}" for start, end in metro_edges(setting.stations, setting.lines)))
     edges.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated datasets for demos, documents, tests and benchmarks. Illustrations, not evidence.
+
+Nothing here protects anyone, so ordinary seeded random numbers are used.
+"""
+
+from dunnage.samples.packages import (
+    LAWS,
+    PackageSetting,
+    draw_weights,
+    generate_packages,
+    package_setting,
+    packages,
+    packages_policy,
+)
+from dunnage.samples.rides import (
+    PASSENGER_PARENTS,
+    PASSENGER_TYPES,
+    SERVICE_DAY,
+    RideSetting,
+    generate_rides,
+    metro_edges,
+    rides,
+    rides_policy,
+)
+from dunnage.samples.town import TRIP_MODES, trip_modes, trip_stops
+from dunnage.samples.trips import TripSetting, generate_trips, trips, trips_policy
+
+__all__ = [
+    "LAWS",
+    "PASSENGER_PARENTS",
+    "PASSENGER_TYPES",
+    "SERVICE_DAY",
+    "TRIP_MODES",
+    "PackageSetting",
+    "RideSetting",
+    "TripSetting",
+    "draw_weights",
+    "generate_packages",
+    "generate_rides",
+    "generate_trips",
+    "metro_edges",
+    "package_setting",
+    "packages",
+    "packages_policy",
+    "rides",
+    "rides_policy",
+    "trip_modes",
+    "trip_stops",
+    "trips",
+    "trips_policy",
+]

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated packages with weights, after the settings of the papers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from dunnage.errors import ParameterError
+from dunnage.samples.common import FloatArray, targets
+
+LAWS = ("uniform", "normal", "unequal")
+_SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")
+_CITIES = ("Antwerp", "Bremen", "Calais", "Dover", "Esbjerg", "Felixstowe", "Gdansk", "Hamburg", "Imatra", "Jakobstad")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackageSetting:
+    """How package weights are drawn.
+
+    Parameters
+    ----------
+    size
+        Number of packages.
+    law
+        ``uniform`` on [low, high]; ``normal`` with mean and sd, truncated to [low, high]; ``unequal``: three quarters
+        uniform on the lower half of [low, high], the rest on the upper half.
+    low, high, mean, sd
+        Parameters of the law.
+    capacity
+        Capacity of a truck in the paper the setting comes from.
+    destinations
+        Number of destinations; 0 leaves the column out.
+    decimals
+        Decimals a weight is recorded with.
+    """
+
+    size: int = 200
+    law: str = "uniform"
+    low: float = 125.0
+    high: float = 375.0
+    mean: float = 250.0
+    sd: float = 100.0
+    capacity: float = 500.0
+    destinations: int = 0
+    decimals: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.destinations < 0 or not 0 <= self.decimals <= 6:
+            raise ParameterError(
+                "size must be at least 1, destinations at least 0, decimals 0 to 6. "
+                f"Got {self.size}, {self.destinations}, {self.decimals}."
+            )
+        if self.law not in LAWS:
+            raise ParameterError(f"law must be one of {', '.join(LAWS)}. Got {self.law!r}.")
+        if not 0 <= self.low < self.high < float("inf") or (self.law == "normal" and not self.sd > 0):
+            raise ParameterError(
+                f"weights need 0 <= low < high and sd > 0. Got low {self.low:g}, high {self.high:g}, sd {self.sd:g}."
+            )
+        if self.law == "normal" and not self.low - 4 * self.sd <= self.mean <= self.high + 4 * self.sd:
+            raise ParameterError(f"the mean must lie within 4 sd of [low, high]. Got {self.mean:g}. Move it.")
+
+
+def package_setting(name: str) -> PackageSetting:
+    """Return a setting of the papers by its name.
+
+    Parameters
+    ----------
+    name
+        ``25-L-U``: number of packages, Large (capacity 500) or Small (2500) relative to the truck, and the law:
+        ``U`` uniform on [125, 375], ``N`` normal(250, 100) on [0, 500], ``Un`` unequal halves. ``200-L`` is the
+        hard instance of Scholl: uniform on [20000, 35000], capacity 100000.
+
+    References
+    ----------
+    Hoogervorst et al. 2019, Table 2 (25-L-U, 50-L-U, 25-S-U, 50-S-U, 25-L-Un); Li et al. 2022, Tables 1 and 2.
+
+    Examples
+    --------
+    >>> package_setting("25-S-U").capacity
+    2500.0
+    """
+    match = _SETTING.match(name)
+    if not match or (match["law"] is None and match["items"] == "S"):
+        raise ParameterError(
+            f"no setting {name!r}. Write packages-items-law, such as 25-L-U, 50-S-U, 25-L-N, 25-L-Un, or 200-L."
+        )
+    size = int(match["size"])
+    if match["law"] is None:
+        return PackageSetting(size=size, low=20_000.0, high=35_000.0, capacity=100_000.0)
+    if match["law"] == "N":
+        if match["items"] == "S":
+            raise ParameterError(f"no setting {name!r}: the papers have normal weights for large items only. Use L-N.")
+        return PackageSetting(size=size, law="normal", low=0.0, high=500.0)
+    law = {"U": "uniform", "Un": "unequal"}[match["law"]]
+    return PackageSetting(size=size, law=law, capacity=500.0 if match["items"] == "L" else 2500.0)
+
+
+def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
+    """Draw the weights of a setting, rounded to its decimals and kept within [low, high]."""
+    low, high = setting.low, setting.high
+    if setting.law == "normal":
+        weights = _truncated_normal(setting, generator)
+    elif setting.law == "unequal":
+        num_light = round(0.75 * setting.size)
+        middle = (low + high) / 2
+        light = generator.uniform(low, middle, num_light)
+        weights = generator.permutation(
+            np.concatenate([light, generator.uniform(middle, high, setting.size - num_light)])
+        )
+    else:
+        weights = generator.uniform(low, high, setting.size)
+    return np.clip(np.round(weights, setting.decimals), low, high)
+
+
+def _truncated_normal(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
+    weights = np.empty(0)
+    while len(weights) < setting.size:
+        drawn = generator.normal(setting.mean, setting.sd, 2 * setting.size)
+        weights = np.concatenate([weights, drawn[(drawn >= setting.low) & (drawn <= setting.high)]])
+    return weights[: setting.size]
+
+
+def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
+    """Generate packages: ``parcel_id``, ``destination`` if asked for, ``weight``.
+
+    Examples
+    --------
+    >>> packages(package_setting("25-L-U"), seed=1).num_rows
+    25
+    """
+    generator = np.random.default_rng(seed)
+    weights = draw_weights(setting, generator)
+    columns: dict[str, object] = {"parcel_id": [f"P{number:07d}" for number in range(1, setting.size + 1)]}
+    if setting.destinations:
+        names = np.array([_destination(number) for number in range(setting.destinations)])
+        columns["destination"] = generator.permutation(names[np.arange(setting.size) % setting.destinations])
+    columns["weight"] = weights
+    return pa.table(columns)
+
+
+def _destination(number: int) -> str:
+    return (
+        _CITIES[number] if number < len(_CITIES) else f"{_CITIES[number % len(_CITIES)]} {number // len(_CITIES) + 1}"
+    )
+
+
+def packages_policy(setting: PackageSetting, dataset: str) -> str:
+    """Write the starter policy for generated packages."""
+    destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
+    return f"""# Starter policy for generated packages. k is an example: choose your own.
+dataset = {json.dumps(dataset)}
+protects = "package"
+
+[attributes.parcel_id]
+role = "identifier"
+{destination}
+[attributes.weight]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [{setting.low:g}, {setting.high:g}]
+resolution = {10.0**-setting.decimals:g}
+unit = "kg"
+
+[mechanism]
+name = "partition"
+k = 5
+statistic = "multiset"
+"""
+
+
+def generate_packages(
+    setting: PackageSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
+) -> tuple[Path, Path]:
+    """Write generated packages as CSV, and a starter policy beside it.
+
+    Returns
+    -------
+    tuple
+        The paths of the CSV file and of the policy.
+    """
+    path, policy = targets(out, (".csv", ".toml"), force)
+    pacsv.write_csv(packages(setting, seed=seed), str(path))
+    policy.write_text(packages_policy(setting, path.stem), encoding="utf-8")
+    return path, policy

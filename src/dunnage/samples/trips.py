@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated trips of one day in a town, as large and as sparse as those of a published case study.
+
+Fioretto, Lee and Van Hentenryck 2018 protect the trips of a weekday in Ann Arbor. Their data is not public; this one
+meets every count they state: 130 stops (so 16,900 pairs), half-hours of a day, 37,714 trips; between 8 and 10 am 67,600
+trip types of which 591 occur, 4,878 trips. Everything else is our choice, the weekend's total as well.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from dunnage.errors import ParameterError
+from dunnage.samples.common import BoolArray, FloatArray, IntArray, card_names, targets, texts
+from dunnage.samples.town import Town, town, trip_modes, trip_stops
+
+WHOLE_DAY = ("00:00", "24:00")
+MOST_TRIPS = 50_000_000
+"""Most trips that are generated at once: all are held in memory."""
+
+# Trips that begin in each half-hour of a day. The weekday's sum to 37,714, those of 8 to 10 am to 4,878.
+# fmt: off
+_WEEKDAY = np.array([
+    60, 30, 12, 0, 0, 0, 0, 0, 0, 0, 40, 120,
+    330, 560, 960, 1270, 1350, 1290, 1180, 1058, 1050, 1030, 1070, 1150,
+    1250, 1250, 1190, 1180, 1250, 1350, 1500, 1620, 1760, 1850, 1880, 1720,
+    1410, 1160, 970, 810, 680, 580, 460, 390, 320, 250, 180, 144,
+])
+_WEEKEND = np.array([
+    140, 110, 60, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    60, 120, 190, 270, 360, 440, 500, 560, 580, 620, 660, 690,
+    720, 740, 740, 740, 740, 750, 750, 740, 720, 690, 650, 600,
+    550, 510, 470, 430, 430, 390, 350, 320, 280, 240, 210, 180,
+])
+# fmt: on
+_WEEKDAY_DATE, _WEEKEND_DATE = date(2026, 10, 14), date(2026, 10, 17)
+_HALF_HOUR = 1800
+_BUSY = slice(16, 20)
+_BUSY_CELLS = 591
+# Twice the trips are not on twice the cells, and a cell's share of a half-hour's trips falls off with its rank.
+_CELLS_GROW, _RANK_OFFSET, _RANK_POWER = 0.75, 2.0, 1.88
+# Hour of day and share of trips that go the way to work then.
+_OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
+_OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
+_WORKPLACES = 6
+_PAIRS_DIFFER, _HALF_HOURS_DIFFER = 1.0, 0.5
+_NOON = 13 * 3600
+_RETURN = 0.85
+_JOINS, _JOINED = 4, 0.15
+_SHARED, _POOL_POWER, _LARGEST_POOL = 0.02, 1.8, 60
+_SHORTEST_STAY, _MEAN_STAY = 600, 2700
+_WINDOW = re.compile("([01]?[0-9]|2[0-4]):([03]0)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TripSetting:
+    """Which trips are generated.
+
+    Parameters
+    ----------
+    size
+        Number of trips in the window; as in the case study if left out (a weekday: 37,714; 8 to 10 am: 4,878).
+    weekend
+        A Saturday, with fewer trips that begin later: 18,300, a choice of ours. Otherwise a weekday.
+    window
+        Trips begin from the first time on and before the second, in half-hours.
+    """
+
+    size: int | None = None
+    weekend: bool = False
+    window: tuple[str, str] = WHOLE_DAY
+
+    def __post_init__(self) -> None:
+        if self.size is not None and self.size < 1:
+            raise ParameterError(f"size must be at least 1. Got {self.size}.")
+        if self.size is not None and self.size > MOST_TRIPS:
+            raise ParameterError(f"size must be at most {MOST_TRIPS:,}. Got {self.size:,}. Ask for fewer trips.")
+        start, end = map(_half_hour, self.window)
+        if start >= end:
+            raise ParameterError(f"a window must end after it starts. Got {self.window[0]} to {self.window[1]}.")
+        if not self._profile[start:end].any():
+            raise ParameterError(
+                f"no trips are made from {self.window[0]} to {self.window[1]}: nothing runs in the small hours. "
+                "Choose another window."
+            )
+
+    @property
+    def num_trips(self) -> int:
+        """Number of trips in the window."""
+        return int(self._profile[self.half_hours].sum()) if self.size is None else self.size
+
+    @property
+    def half_hours(self) -> slice:
+        """The half-hours of the window, from 0 at midnight."""
+        return slice(*map(_half_hour, self.window))
+
+    @property
+    def date(self) -> date:
+        """The day of all trips."""
+        return _WEEKEND_DATE if self.weekend else _WEEKDAY_DATE
+
+    @property
+    def domain(self) -> tuple[str, str]:
+        """The window, as hours and minutes of two digits each."""
+        start, end = (f"{half // 2:02d}:{half % 2 * 30:02d}" for half in map(_half_hour, self.window))
+        return start, end
+
+    @property
+    def _profile(self) -> IntArray:
+        return _WEEKEND if self.weekend else _WEEKDAY
+
+    def quotas(self) -> tuple[IntArray, IntArray]:
+        """Return how many trips begin in each half-hour of the window, and in how many cells. Shapes: half-hours."""
+        num_trips = _apportion(self._profile[self.half_hours], self.num_trips)
+        cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
+        return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
+
+
+def _half_hour(time: str) -> int:
+    """Read a time of day as a number of half-hours."""
+    found = _WINDOW.fullmatch(time)
+    if not found or (half := 2 * int(found[1]) + (found[2] == "30")) > 48:
+        raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
+    return half
+
+
+def _apportion(weights: IntArray, total: int) -> IntArray:
+    """Share out a total by weights, in whole numbers: the largest remainders are rounded up."""
+    shares, left = np.divmod(weights * total, weights.sum())
+    shares[np.argsort(-left, kind="stable")[: total - int(shares.sum())]] += 1
+    return np.asarray(shares)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trips:
+    """Single trips: stops as numbers, and the second of the day at which each begins. Shapes: trips."""
+
+    origins: IntArray
+    destinations: IntArray
+    seconds: IntArray
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+
+def trips(
+    size: int | None = None,
+    seed: int | None = None,
+    *,
+    weekend: bool = False,
+    window: tuple[str, str] = WHOLE_DAY,
+) -> pa.Table:
+    """Generate the trips of a day in the order of their start: ``card``, ``board_stop``, ``alight_stop``, ``tap_in``.
+
+    Trips are few beside the many that could be made, and most are on few pairs of stops: to work in the morning, back
+    in the evening, others in between. Most cards have one trip or go out and back, some go on from where they are, and
+    a few are shared (a school's, a hotel's) and may have dozens of trips. Some trips begin after midnight, but all are
+    of one calendar day. With the same seed and no size, trips of a window are those of the whole day that begin in it,
+    except that cards are given out anew.
+
+    A trip's mode (``trip_modes``) says how a new system of shuttles and buses would carry it.
+
+    Parameters
+    ----------
+    size, weekend, window
+        As of ``TripSetting``.
+    seed
+        Seed, for the same trips again.
+
+    References
+    ----------
+    Fioretto, Lee, Van Hentenryck 2018: its counts are met where no ``size`` is asked for.
+
+    Examples
+    --------
+    >>> trips(seed=1, window=("08:00", "10:00")).num_rows
+    4878
+    """
+    return _table(TripSetting(size=size, weekend=weekend, window=window), seed)
+
+
+def _table(setting: TripSetting, seed: int | None) -> pa.Table:
+    # A stream for each half-hour, so that it is the same in every window.
+    streams = [np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(2 + len(_WEEKDAY))]
+    drawn = _draw_trips(setting, streams[0], streams[2:])
+    cards = _cards(drawn, streams[1])
+    names = town().names
+    midnight = np.datetime64(setting.date.isoformat(), "s")
+    return pa.table(
+        {
+            "card": card_names(cards),
+            "board_stop": texts(names, drawn.origins),
+            "alight_stop": texts(names, drawn.destinations),
+            "tap_in": midnight + drawn.seconds.astype("timedelta64[s]"),
+        }
+    )
+
+
+def _draw_trips(setting: TripSetting, generator: np.random.Generator, streams: list[np.random.Generator]) -> _Trips:
+    """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
+    to_work = _attraction(town(), generator)
+    shares = np.interp(
+        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
+    )
+    pairs, seconds = [], []
+    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
+        either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
+        cells, counts = _fill(either.reshape(-1), int(num_trips), int(num_cells), streams[half])
+        begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
+        pairs.append(streams[half].permutation(np.repeat(cells, counts)))
+        seconds.append(begin)
+    origins, destinations = np.divmod(np.concatenate(pairs), len(to_work))
+    return _Trips(origins, destinations, np.concatenate(seconds))
+
+
+def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
+    """Draw how likely each pair is the way from a home to a workplace, as logarithms. Shape: stops, stops."""
+    num = len(here.names)
+    far = np.linalg.norm(here.places, axis=1)
+    homes = 0.1 * far + 0.5 * generator.standard_normal(num)
+    # Work is in the centre, and in a few places outside: a hospital, a campus, a park of offices ...
+    outside = generator.choice(np.flatnonzero(far > 2), _WORKPLACES, replace=False)
+    work = -far / 2 + 0.5 * generator.standard_normal(num)
+    work[outside] += 2.0
+    pairs = _PAIRS_DIFFER * generator.standard_normal((num, num))
+    # Who can walk rarely rides, and far away is too far; nobody rides to where they are.
+    deterred = here.apart / 6 + 3 * np.exp(-here.apart / 1.5)
+    attraction = homes[:, None] + work[None] - deterred + pairs
+    np.fill_diagonal(attraction, -np.inf)
+    return np.asarray(attraction)
+
+
+def _fill(
+    attraction: FloatArray, num_trips: int, num_cells: int, generator: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Choose so many cells, attractive ones rather, and put all trips into them, one at least in each."""
+    noisy = attraction + _HALF_HOURS_DIFFER * generator.standard_normal(len(attraction))
+    num_cells = min(num_cells, int(np.isfinite(noisy).sum()))
+    cells = np.argsort(-noisy, kind="stable")[:num_cells]
+    if num_cells == 0:
+        return cells, cells
+    falling = (np.arange(num_cells) + _RANK_OFFSET) ** -_RANK_POWER
+    return cells, 1 + generator.multinomial(num_trips - num_cells, falling / falling.sum())
+
+
+def _cards(drawn: _Trips, generator: np.random.Generator) -> IntArray:
+    """Give trips to cards: many go out and back, some go on, a few are shared. Returns numbers of cards, from 0."""
+    shared = generator.random(len(drawn)) < _SHARED
+    after = np.full(len(drawn), -1)
+    out, back = _returns(drawn, generator)
+    own = ~shared[out] & ~shared[back]
+    after[out[own]] = back[own]
+    for _ in range(_JOINS):
+        ends, starts = _joins(drawn, after, ~shared & (generator.random(len(drawn)) < _JOINED), generator)
+        after[ends] = starts
+    card = _first_of_chain(after)
+    card[shared] = len(drawn) + _pools(int(shared.sum()), generator)
+    _, numbers = np.unique(card, return_inverse=True)
+    return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
+
+
+def _pools(num: int, generator: np.random.Generator) -> IntArray:
+    """Give trips to shared cards with a few trips each, some with dozens."""
+    sizes = 2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2)
+    until = np.cumsum(sizes)
+    return np.asarray(generator.permutation(np.searchsorted(until, np.arange(num), side="right")))
+
+
+def _arrivals(drawn: _Trips) -> IntArray:
+    """Return when trips end, at 15 km/h and after a wait."""
+    return np.asarray(drawn.seconds + 300 + 240 * town().apart[drawn.origins, drawn.destinations]).astype(np.int64)
+
+
+def _returns(drawn: _Trips, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+    """Match trips of the morning with trips back in the afternoon; returns both."""
+    num = len(town().names)
+    forth = drawn.origins * num + drawn.destinations
+    late = drawn.seconds >= _NOON
+    key = np.where(late, drawn.destinations * num + drawn.origins, forth)
+    # One list sorted by way, and in it the n-th out and the n-th back, both shuffled, are those of one rider.
+    shuffled = generator.permutation(len(drawn))
+    order = shuffled[np.argsort(2 * key[shuffled] + late[shuffled], kind="stable")]
+    group = 2 * key[order] + late[order]
+    rank = np.arange(len(order)) - np.searchsorted(group, group)
+    turn = key[order] * len(order) + rank
+    morning = ~late[order]
+    _, out, back = np.intersect1d(turn[morning], turn[~morning], assume_unique=True, return_indices=True)
+    out, back = order[morning][out], order[~morning][back]
+    kept = (_arrivals(drawn)[out] + _SHORTEST_STAY < drawn.seconds[back]) & (generator.random(len(out)) < _RETURN)
+    return out[kept], back[kept]
+
+
+def _joins(
+    drawn: _Trips, after: IntArray, chosen: BoolArray, generator: np.random.Generator
+) -> tuple[IntArray, IntArray]:
+    """Find ends of chains among the chosen trips, and a chosen one each that goes on from there a stay later."""
+    begins = np.ones(len(after), dtype=bool)
+    begins[after[after >= 0]] = False
+    ends, starts = np.flatnonzero((after < 0) & chosen), np.flatnonzero(begins & chosen)
+    stay = _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
+    ready = _arrivals(drawn)[ends] + stay
+    # events : ends that are ready and starts, by stop and time; at each stop an end is joined to a start right after it
+    stop = np.concatenate([drawn.destinations[ends], drawn.origins[starts]])
+    time = np.concatenate([ready, drawn.seconds[starts]])
+    order = np.lexsort((time, stop))
+    is_end = order < len(ends)
+    joined = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (stop[order[:-1]] == stop[order[1:]]))
+    return ends[order[joined]], starts[order[joined + 1] - len(ends)]
+
+
+def _first_of_chain(after: IntArray) -> IntArray:
+    """Return the first trip of the chain that each trip is in, given the one after each (-1 for none)."""
+    first = np.arange(len(after))
+    first[after[after >= 0]] = np.flatnonzero(after >= 0)
+    while not np.array_equal(first, further := first[first]):
+        first = further
+    return first
+
+
+def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str) -> str:
+    """Write the starter policy for generated trips.
+
+    Parameters
+    ----------
+    setting
+        The setting: its window is the domain of time.
+    dataset
+        Name for the ledger.
+    stops, modes
+        Names of the files with the stops and with the mode of each pair, beside the policy.
+    """
+    places = "\n".join(
+        f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
+    )
+    return f"""# Starter policy for generated trips. epsilon is an example: choose your own.
+dataset = {json.dumps(dataset)}
+protects = "trip"          # or "rider", with [contribution] person = "card", max = 3, per = "period"
+
+[trip]
+origin = "board_stop"
+destination = "alight_stop"
+time = "tap_in"
+
+[attributes.card]
+role = "identifier"
+
+{places}
+[attributes.tap_in]
+role = "quasi-identifier"
+kind = "time"
+window_minutes = 30
+domain = {json.dumps(list(setting.domain))}
+
+[city]
+stops = {json.dumps(stops)}
+modes = {json.dumps(modes)}
+
+[mechanism]
+name = "constrained-counts"
+epsilon = 1.0
+features = "O5"
+"""
+
+
+def generate_trips(
+    setting: TripSetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
+) -> tuple[Path, Path, Path, Path]:
+    """Write generated trips as CSV, and beside it a starter policy, the stops and the mode of each pair.
+
+    Returns
+    -------
+    tuple
+        The paths of the CSV file, of the policy, of the stops and of the modes.
+    """
+    path, policy, stops, modes = targets(out, (".csv", ".toml", "-stops.csv", "-modes.csv"), force)
+    pacsv.write_csv(_as_text(_table(setting, seed), setting.date), str(path))
+    pacsv.write_csv(trip_stops(), str(stops))
+    pacsv.write_csv(trip_modes(), str(modes))
+    policy.write_text(trips_policy(setting, path.stem, stops.name, modes.name), encoding="utf-8")
+    return path, policy, stops, modes
+
+
+def _as_text(table: pa.Table, day: date) -> pa.Table:
+    """Write times as ISO 8601 does, with a T; all are of one day, so each second is spelled once."""
+    clock = [f"{day.isoformat()}T{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}" for s in range(48 * _HALF_HOUR)]
+    seconds = table["tap_in"].combine_chunks().cast(pa.int64()).to_numpy() % (48 * _HALF_HOUR)
+    return table.set_column(table.column_names.index("tap_in"), "tap_in", texts(clock, seconds))

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated trips meet the counts of the case study exactly, look like a town's, and come with files that agree."""
+
+from __future__ import annotations
+
+import csv
+import json
+import resource
+import tomllib
+from collections import Counter, defaultdict
+from datetime import datetime
+from itertools import pairwise, product
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dunnage as dn
+from dunnage.cli import app
+from dunnage.samples import TRIP_MODES, TripSetting, generate_trips, trip_modes, trip_stops, trips, trips_policy
+
+STOPS = trip_stops().to_pylist()
+NUMBER = {row["stop"]: number for number, row in enumerate(STOPS)}
+MODE = {(row["origin"], row["destination"]): row["mode"] for row in trip_modes().to_pylist()}
+BUSY = ("08:00", "10:00")
+ZONES = ("north", "east", "south", "west")
+
+
+def columns(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return origins and destinations as numbers, and seconds of the day."""
+    codes = [np.array([NUMBER[stop] for stop in table[name].to_pylist()]) for name in ("board_stop", "alight_stop")]
+    return codes[0], codes[1], table["tap_in"].cast(pa.int64()).to_numpy() % 86_400
+
+
+def cells(table: pa.Table) -> np.ndarray:
+    origins, destinations, seconds = columns(table)
+    return (seconds // 1800 * len(STOPS) + origins) * len(STOPS) + destinations
+
+
+# Counts
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 2018, 10**12, None])
+def test_every_count_of_the_case_study_is_met(seed):
+    """130 stops, 16,900 pairs, 48 half-hours, 37,714 trips; 8 to 10 am: 67,600 cells, 591 occur, 4,878 trips."""
+    assert len(STOPS) == 130
+    assert len(MODE) == 16_900
+    day = cells(trips(seed=seed))
+    assert len(day) == 37_714
+    assert 0 <= day.min() <= day.max() < 48 * 16_900
+    busy = day[(day >= 16 * 16_900) & (day < 20 * 16_900)]
+    assert len(busy) == 4_878
+    assert len(np.unique(busy)) == 591
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_a_window_is_a_piece_of_the_day(seed):
+    day = trips(seed=seed)
+    for window, first, last in ((BUSY, 16, 20), (("00:00", "1:30"), 0, 3), (("23:30", "24:00"), 47, 48)):
+        piece = trips(seed=seed, window=window)
+        found, whole = cells(piece), cells(day)
+        inside = (whole >= first * 16_900) & (whole < last * 16_900)
+        assert piece.drop(["card"]).equals(day.drop(["card"]).filter(pa.array(inside)))
+        assert len(found) == inside.sum()
+
+
+def test_a_weekend_has_fewer_trips_and_they_begin_later():
+    weekday, weekend = trips(seed=1), trips(seed=1, weekend=True)
+    assert weekend.num_rows == 18_300 == TripSetting(weekend=True).num_trips
+    early = [
+        (columns(table)[2] < 9 * 3600).mean() - (columns(table)[2] < 4 * 3600).mean() for table in (weekday, weekend)
+    ]
+    assert early[0] > 1.4 * early[1]
+    days = [{tap.date() for tap in table["tap_in"].to_pylist()} for table in (weekday, weekend)]
+    assert [[day.weekday() for day in found] for found in days] == [[2], [5]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 3_000), st.integers(0, 2**32), st.booleans(), st.sampled_from([("00:00", "24:00"), BUSY]))
+def test_any_size_is_met(size, seed, weekend, window):
+    table = trips(size, seed, weekend=weekend, window=window)
+    assert table.num_rows == size == TripSetting(size=size, weekend=weekend, window=window).num_trips
+    _, _, seconds = columns(table)
+    assert (np.diff(seconds) >= 0).all()
+    if window == BUSY:
+        assert 8 * 3600 <= seconds[0] <= seconds[-1] < 10 * 3600
+
+
+def test_another_size_has_the_same_shape():
+    small, large = (columns(trips(size, seed=5))[2] // 1800 for size in (10_000, 80_000))
+    shares = [np.bincount(half, minlength=48) / len(half) for half in (small, large)]
+    assert np.abs(shares[0] - shares[1]).max() < 2e-4
+    assert np.array_equal(cells(trips(37_714, seed=5)), cells(trips(seed=5)))
+    assert len(np.unique(cells(trips(80_000, seed=5)))) < 80_000 / 37_714 * len(np.unique(cells(trips(seed=5))))
+
+
+def test_a_million_trips_are_quick():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    table = trips(1_000_000, seed=1)
+    assert table.num_rows == 1_000_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 6
+
+
+def test_more_trips_than_pairs_can_tell_apart():
+    """At most every pair but those from a stop to itself has trips."""
+    table = trips(2_000_000, seed=1, window=("17:00", "17:30"))
+    origins, destinations, _ = columns(table.slice(0, 50_000))
+    assert (origins != destinations).all()
+    names = table.select(["board_stop", "alight_stop"]).group_by(["board_stop", "alight_stop"]).aggregate([])
+    assert names.num_rows == 16_900 - 130
+
+
+def test_seeds_repeat():
+    assert trips(500, 7).equals(trips(500, seed=7))
+    assert not trips(500, 7).equals(trips(500, 8))
+    assert not trips(500).equals(trips(500))
+
+
+# Shape
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_demand_is_concentrated_as_in_the_case_study(seed):
+    """Publishing zeros has an RMSE of about 3.5 a cell between 8 and 10 am."""
+    counts = np.unique(cells(trips(seed=seed, window=BUSY)), return_counts=True)[1]
+    assert 3.2 < np.sqrt((counts**2).sum() / 67_600) < 3.8
+    assert np.sort(counts)[-40:].sum() > counts.sum() / 2
+    assert (counts <= 2).sum() > len(counts) / 2
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_weekday_has_two_peaks_with_opposite_ways(seed):
+    origins, destinations, seconds = columns(trips(seed=seed))
+    hours = np.bincount(seconds // 3600, minlength=24)
+    assert hours[8] > hours[10] < hours[17]
+    assert 0 < hours[0] < 200  # past midnight
+    assert hours[2:5].sum() == 0
+    assert (origins != destinations).all()
+    pair = origins * 130 + destinations
+    morning, evening = (np.bincount(pair[seconds // 3600 // 2 == half], minlength=16_900) for half in (4, 8))
+    mirrored = evening.reshape(130, 130).T.reshape(-1)
+    assert np.corrcoef(morning, mirrored)[0, 1] > np.corrcoef(morning, evening)[0, 1]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_all_zones_and_most_modes_are_travelled(seed):
+    rows = trips(seed=seed).select(["board_stop", "alight_stop"]).to_pylist()
+    zone = {row["stop"]: row["zone"] for row in STOPS}
+    assert len({(zone[row["board_stop"]], zone[row["alight_stop"]]) for row in rows}) == 16
+    modes = Counter(MODE[row["board_stop"], row["alight_stop"]] for row in rows)
+    assert len(modes) >= 9
+    assert modes["shuttle-bus-shuttle"] > 0.1 * len(rows)
+
+
+@pytest.mark.parametrize(("seed", "weekend"), [(1, False), (2, False), (1, True)])
+def test_cards_go_out_and_back_and_few_have_many_trips(seed, weekend):
+    cards = defaultdict(list)
+    for row in trips(seed=seed, weekend=weekend).to_pylist():
+        cards[row["card"]].append(row)
+    num_trips = np.array([len(own) for own in cards.values()])
+    assert 0.3 < (num_trips == 1).mean() < 0.7
+    assert 0.3 < (num_trips == 2).mean() < 0.6
+    assert 0.01 < (num_trips > 2).mean() < 0.15
+    assert 10 < num_trips.max() <= 60  # some are shared
+    goes_on = [own for own in cards.values() if all(a["alight_stop"] == b["board_stop"] for a, b in pairwise(own))]
+    assert len(goes_on) > 0.98 * len(cards)
+    back = [own for own in goes_on if len(own) == 2 and own[0]["board_stop"] == own[1]["alight_stop"]]
+    assert len(back) > 0.25 * len(cards)
+    stays = [(b["tap_in"] - a["tap_in"]).total_seconds() for own in goes_on for a, b in pairwise(own)]
+    assert min(stays) >= 0
+    assert np.mean(np.array(stays) > 900) > 0.99
+
+
+# The town
+
+
+def kilometres() -> np.ndarray:
+    """Distances between stops by the haversine formula."""
+    lat, lon = (np.radians([row[name] for row in STOPS]) for name in ("lat", "lon"))
+    half = (
+        np.sin((lat[:, None] - lat) / 2) ** 2
+        + np.cos(lat)[:, None] * np.cos(lat) * np.sin((lon[:, None] - lon) / 2) ** 2
+    )
+    return 2 * 6371.0 * np.arcsin(np.sqrt(half))
+
+
+def test_the_town_is_a_town():
+    far = kilometres()
+    assert len(NUMBER) == 130
+    assert Counter(row["zone"] for row in STOPS) == {"north": 33, "east": 33, "south": 32, "west": 32}
+    assert (far + 9 * np.eye(130)).min() > 0.2
+    assert 10 < far.max() < 14
+    hubs = [row for row in STOPS if row["hub"]]
+    assert Counter(row["zone"] for row in hubs) == {"north": 3, "east": 2, "south": 2, "west": 2}
+    # North is north, and so on.
+    middle = {zone: np.mean([(r["lat"], r["lon"]) for r in STOPS if r["zone"] == zone], axis=0) for zone in ZONES}
+    assert middle["north"][0] > max(middle["east"][0], middle["west"][0]) > middle["south"][0]
+    assert middle["east"][1] > max(middle["north"][1], middle["south"][1]) > middle["west"][1]
+
+
+def test_every_pair_has_a_mode_and_all_modes_occur():
+    table = trip_modes()
+    assert table.num_rows == 16_900
+    assert set(MODE) == set(product(NUMBER, NUMBER))
+    assert set(MODE.values()) == set(TRIP_MODES)
+    assert set(TRIP_MODES.values()) == set(product((False, True), (0, 1, 2), (False, True)))
+    assert min(Counter(MODE.values()).values()) >= 20
+
+
+def test_modes_follow_from_where_stops_are():
+    """Necessary conditions, from the files alone."""
+    far = kilometres()
+    hubs = [number for number, row in enumerate(STOPS) if row["hub"]]
+    near_hub = far[:, hubs].min(axis=1) < 0.81
+    for (origin, destination), mode in MODE.items():
+        start, end = NUMBER[origin], NUMBER[destination]
+        first, buses, last = TRIP_MODES[mode]
+        same_zone = STOPS[start]["zone"] == STOPS[end]["zone"]
+        if mode == "walk":
+            assert far[start, end] < 0.81
+        if buses:
+            assert first or near_hub[start]
+            assert last or near_hub[end]
+        if (first, buses, last) == (True, 0, False):
+            assert same_zone or near_hub[end]
+        if start in hubs and end in hubs and start != end:
+            assert mode in ("bus", "bus-bus", "walk", "hub-shuttle", "shuttle")
+        # The way back has the same legs the other way round, but for ties between a shuttle from and to a hub.
+        back = TRIP_MODES[MODE[destination, origin]]
+        assert back[1] == buses
+        assert {(first, last), (last, first)} & {back[::2]} or mode in ("hub-shuttle", "shuttle")
+    assert all(MODE[stop, stop] == "walk" for stop in NUMBER)
+
+
+# Files
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_files_agree(tmp_path):
+    setting = TripSetting(window=BUSY)
+    paths = generate_trips(setting, tmp_path / "t.csv", seed=1)
+    assert [path.name for path in paths] == ["t.csv", "t.toml", "t-stops.csv", "t-modes.csv"]
+    rows, stops, modes = (read(paths[number]) for number in (0, 2, 3))
+    assert list(rows[0]) == ["card", "board_stop", "alight_stop", "tap_in"]
+    table = trips(seed=1, window=BUSY)
+    assert [row["card"] for row in rows] == table["card"].to_pylist()
+    assert [row["board_stop"] for row in rows] == table["board_stop"].to_pylist()
+    assert [datetime.strptime(row["tap_in"], "%Y-%m-%dT%H:%M:%S") for row in rows] == table["tap_in"].to_pylist()
+    assert list(stops[0]) == ["stop", "zone", "lat", "lon", "hub"]
+    assert [row["stop"] for row in stops] == list(NUMBER)
+    assert {row["hub"] for row in stops} == {"true", "false"}
+    assert {(row["origin"], row["destination"]): row["mode"] for row in modes} == MODE
+
+
+def test_the_town_does_not_depend_on_the_seed(tmp_path):
+    first, second = (generate_trips(TripSetting(size=5), tmp_path / f"{seed}.csv", seed=seed) for seed in (1, 2))
+    assert first[0].read_bytes() != second[0].read_bytes()
+    for one, other in zip(first[2:], second[2:], strict=True):
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("window", "domain"),
+    [(("00:00", "24:00"), ["00:00", "24:00"]), (BUSY, ["08:00", "10:00"]), (("7:30", "9:00"), ["07:30", "09:00"])],
+)
+def test_the_starter_policy_says_what_is_there(window, domain):
+    policy = tomllib.loads(trips_policy(TripSetting(window=window), 'a "name"', "t-stops.csv", "t-modes.csv"))
+    where = {"role": "quasi-identifier", "kind": "stop"}
+    when = {"role": "quasi-identifier", "kind": "time", "window_minutes": 30, "domain": domain}
+    assert policy == {
+        "dataset": 'a "name"',
+        "protects": "trip",
+        "trip": {"origin": "board_stop", "destination": "alight_stop", "time": "tap_in"},
+        "attributes": {"card": {"role": "identifier"}, "board_stop": where, "alight_stop": where, "tap_in": when},
+        "city": {"stops": "t-stops.csv", "modes": "t-modes.csv"},
+        "mechanism": {"name": "constrained-counts", "epsilon": 1.0, "features": "O5"},
+    }
+
+
+def test_files_that_are_there_are_kept(tmp_path):
+    (tmp_path / "t-modes.csv").write_text("mine")
+    with pytest.raises(dn.OutputError, match="exists already"):
+        generate_trips(TripSetting(size=3), tmp_path / "t.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["t-modes.csv"]
+    generate_trips(TripSetting(size=3), tmp_path / "t.csv", force=True)
+    assert len(read(tmp_path / "t-modes.csv")) == 16_900
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"size": 0}, "size"),
+        ({"size": -1}, "size"),
+        ({"size": 50_000_001}, "size must be at most 50,000,000"),
+        ({"window": ("10:00", "08:00")}, "end after"),
+        ({"window": ("08:00", "08:00")}, "end after"),
+        ({"window": ("08:15", "10:00")}, "half-hour"),
+        ({"window": ("08:00", "24:30")}, "half-hour"),
+        ({"window": ("08:00", "25:00")}, "half-hour"),
+        ({"window": ("8", "10:00")}, "half-hour"),
+        ({"window": ("08:00\n", "10:00")}, "half-hour"),
+        ({"window": ("", "10:00")}, "half-hour"),
+        ({"window": ("-1:00", "10:00")}, "half-hour"),
+        ({"window": ("02:00", "04:30")}, "small hours"),
+    ],
+)
+def test_impossible_trips_are_refused(wrong, told):
+    with pytest.raises(dn.ParameterError, match=told):
+        TripSetting(**wrong)
+    with pytest.raises(dn.ParameterError, match=told):
+        trips(**wrong)
+
+
+def test_the_command_line_writes_them(tmp_path):
+    out = str(tmp_path / "t.csv")
+    done = CliRunner().invoke(app, ["generate", "trips", "-o", out, "--from", "08:00", "--to", "10:00", "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert told["size"] == 4_878
+    assert [Path(told[name]).name for name in ("data", "policy", "stops", "modes")] == [
+        "t.csv",
+        "t.toml",
+        "t-stops.csv",
+        "t-modes.csv",
+    ]
+    again = ["generate", "trips", "-o", out, "--size", "12", "--weekend", "--seed", "3", "--force"]
+    assert "12 trips" in CliRunner().invoke(app, again).output
+    assert [row["tap_in"][:10] for row in read(tmp_path / "t.csv")] == ["2026-10-17"] * 12
+    again[5] = "1"
+    assert CliRunner().invoke(app, again).output.startswith("1 trip in ")
