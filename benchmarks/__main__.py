@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import clusters, full_domain, noise, noisy, packing, partition, publish, stochastic
+from benchmarks import clusters, counts, full_domain, noise, noisy, packing, partition, projection, publish, stochastic
 from dunnage import __version__
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -41,7 +41,7 @@ is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one 
 def main() -> None:
     """Run everything."""
     rows: list[dict[str, object]] = []
-    for part in (noise, partition, full_domain, clusters, noisy, packing, stochastic, publish):
+    for part in (noise, partition, full_domain, clusters, noisy, packing, stochastic, projection, counts, publish):
         print(f"running {part.__name__}", file=sys.stderr)
         rows += part.run()
     print(table(rows))

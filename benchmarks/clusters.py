@@ -19,17 +19,16 @@ Run with ``python -m benchmarks.clusters``.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import dunnage as dn
 from benchmarks import full_domain
+from benchmarks.apart import run_apart
 from dunnage import samples
 from dunnage.clustering.blocks import grow_in_blocks
 from dunnage.clustering.growth import grow
@@ -172,25 +171,9 @@ def warm_up() -> None:
 
 def apart(num: int, k: int) -> tuple[float, float, float]:
     """Cluster many rides in a process of its own; return distortion, CPU seconds and gigabytes."""
-    reading, writing = os.pipe()
-    actions = [(os.POSIX_SPAWN_DUP2, writing, 1), (os.POSIX_SPAWN_CLOSE, reading)]
-    command = [sys.executable, "-c", _CODE.format(num=num, k=k)]
-    process = os.posix_spawn(sys.executable, command, _environment(), file_actions=actions)
-    os.close(writing)
-    with os.fdopen(reading) as stream:
-        told = stream.read()
-    _, status, used = os.wait4(process, 0)
-    if status:
-        raise SystemExit(f"clustering {num} rides failed")
-    distortion, seconds = map(float, told.split())
-    kilobytes = used.ru_maxrss if sys.platform != "darwin" else used.ru_maxrss / 1024
-    return distortion, seconds, kilobytes / 2**20
-
-
-def _environment() -> dict[str, str]:
-    root = str(Path(__file__).resolve().parents[1])
-    path = os.environ.get("PYTHONPATH")
-    return {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{path}" if path else root}
+    used = run_apart(["-c", _CODE.format(num=num, k=k)])
+    distortion, seconds = map(float, used.told.split())
+    return distortion, seconds, used.gigabytes
 
 
 def run() -> list[dict[str, Any]]:

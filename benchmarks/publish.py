@@ -8,10 +8,10 @@ the operating system's figures.
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from pathlib import Path
+
+from benchmarks.apart import run_apart
 
 SIZE = 1_000_000
 _FLOOR = """
@@ -30,13 +30,8 @@ for name in ("data", "classes", "members"):
 
 def usage(command: list[str]) -> tuple[float, float]:
     """Run a command and return its CPU-seconds and peak memory in GB."""
-    quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    process = os.posix_spawn(sys.executable, [sys.executable, *command], os.environ, file_actions=quiet)
-    _, status, used = os.wait4(process, 0)
-    if status:
-        raise SystemExit(f"{command} failed")
-    kilobytes = used.ru_maxrss if sys.platform != "darwin" else used.ru_maxrss / 1024
-    return used.ru_utime + used.ru_stime, kilobytes / 2**20
+    used = run_apart(command)
+    return used.seconds, used.gigabytes
 
 
 def run() -> list[dict[str, object]]:

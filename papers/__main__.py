@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from papers import bhati2021, hoogervorst2019, li2022
+from papers import bhati2021, fioretto2018, hoogervorst2019, li2022
+from papers.report import Reproduce
 
-PAPERS: dict[str, Callable[..., Path]] = {
+PAPERS: dict[str, Reproduce] = {
     "bhati2021": bhati2021.reproduce,
+    "fioretto2018": fioretto2018.reproduce,
     "hoogervorst2019": hoogervorst2019.reproduce,
     "li2022": li2022.reproduce,
 }

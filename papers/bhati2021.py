@@ -13,9 +13,7 @@ Bhati, Ivanchev, Bojic, Datta, Eckhoff 2021, Utility-Driven k-Anonymization of P
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -61,22 +59,7 @@ _DISTORTIONS = (*IN_TABLE_4, "total", "total_auto", "total_equal")
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page.
-
-    Parameters
-    ----------
-    out
-        Folder to write into; files of an earlier reproduction are replaced.
-    quick
-        One draw and fewer limits.
-    workers
-        Processes to use.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
     effort = runs.QUICK if quick else runs.FULL
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -90,8 +73,7 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     report.write_page(
         out / "report.html", title=TITLE, lead=note, sections=_sections(results, tables, lines), foot=foot
     )
-    counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in lines)
-    print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+    report.tell_verdicts(lines)
     return out / "report.html"
 
 
@@ -275,45 +257,17 @@ def _write_tables(
 
 
 def _markdown(tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = [
-        f"# {TITLE}",
-        note,
-        "## What the text states",
-        report.markdown_table([line.row() for line in lines]),
-        "## What cannot be reproduced",
-        "\n".join(f"- {limit}" for limit in LIMITS),
-    ]
+    parts = report.text_markdown(TITLE, note, lines, LIMITS)
     for name, rows in tables.items():
-        parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(_short(rows))]
+        parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(report.short_rows(rows))]
     return "\n\n".join(parts) + "\n"
-
-
-def _short(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Put means and standard deviations into one column each."""
-    return [
-        {
-            key: report.mean_and_sd(value, row[f"{key}_sd"]) if f"{key}_sd" in row else _cell(value)
-            for key, value in row.items()
-            if not key.endswith("_sd")
-        }
-        for row in rows
-    ]
-
-
-def _cell(value: object) -> object:
-    """Keep the digits of small numbers, which three decimals would lose."""
-    return f"{value:.2g}" if isinstance(value, float) and 0 < abs(value) < 0.01 else value
 
 
 # The page
 
 
 def _sections(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted]) -> list[Svg]:
-    limits = report.tag("ul", *(report.tag("li", limit) for limit in LIMITS))
-    sections = [
-        report.section("What the text states, beside ours", report.html_table([line.row() for line in lines])),
-        report.section("What cannot be reproduced", limits),
-    ]
+    sections = report.text_sections(lines, LIMITS)
     drawings: dict[str, Callable[[runs.Results], list[Svg]]] = {
         "figure3": _draw_3,
         "figure4": _draw_4,
@@ -326,7 +280,7 @@ def _sections(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines:
     }
     for name, rows in tables.items():
         drawing = drawings[name](results) if name in drawings else []
-        table = [] if name == "figure6" else [report.html_table(_short(rows))]
+        table = [] if name == "figure6" else [report.html_table(report.short_rows(rows))]
         sections.append(report.section(_TITLES[name], report.paragraph(_WHY[name]), *drawing, *table))
     return sections
 

@@ -12,9 +12,7 @@ and trade-offs. Information Sciences 500.
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -55,22 +53,7 @@ LIMITS = (
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page.
-
-    Parameters
-    ----------
-    out
-        Folder to write into; files of an earlier reproduction are replaced.
-    quick
-        Fewer draws and values of k.
-    workers
-        Processes to use.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
     effort = runs.QUICK if quick else runs.FULL
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -84,10 +67,9 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     report.write_table(out / "sampled.csv", results.sampled_beside_certified())
     note = _note(effort, quick, time.monotonic() - start)
     (out / "report.md").write_text(_markdown(results, figure_4, lines, note), encoding="utf-8")
-    sections = [*_text_sections(lines), *_figure_sections(results, figure_4), _width_section(widths)]
+    sections = [*report.text_sections(lines, LIMITS), *_figure_sections(results, figure_4), _width_section(widths)]
     report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=_foot())
-    counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in lines)
-    print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+    report.tell_verdicts(lines)
     return out / "report.html"
 
 
@@ -125,12 +107,7 @@ def _frontier_methods(results: runs.Results) -> Iterator[str]:
 
 def _markdown(results: runs.Results, figure_4: Sequence[str], lines: Sequence[Quoted], note: str) -> str:
     parts = [
-        f"# {TITLE}",
-        note,
-        "## What the text states",
-        report.markdown_table([line.row() for line in lines]),
-        "## What cannot be reproduced",
-        "\n".join(f"- {limit}" for limit in LIMITS),
+        *report.text_markdown(TITLE, note, lines, LIMITS),
         "## Figure 3",
         report.markdown_table(_short(results.summary(FIGURE_3))),
         "## Figure 4",
@@ -155,14 +132,6 @@ def _short(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
 
 
 # The page
-
-
-def _text_sections(lines: Sequence[Quoted]) -> list[Svg]:
-    limits = report.tag("ul", *(report.tag("li", limit) for limit in LIMITS))
-    return [
-        report.section("What the text states, beside ours", report.html_table([line.row() for line in lines])),
-        report.section("What cannot be reproduced", limits),
-    ]
 
 
 def _figure_sections(results: runs.Results, figure_4: Sequence[str]) -> list[Svg]:

@@ -13,9 +13,7 @@ Processing 3.
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -67,22 +65,7 @@ _EXPLAINED = {
 
 
 def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
-    """Measure everything and write tables, a report and a page.
-
-    Parameters
-    ----------
-    out
-        Folder to write into; files of an earlier reproduction are replaced.
-    quick
-        Fewer draws and settings.
-    workers
-        Processes to use.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
+    """Measure everything and write tables, a report and a page, as :class:`report.Reproduce` says."""
     effort = runs.QUICK if quick else runs.FULL
     out.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
@@ -91,11 +74,10 @@ def reproduce(out: Path, *, quick: bool, workers: int) -> Path:
     _write_tables(out, results, tables, lines)
     note = _note(results, quick, time.monotonic() - start)
     (out / "report.md").write_text(_markdown(results, tables, lines, note), encoding="utf-8")
-    sections = [*_text_sections(lines), *_figure_sections(results), *_beside_sections(tables)]
+    sections = [*report.text_sections(lines, LIMITS), *_figure_sections(results), *_beside_sections(tables)]
     foot = f"Made with Dunnage {dn.__version__}. Generated weights: nobody's data."
     report.write_page(out / "report.html", title=TITLE, lead=note, sections=sections, foot=foot)
-    counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in lines)
-    print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+    report.tell_verdicts(lines)
     return out / "report.html"
 
 
@@ -152,51 +134,19 @@ def _write_tables(
 
 
 def _markdown(results: runs.Results, tables: Mapping[str, Sequence[Row]], lines: Sequence[Quoted], note: str) -> str:
-    parts = [
-        f"# {TITLE}",
-        note,
-        "## What the text states",
-        report.markdown_table([line.row() for line in lines]),
-        "## What cannot be reproduced",
-        "\n".join(f"- {limit}" for limit in LIMITS),
-    ]
+    parts = report.text_markdown(TITLE, note, lines, LIMITS)
     for figure, name in runs.METHODS.items():
-        parts += [f"## Figure {figure}: {name}", report.markdown_table(_short(results.summary(figure)))]
+        parts += [f"## Figure {figure}: {name}", report.markdown_table(report.short_rows(results.summary(figure)))]
     for name, rows in tables.items():
         parts += [f"## {_TITLES[name]}", _WHY[name], report.markdown_table(_rounded(rows))]
     return "\n\n".join(parts) + "\n"
 
 
-def _short(rows: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Put means and standard deviations into one column each."""
-    return [
-        {
-            key: report.mean_and_sd(value, row[f"{key}_sd"]) if f"{key}_sd" in row else _cell(value)
-            for key, value in row.items()
-            if not key.endswith("_sd")
-        }
-        for row in rows
-    ]
-
-
 def _rounded(rows: Sequence[Row]) -> list[dict[str, object]]:
-    return [{key: _cell(value) for key, value in row.items()} for row in rows]
-
-
-def _cell(value: object) -> object:
-    """Keep the digits of small numbers, which three decimals would lose."""
-    return f"{value:.2g}" if isinstance(value, float) and 0 < abs(value) < 0.01 else value
+    return [{key: report.small_shown(value) for key, value in row.items()} for row in rows]
 
 
 # The page
-
-
-def _text_sections(lines: Sequence[Quoted]) -> list[Svg]:
-    limits = report.tag("ul", *(report.tag("li", limit) for limit in LIMITS))
-    return [
-        report.section("What the text states, beside ours", report.html_table([line.row() for line in lines])),
-        report.section("What cannot be reproduced", limits),
-    ]
 
 
 def _figure_sections(results: runs.Results) -> list[Svg]:

@@ -12,17 +12,21 @@ import hashlib
 import html
 import itertools
 import math
+import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
+from typing import Protocol
 
-from dunnage.svg import Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.svg import Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
 
 Row = Mapping[str, object]
 
 CHART_HEIGHT = 200
 _PLOT_TOP, _PLOT_BOTTOM = 34.0, 160.0
+_TALL_HEIGHT, _TALL_BOTTOM = 360, 320.0
 _MOST_STYLES = 8
 _STYLE = """
 body { max-width: 1360px; }
@@ -31,8 +35,9 @@ body { max-width: 1360px; }
 .panels figcaption { margin: 0 0 0 44px; font-size: .75rem; line-height: 1.35; color: var(--quiet); }
 .panels .chart text { font-size: 11px; }
 .measure { margin-top: 10px; font-size: 1.0625rem; }
+.panels.two { grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 18px 60px; padding-left: 20px; }
 @media screen and (max-width: 1100px) { .panels { grid-template-columns: repeat(2, minmax(0, 1fr)); } }
-@media screen and (max-width: 560px) { .panels { grid-template-columns: minmax(0, 1fr); } }
+@media screen and (max-width: 560px) { .panels, .panels.two { grid-template-columns: minmax(0, 1fr); } }
 .scroll { overflow-x: auto; margin-bottom: 14px; }
 .scroll table { font-size: .8125rem; }
 .scroll td, .scroll th { padding: 5px 8px; text-align: left; overflow-wrap: normal; vertical-align: top; }
@@ -58,6 +63,28 @@ body { max-width: 1360px; }
 .s6 { stroke: #7a5cff; fill: #7a5cff; color: #7a5cff; }
 .s7 { stroke: #888; fill: #888; color: #888; }
 """
+
+
+class Reproduce(Protocol):
+    """What each paper's module has: a function that measures everything and writes tables, a report and a page."""
+
+    def __call__(self, out: Path, *, quick: bool, workers: int) -> Path:
+        """Reproduce a paper.
+
+        Parameters
+        ----------
+        out
+            Folder to write into; files of an earlier reproduction are replaced.
+        quick
+            Measure less: minutes become seconds, and intervals wider.
+        workers
+            Processes to use.
+
+        Returns
+        -------
+        Path
+            The page.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +185,65 @@ def line_chart(
     return chart(CHART_HEIGHT, parts, label=label)
 
 
+def log_chart(
+    curves: Sequence[Curve],
+    *,
+    label: str,
+    x_title: str,
+    y_title: str,
+    paper: Sequence[tuple[float, float]] = (),
+    limit: float | None = None,
+    falling: bool = False,
+) -> Svg:
+    """Draw curves of positive values on two logarithmic axes; parameters as of :func:`line_chart`.
+
+    Parameters
+    ----------
+    falling
+        Put large values on the left.
+    """
+    sign = -1.0 if falling else 1.0
+    drawn = [
+        replace(curve, points=[(sign * math.log10(x), math.log10(y), 0.0) for x, y, _ in curve.points])
+        for curve in curves
+    ]
+    quoted = [(sign * math.log10(x), math.log10(y)) for x, y in paper]
+    level = None if limit is None else math.log10(limit)
+    across, down = _scales(drawn, quoted, None if level is None else (level, level), False)
+    down = replace(down, start=_TALL_BOTTOM)
+    parts = [*_log_y_axis(down, y_title), *_log_x_axis(across, sign, curves, x_title)]
+    if level is not None:
+        parts.append(tag("line", class_="limit", x1="0", x2="100%", y1=down.at(level), y2=down.at(level)))
+    for curve, own in zip(curves, drawn, strict=True):
+        tips = [f"{curve.name}: {y:.3g}" + (f" ± {spread:.2g}" if spread else "") for _, y, spread in curve.points]
+        parts += _curve(own, across, down, tips)
+    parts += [_diamond(across.across(x), down.at(y)) for x, y in quoted]
+    return chart(_TALL_HEIGHT, parts, label=label)
+
+
+def _log_y_axis(scale: Scale, title: str) -> list[Svg]:
+    parts = [tag("text", title, class_="name", x="-40", y="12")]
+    for power in range(math.floor(scale.low), math.ceil(scale.high) + 1):
+        for factor in (1, 2, 5):
+            value = factor * 10.0**power
+            if scale.low <= math.log10(value) <= scale.high:
+                y = scale.at(math.log10(value))
+                parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+                parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
+    return parts
+
+
+def _log_x_axis(scale: Scale, sign: float, curves: Sequence[Curve], title: str) -> list[Svg]:
+    """Draw an axis with a number at each place that is measured."""
+    bottom = _TALL_BOTTOM
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=bottom, y2=bottom)]
+    for value in dict.fromkeys(x for curve in curves for x, _, _ in curve.points):
+        x = scale.across(sign * math.log10(value))
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=bottom + 4))
+        parts.append(tag("text", number_text(value), x=x, y=bottom + 17, text_anchor="middle"))
+    return [*parts, tag("text", title, class_="name", x="100%", y=bottom + 34, text_anchor="end")]
+
+
 def _scales(
     curves: Sequence[Curve],
     paper: Sequence[tuple[float, float]],
@@ -170,7 +256,7 @@ def _scales(
     return Scale(*span(min(x), max(x))), Scale(*span(min(y), max(y)), _PLOT_BOTTOM, _PLOT_TOP)
 
 
-def _curve(curve: Curve, across: Scale, down: Scale) -> list[Svg]:
+def _curve(curve: Curve, across: Scale, down: Scale, tips: Sequence[str] | None = None) -> list[Svg]:
     colour = f"s{curve.style % _MOST_STYLES}"
     dash, hollow = (" dash", " hollow") if curve.dashed else ("", "")
     places = [(across.across(x), down.at(y), y, sd) for x, y, sd in curve.points]
@@ -178,12 +264,12 @@ def _curve(curve: Curve, across: Scale, down: Scale) -> list[Svg]:
         tag("line", class_=f"curve {colour}{dash}", x1=a[0], y1=a[1], x2=b[0], y2=b[1])
         for a, b in itertools.pairwise(places)
     ]
-    for x, y, mean, sd in places:
+    tips = tips or [f"{curve.name}: {mean:.3f}, sd {sd:.3f}" for _, mean, sd in curve.points]
+    for (x, y, mean, sd), tip in zip(places, tips, strict=True):
         if sd:
             ends = [min(max(down.at(mean + sign * sd), _PLOT_TOP), _PLOT_BOTTOM) for sign in (-1, 1)]
             parts.append(tag("line", class_=f"spread {colour}", x1=x, x2=x, y1=ends[0], y2=ends[1]))
-        tip = tag("title", f"{curve.name}: {mean:.3f}, sd {sd:.3f}")
-        parts.append(tag("circle", tip, class_=f"point {colour}{hollow}", cx=x, cy=y, r=3))
+        parts.append(tag("circle", tag("title", tip), class_=f"point {colour}{hollow}", cx=x, cy=y, r=3))
     for (x, y, _, _), label in zip(places, curve.labels, strict=False):
         parts.append(tag("text", label, x=x, y=y - 7, text_anchor="middle", class_="halo"))
     return parts
@@ -195,14 +281,16 @@ def _diamond(x: str, y: float) -> Svg:
     return tag("svg", square, x=x, y=short(y), overflow="visible")
 
 
-def legend(curves: Iterable[Curve], *, paper: bool = False) -> Svg:
-    """Name the colours of a group of charts."""
+def legend(curves: Iterable[Curve], *, paper: bool = False, limit: str = "") -> Svg:
+    """Name the colours of a group of charts, and what the line across is, if there is one."""
     parts = []
     for curve in curves:
         look = f"key line s{curve.style % _MOST_STYLES}{' broken' if curve.dashed else ''}"
         parts.append(tag("span", tag("i", Svg(""), class_=look), curve.name))
     if paper:
         parts.append(tag("span", tag("i", Svg(""), class_="key quoted"), "quoted by the paper"))
+    if limit:
+        parts.append(tag("span", tag("i", Svg(""), class_="key limit"), limit))
     return tag("p", *parts, class_="legend")
 
 
@@ -211,9 +299,9 @@ def panel(title: str, figure: Svg, caption: str = "") -> Svg:
     return tag("figure", tag("h3", title), figure, tag("figcaption", caption or Svg("")))
 
 
-def panels(parts: Sequence[Svg]) -> Svg:
-    """Put charts beside each other."""
-    return tag("div", *parts, class_="panels")
+def panels(parts: Sequence[Svg], *, wide: bool = False) -> Svg:
+    """Put charts beside each other, five or, if they are wide, two."""
+    return tag("div", *parts, class_="panels two" if wide else "panels")
 
 
 def paragraph(text: str) -> Svg:
@@ -245,6 +333,23 @@ def mean_and_sd(mean: object, sd: object) -> str:
     return f"{shown(mean)} ± {spread}" if spread else shown(mean)
 
 
+def small_shown(value: object) -> object:
+    """Keep the digits of small numbers, which three decimals would lose."""
+    return f"{value:.2g}" if isinstance(value, float) and 0 < abs(value) < 0.01 else value
+
+
+def short_rows(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Put means and standard deviations (columns that end in ``_sd``) into one column each."""
+    return [
+        {
+            key: mean_and_sd(value, row[f"{key}_sd"]) if f"{key}_sd" in row else small_shown(value)
+            for key, value in row.items()
+            if not key.endswith("_sd")
+        }
+        for row in rows
+    ]
+
+
 def verdict(agrees: bool, why: str) -> str:
     """Say whether a figure agrees, and why if it does not.
 
@@ -254,6 +359,32 @@ def verdict(agrees: bool, why: str) -> str:
     'differs: its draws are unpublished'
     """
     return "agrees" if agrees else f"differs: {why}"
+
+
+def tell_verdicts(lines: Iterable[Quoted]) -> None:
+    """Say on stderr how many lines agree, differ and cannot be reproduced."""
+    counted = Counter(line.verdict.split(":")[0].split(" (")[0] for line in lines)
+    print("; ".join(f"{verdict}: {number}" for verdict, number in counted.items()), file=sys.stderr)
+
+
+def text_sections(lines: Sequence[Quoted], limits: Sequence[str]) -> list[Svg]:
+    """Write what the text states beside ours, and what cannot be reproduced, for the page."""
+    return [
+        section("What the text states, beside ours", html_table([line.row() for line in lines])),
+        section("What cannot be reproduced", tag("ul", *(tag("li", limit) for limit in limits))),
+    ]
+
+
+def text_markdown(title: str, note: str, lines: Sequence[Quoted], limits: Sequence[str]) -> list[str]:
+    """Write the same in Markdown, under the title."""
+    return [
+        f"# {title}",
+        note,
+        "## What the text states",
+        markdown_table([line.row() for line in lines]),
+        "## What cannot be reproduced",
+        "\n".join(f"- {limit}" for limit in limits),
+    ]
 
 
 def html_table(rows: Sequence[Row]) -> Svg:

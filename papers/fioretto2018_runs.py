@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fioretto, Lee, Van Hentenryck 2018, sections 6, 10 and 11: release counts of generated trips and measure the errors.
+
+The paper's trips are not public. Ours are generated to the counts it states (``dunnage generate trips``): a weekday of
+37,714 trips, of which 4,878 from 8 to 10 am on 591 of 67,600 trip types. It states no counts of its weekend; ours has
+1,860 trips in these two hours. Noise is seeded, so that everything but times comes out the same again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dunnage as dn
+from dunnage.counting.tables import project_dense
+from dunnage.counting.trees import consistent_tree
+from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms.counting import Counted, true_counts
+from dunnage.mechanisms.features import Feature, Layout
+from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.tabulated import Drawn
+from dunnage.noise import Noise
+from dunnage.samples import TripSetting, generate_trips
+from papers.hoogervorst2019_runs import mean_sd
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Mechanism = NoisyCounts | HierarchicalCounts | ConstrainedCounts
+
+WEEKDAY, WEEKEND, WHOLE_DAY = "weekday", "weekend", "whole weekday"
+DAYS = (WEEKDAY, WEEKEND)
+"""Both from 8 to 10 am."""
+SEED = 2018
+EPSILONS = (1.0, 0.1, 0.05, 0.01)
+IN_TABLE_2 = (1.0, 0.1, 0.01)
+
+PUBLISHED, SOUND = "as published", "sound"
+"""Floating-point noise and each count rounded by itself; or whole-number noise and sums that rounding keeps."""
+NOTHING = "nothing"
+LAPLACE, FLOOR = "Laplace", "Laplace, floor"
+HIERARCHICAL = ("H3", "H4", "H5")
+CONSTRAINED = ("O3", "O4", "O5")
+ABLATIONS = ("O5(a)", "O5(b)", "O5(c)")
+READINGS = ("H5, uniform", "H5, unpruned", "H5, uniform, unpruned")
+"""Other ways to read what the paper says of H5."""
+CELLS, MARGINS = "cells", "margins"
+PRESETS = (CELLS, MARGINS)
+PAPERS_OWN = (LAPLACE, *HIERARCHICAL, *CONSTRAINED)
+
+SUMS: Mapping[str, tuple[str, ...]] = {
+    "total": (),
+    "windows": ("window",),
+    "zone pairs": ("origin_zone", "destination_zone", "window"),
+    "modes": ("mode", "window"),
+    "stop pairs": ("origin", "destination"),
+}
+"""Sums whose errors are measured: F2 to F5, and pairs of stops over all windows, which no feature of the paper has."""
+
+
+def mechanism(method: str, epsilon: float, form: str) -> Mechanism:
+    """Return a method as a mechanism with its parameters."""
+    given: dict[str, Any] = {"epsilon": Fraction(str(epsilon)), "as_published": form == PUBLISHED}
+    if method in (LAPLACE, FLOOR):
+        return NoisyCounts(**given, rounding="floor" if method == FLOOR else "round")
+    if method.startswith("H"):
+        budget = "uniform" if "uniform" in method else "geometric"
+        return HierarchicalCounts(**given, features=method[:2], budget=budget, prune="unpruned" not in method)
+    if method in PRESETS:
+        return ConstrainedCounts(**given, budget_shares=method)
+    if method in ABLATIONS:
+        ways = ("hierarchical", "flat")[method == "O5(c)"], ("uniform", "size")[method == "O5(b)"]
+        return ConstrainedCounts(**given, structure=ways[0], feature_weights=ways[1])
+    return ConstrainedCounts(**given, features=method)
+
+
+@dataclass(frozen=True, eq=False)
+class Trips:
+    """Generated trips of a day, or of two hours of it, and what errors are measured against."""
+
+    dataset: dn.Dataset
+    counted: Counted
+
+    @property
+    def num_cells(self) -> int:
+        """Trip types there are, occurring or not."""
+        return self.counted.universe.num_cells
+
+    @cached_property
+    def true(self) -> FloatArray:
+        """True count of each cell."""
+        return self.dense(self.counted)
+
+    @cached_property
+    def sums(self) -> Mapping[str, tuple[IntArray, int]]:
+        """Group of each cell, and number of groups, of each kind of sum."""
+        pairs, slots = self.counted.universe.split(np.arange(self.num_cells))
+        features = {name: Feature.of(self.counted.universe, columns) for name, columns in SUMS.items()}
+        return {name: (feature.groups(pairs, slots), feature.size) for name, feature in features.items()}
+
+    def dense(self, counts: Drawn | Counted) -> FloatArray:
+        """Return the count of every cell."""
+        dense = np.zeros(self.num_cells)
+        dense[counts.cells] = counts.counts
+        return dense
+
+    def draw(self, method: str, epsilon: float, form: str) -> Callable[[Noise], Drawn]:
+        """Return what releases counts by a method: noise, projection and rounding, without ledger and files."""
+        way = mechanism(method, epsilon, form)
+        asked: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
+        return lambda noise: way._draw(self.counted, asked, noise)
+
+
+@lru_cache(maxsize=4)
+def trips(day: str, draw: int = 0) -> Trips:
+    """Generate the trips of a day; ``draw`` 0 is the one that everything is measured on."""
+    window = ("00:00", "24:00") if day == WHOLE_DAY else ("08:00", "10:00")
+    with tempfile.TemporaryDirectory() as folder:
+        setting = TripSetting(weekend=day == WEEKEND, window=window)
+        data, policy, _, _ = generate_trips(setting, Path(folder) / "trips.csv", seed=SEED + draw)
+        dataset = dn.load(data, dn.Policy.read(policy))
+    return Trips(dataset, true_counts(dataset))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One release, measured.
+
+    Parameters
+    ----------
+    day, draw, epsilon, method, form, run
+        What was released, and how.
+    rmse, mae
+        Root mean square, and mean, of the differences from the true counts of all cells.
+    rmse_empty, mae_empty, rmse_full, mae_full
+        The same of cells without and with trips.
+    total, windows, zone_pairs, modes, stop_pairs
+        Root mean square of the differences from the true sums.
+    trips, cells
+        Trips released, and cells with one or more.
+    seconds
+        CPU time of noise, projection and rounding.
+    """
+
+    day: str
+    draw: int
+    epsilon: float
+    method: str
+    form: str
+    run: int
+    rmse: float
+    mae: float
+    rmse_empty: float
+    mae_empty: float
+    rmse_full: float
+    mae_full: float
+    total: float
+    windows: float
+    zone_pairs: float
+    modes: float
+    stop_pairs: float
+    trips: int
+    cells: int
+    seconds: float
+
+
+SUM_COLUMNS = {name: name.replace(" ", "_") for name in SUMS}
+
+
+def errors(own: Trips, dense: FloatArray) -> dict[str, Any]:
+    """Measure counts of all cells against the true ones."""
+    off = dense - own.true
+    measures: dict[str, Any] = {}
+    for suffix, which in (("", slice(None)), ("_empty", own.true == 0), ("_full", own.true > 0)):
+        measures[f"rmse{suffix}"] = _root_mean_square(off[which])
+        measures[f"mae{suffix}"] = float(np.abs(off[which]).mean())
+    for name, (groups, size) in own.sums.items():
+        measures[SUM_COLUMNS[name]] = _root_mean_square(np.bincount(groups, weights=off, minlength=size))
+    return {**measures, "trips": int(dense.sum()), "cells": int((dense > 0).sum())}
+
+
+def _root_mean_square(values: FloatArray) -> float:
+    return math.sqrt(float((values**2).mean()))
+
+
+# Jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much to measure.
+
+    Parameters
+    ----------
+    runs
+        Releases of each method, epsilon and day.
+    draws, draw_runs
+        Further generated weekdays, and releases on each.
+    """
+
+    runs: int
+    draws: int
+    draw_runs: int
+
+
+FULL = Effort(runs=50, draws=5, draw_runs=10)
+QUICK = Effort(runs=3, draws=1, draw_runs=1)
+ON_DRAWS = (LAPLACE, "H5", "O3", "O5", *PRESETS)
+"""What is released on further generated weekdays."""
+NEGATIVE, CONTRACTION = "negative counts", "theorem 8.3"
+CHECKS = {NEGATIVE: (PUBLISHED, HIERARCHICAL), CONTRACTION: (SOUND, (*CONSTRAINED, *ABLATIONS))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Some releases of one kind, or what is looked at on the way (``check``)."""
+
+    day: str
+    epsilon: float
+    method: str
+    form: str
+    runs: int
+    draw: int = 0
+    check: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What was seen before counts are rounded.
+
+    Parameters
+    ----------
+    check, day, epsilon, method
+        What was looked at: negative counts of a hierarchical method, or by what the projection shrinks errors.
+    number, mean
+        Negative counts and their mean; or largest and mean ratio of the error after the projection to that before.
+    """
+
+    check: str
+    day: str
+    epsilon: float
+    method: str
+    number: float
+    mean: float
+
+
+def jobs(effort: Effort) -> list[Job]:
+    """Return everything to do, long ones first."""
+    both = [*PAPERS_OWN, FLOOR, *ABLATIONS]
+    ways = [(method, form) for method in both for form in (PUBLISHED, SOUND)]
+    ways += [(method, PUBLISHED) for method in READINGS] + [(method, SOUND) for method in PRESETS]
+    todo = [
+        Job(day=day, epsilon=epsilon, method=method, form=form, runs=effort.runs)
+        for day in DAYS
+        for epsilon in EPSILONS
+        for method, form in ways
+    ]
+    todo += [
+        Job(day=day, epsilon=epsilon, method=method, form=form, runs=min(effort.runs, 10), check=check)
+        for check, (form, methods) in CHECKS.items()
+        for day in DAYS
+        for epsilon in EPSILONS
+        for method in methods
+    ]
+    whole = [(LAPLACE, PUBLISHED), (LAPLACE, SOUND), (FLOOR, PUBLISHED), (FLOOR, SOUND), ("O5", SOUND)]
+    todo += [Job(day=WHOLE_DAY, epsilon=1.0, method=method, form=form, runs=effort.runs) for method, form in whole]
+    todo += [
+        Job(day=WEEKDAY, epsilon=epsilon, method=method, form=SOUND, runs=effort.draw_runs, draw=draw)
+        for draw in range(1, effort.draws + 1)
+        for epsilon in IN_TABLE_2
+        for method in ON_DRAWS
+    ]
+    return sorted(todo, key=lambda job: (job.method != MARGINS, job.day != WHOLE_DAY, job.draw))
+
+
+def measure(job: Job) -> list[Run | Checked]:
+    """Do one job."""
+    noise = Noise(seed=seed_of(job))
+    if job.check:
+        return [_CHECKS[job.check](job, noise)]
+    own, found = trips(job.day, job.draw), list[Run | Checked]()
+    release = own.draw(job.method, job.epsilon, job.form)
+    release(noise)  # tables of noise are made once
+    for run in range(job.runs):
+        start = time.process_time()
+        drawn = release(noise)
+        seconds = time.process_time() - start
+        found.append(_run(job, run, seconds, errors(own, own.dense(drawn))))
+    return found
+
+
+def seed_of(job: Job) -> int:
+    """Return a seed of a job's own, the same in every process."""
+    return int.from_bytes(hashlib.sha256(repr(astuple(job)).encode()).digest())
+
+
+def _run(job: Job, run: int, seconds: float, measured: Mapping[str, Any]) -> Run:
+    return Run(
+        day=job.day,
+        draw=job.draw,
+        epsilon=job.epsilon,
+        method=job.method,
+        form=job.form,
+        run=run,
+        seconds=seconds,
+        **measured,
+    )
+
+
+def nothing(day: str, draw: int = 0) -> list[Run]:
+    """Return the errors of publishing no trip at all, at every epsilon."""
+    own = trips(day, draw)
+    measured = errors(own, np.zeros(own.num_cells))
+    return [
+        Run(day=day, draw=draw, epsilon=epsilon, method=NOTHING, form=form, run=0, seconds=0.0, **measured)
+        for epsilon in EPSILONS
+        for form in (PUBLISHED, SOUND)
+    ]
+
+
+def _asked(job: Job) -> tuple[Trips, Any, Any, Layout]:
+    own, way = trips(job.day, job.draw), mechanism(job.method, job.epsilon, job.form)
+    assert not isinstance(way, NoisyCounts)
+    asked = way.asked(own.dataset)
+    return own, way, asked, Layout.of(asked.universe, asked.features)
+
+
+def _negative(job: Job, noise: Noise) -> Checked:
+    """Count the leaves that the closed form makes negative, before they are rounded to none."""
+    own, way, asked, layout = _asked(job)
+    parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
+    parents.append(np.repeat(layout.groups_of(asked.features[-1]), layout.sizes))
+    variances = [law.spread**2 for law in (*asked.laws[1:], asked.laws[0])]
+    number, total = 0, 0.0
+    for _ in range(job.runs):
+        noisy = [*asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)]
+        leaves = consistent_tree(noisy, parents, variances, prune=way.prune)[-1]
+        number, total = number + int((leaves < 0).sum()), total + float(leaves[leaves < 0].sum())
+    return _checked(job, number / job.runs, total / number if number else 0.0)
+
+
+def _contraction(job: Job, noise: Noise) -> Checked:
+    """Divide the error after the projection by that before it, in the norm that it minimises."""
+    own, way, asked, layout = _asked(job)
+    family = way.family(asked.features, layout)
+    pairs, slots = asked.universe.split(own.counted.cells)
+    true_sums = [feature.sums(pairs, slots, own.counted.counts) for feature in asked.features]
+    groups, ranks = layout.places(own.counted.cells)
+    true = np.zeros(own.num_cells)
+    true[layout.starts[groups] + ranks] = own.counted.counts
+    of_cell = np.repeat(np.arange(layout.num_groups), layout.sizes)
+    ratios = []
+    for _ in range(job.runs):
+        sums, noisy = asked.noisy_sums(own.counted, noise), asked.noisy_cells(own.counted, layout, noise)
+        x = project_dense(noisy, layout.starts, family, sums).x
+        of_join = np.bincount(of_cell, weights=x, minlength=layout.num_groups)
+        parts = zip(family.groups, family.sizes, family.ratios, true_sums, sums, strict=True)
+        before, after = float(((noisy - true) ** 2).sum()), float(((x - true) ** 2).sum())
+        for own_groups, size, ratio, exact, told in parts:
+            found = np.bincount(own_groups, weights=of_join, minlength=size)
+            before, after = before + ratio * ((told - exact) ** 2).sum(), after + ratio * ((found - exact) ** 2).sum()
+        ratios.append(math.sqrt(after / before))
+    return _checked(job, max(ratios), float(np.mean(ratios)))
+
+
+def _checked(job: Job, number: float, mean: float) -> Checked:
+    return Checked(check=job.check, day=job.day, epsilon=job.epsilon, method=job.method, number=number, mean=mean)
+
+
+_CHECKS = {NEGATIVE: _negative, CONTRACTION: _contraction}
+
+
+def warm_up() -> None:
+    """Compile and import before anything is timed."""
+    for method, form in (("O5", SOUND), ("O5", PUBLISHED), (MARGINS, SOUND), ("H5", SOUND), (LAPLACE, SOUND)):
+        measure(Job(day=WEEKDAY, epsilon=1.0, method=method, form=form, runs=1))
+
+
+# Results
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """All runs and checks."""
+
+    runs: Sequence[Run]
+    checks: Sequence[Checked]
+    effort: Effort
+
+    @classmethod
+    def of(cls, found: Iterable[Run | Checked], effort: Effort) -> Results:
+        """Sort what was measured, and add what publishing nothing would give."""
+        items = list(found)
+        runs = [item for item in items if isinstance(item, Run)]
+        runs += [run for day in (*DAYS, WHOLE_DAY) for run in nothing(day)]
+        runs += [run for draw in range(1, effort.draws + 1) for run in nothing(WEEKDAY, draw)]
+        runs.sort(key=lambda run: (run.day, run.draw, -run.epsilon, run.method, run.form, run.run))
+        checks = [item for item in items if isinstance(item, Checked)]
+        checks.sort(key=lambda item: (item.check, item.day, item.method, -item.epsilon))
+        return cls(runs, checks, effort)
+
+    @cached_property
+    def _by_kind(self) -> dict[tuple[object, ...], list[Run]]:
+        found: dict[tuple[object, ...], list[Run]] = {}
+        for run in self.runs:
+            found.setdefault((run.day, run.draw, run.epsilon, run.method, run.form), []).append(run)
+        return found
+
+    def values(self, column: str, method: str, epsilon: float, day: str, *, form: str, draw: int = 0) -> FloatArray:
+        """Return one measure of all runs of a kind."""
+        runs = self._by_kind[day, draw, epsilon, method, form]
+        return np.array([getattr(run, column) for run in runs], dtype=np.float64)
+
+    def mean(
+        self, column: str, method: str, epsilon: float, day: str = WEEKDAY, *, form: str = "", draw: int = 0
+    ) -> float:
+        """Return the mean of a measure; as published, unless the method is ours or another form is asked for."""
+        form = form or (SOUND if method in PRESETS else PUBLISHED)
+        return float(self.values(column, method, epsilon, day, form=form, draw=draw).mean())
+
+    def interval(self, column: str, method: str, epsilon: float, day: str) -> tuple[float, float]:
+        """Return the 95 % interval of a mean; the mean itself, twice, where nothing more is known."""
+        form = SOUND if method in PRESETS else PUBLISHED
+        mean, half = mean_interval(self.values(column, method, epsilon, day, form=form))
+        return (mean, mean) if math.isnan(half) else (mean - half, mean + half)
+
+    def row(self, columns: Iterable[str], method: str, epsilon: float, day: str, *, form: str) -> dict[str, object]:
+        """Return means, each with its 95 % interval (as ``_sd``, the half of its width), as a line of a table."""
+        line: dict[str, object] = {}
+        for column in columns:
+            line[column], line[f"{column}_sd"] = mean_interval(self.values(column, method, epsilon, day, form=form))
+        return line
+
+    def checked(self, check: str, method: str = "") -> Iterator[Checked]:
+        """Return what was looked at, of one method or of all."""
+        return (item for item in self.checks if item.check == check and method in ("", item.method))
+
+
+def mean_interval(values: FloatArray) -> tuple[float, float]:
+    """Return a mean and half the width of its 95 % interval (Student's); nan for what cannot be told."""
+    from scipy import stats
+
+    mean, sd = mean_sd(values)
+    if math.isnan(sd):
+        return mean, sd
+    return mean, float(stats.t.ppf(0.975, len(values) - 1)) * sd / math.sqrt(len(values))
+
+
+# What follows without any run
+
+
+def expected_trips(own: Trips, epsilon: float, method: str, *, num_cells: int | None = None) -> float:
+    """Return how many trips Laplace noise makes of the true ones, exactly.
+
+    With ``r = exp(-epsilon)``, a cell of count c is given ``c + r^(c + 1/2) / (2 (1 - r))`` trips on average if noise
+    is rounded, and ``c - 1/2 + r^c / (2 (1 - r))`` if it is rounded down; negative counts are none.
+
+    Parameters
+    ----------
+    own, epsilon, method
+        The trips, and how they are released.
+    num_cells
+        Number of cells, if not as many as there are.
+    """
+    counts = own.counted.counts.astype(np.float64)
+    empty = (own.num_cells if num_cells is None else num_cells) - len(counts)
+    return float(_given(counts, epsilon, method).sum() + empty * _given(np.zeros(1), epsilon, method)[0])
+
+
+def _given(counts: FloatArray, epsilon: float, method: str) -> FloatArray:
+    ratio = math.exp(-epsilon)
+    if method == FLOOR:
+        return np.asarray(counts - 0.5 + ratio**counts / (2 * (1 - ratio)))
+    return np.asarray(counts + ratio ** (counts + 0.5) / (2 * (1 - ratio)))
+
+
+def implied_windows(own: Trips, epsilon: float, method: str, trips_told: float) -> float:
+    """Return how many half-hours a day must have for Laplace noise to make so many trips of ours."""
+    pairs = own.counted.universe.num_pairs
+    of_window = pairs * _given(np.zeros(1), epsilon, method)[0]
+    return float((trips_told - expected_trips(own, epsilon, method, num_cells=0)) / of_window)
+
+
+def num_answers(own: Trips, method: str) -> list[int]:
+    """Return how many answers each feature of a method has, the cells first."""
+    return list(mechanism(method, 1.0, SOUND).asked(own.dataset).sizes)  # type: ignore[union-attr]
+
+
+def largest_rmse(own: Trips, method: str, epsilon: float) -> float:
+    """Return what the mean error of cells can be at most before rounding.
+
+    The truth is consistent and not negative, and a projection onto a convex set brings nothing further from what is in
+    it: in the norm that is minimised, the error is at most the noise. At worst all of it is on the cells. Rounding each
+    count by itself adds at most one half.
+    """
+    sizes = np.array(num_answers(own, method), dtype=np.float64)
+    weights = np.ones(len(sizes)) if method in ("O5(a)", "O5(c)") else sizes[0] / sizes
+    square = 2 * (len(sizes) / epsilon) ** 2  # of the noise of one answer, on average
+    return math.sqrt(square * float((weights * sizes).sum()) / sizes[0])
+
+
+COLUMNS = tuple(field.name for field in fields(Run))
