@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the pictures of the documents: measure, write SVG files, print figures. Those of rides: ``pictures_rides.py``.
+"""Draw the pictures of the documents: measure, write SVG files, print figures.
 
-Run by hand: ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``,
-``promises``, ``rides-scenarios``, ``rides-costs``, ``rides-stations`` and ``rides-suppression`` (by default all). All
-draws are seeded; a search that ends on the clock may differ by a little from one machine to the next. Releases are
-made in memory with seeded noise: their certificates are void.
+Those of rides and trips are in ``pictures_rides.py`` and ``pictures_trips.py``. Run by hand:
+``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``, ``promises``,
+``rides-scenarios``, ``rides-costs``, ``rides-stations``, ``rides-suppression``, ``trips-flows``, ``trips-error``,
+``trips-created`` and ``trips-riders`` (by default all). All draws are seeded; a search that ends on the clock may
+differ by a little from one machine to the next. Releases are made in memory with seeded noise: their certificates are
+void.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pictures_rides
+import pictures_trips
 import pyarrow as pa
 from picture_parts import joined, legend, mark, panel, picture
 
@@ -499,6 +502,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     "trucks-by-k": trucks_by_k,
     "promises": promises,
     **pictures_rides.DRAWN,
+    **pictures_trips.DRAWN,
 }
 
 

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 COMMAND = str(Path(sys.executable).with_name("dunnage"))
 PAGES = ["README.md", "docs/index.md"]
 LOADS = "docs/tutorials/loads.md"
+RIDERS = "docs/tutorials/riders.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -53,6 +54,25 @@ def test_loads_tutorial_runs(tmp_path):
         assert (tmp_path / name / "loading.csv").stat().st_mode & 0o777 == 0o600
 
 
+def test_riders_tutorial_runs(tmp_path):
+    """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
+    (policy,) = blocks(RIDERS, "toml")
+    (tmp_path / "riders.toml").write_text(policy)
+    lines = [line for block in blocks(RIDERS, "sh") for line in block.splitlines()]
+    printed = "".join(run([COMMAND, *line.split()[1:]], tmp_path) for line in lines)
+    told = [line for block in blocks(RIDERS, "text") for line in block.splitlines()]
+    assert len(told) >= 10
+    assert [line for line in told if line not in printed] == []
+    (code,) = blocks(RIDERS, "python")
+    sums = {
+        line.rsplit(" ", 1)[0]: int(line.split()[-1])
+        for line in run([sys.executable, "-c", code], tmp_path).splitlines()
+    }
+    total = sums.pop("trips")
+    assert abs(total - 4878) < 300
+    assert sum(sums.values()) == total
+
+
 def test_readme_commands_are_real():
     for block in blocks("README.md", "sh"):
         for line in block.splitlines():
@@ -68,13 +88,38 @@ def test_readme_has_the_two_set_up_commands():
 def test_policy_page_is_a_policy(tmp_path):
     from dunnage import Policy
 
-    policy, read, period, budget = blocks("docs/policy.md", "toml")
+    policy, trips, read, period, budget = blocks("docs/policy.md", "toml")
     assert Policy.from_text(policy).mechanism["k"] == 5
     day = '[attributes.day]\nrole = "drop"\n'
     whole = Policy.from_text("\n".join([policy, day, read, period, budget]))
     assert whole.read_options.decimal == ","
     assert whole.period is not None
     assert whole.budget is not None
+    counted = read_trips(trips, tmp_path)
+    assert counted.schema.universe().days == ("weekday", "saturday", "sunday")
+    assert counted.schema.contribution.max == 3
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_count_mechanisms_of_the_policy_page(number, tmp_path):
+    """Each text block with a mechanism that counts trips promises something under the policy of the page."""
+    from dunnage.publishing import promise
+
+    trips = blocks("docs/policy.md", "toml")[1]
+    found = [block for block in blocks("docs/policy.md", "text") if re.search(r'^name = "\S+-counts"', block, re.M)]
+    assert len(found) == 3
+    policy = read_trips(trips[: trips.index("[mechanism]")] + found[number], tmp_path)
+    assert promise(policy).guarantee.protects == "rider"
+
+
+def read_trips(text, folder):
+    """Read a policy of trips beside the files of a generated city."""
+    from dunnage.policy import Policy
+    from dunnage.samples import TripSetting, generate_trips
+
+    generate_trips(TripSetting(size=1), folder / "trips.csv", seed=1)
+    (folder / "policy.toml").write_text(text)
+    return Policy.read(folder / "policy.toml")
 
 
 def test_links_and_reference():

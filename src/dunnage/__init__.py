@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dunnage.auditing.finding import Finding
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
+    from dunnage.city import City
     from dunnage.dataset import Dataset
-    from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
+    from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
         BudgetError,
         CheckFailed,
@@ -55,9 +56,12 @@ if TYPE_CHECKING:
     from dunnage.io import draft, load
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
+    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
     from dunnage.mechanisms.foresight import Foresight
     from dunnage.mechanisms.full_domain import FullDomain
+    from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
     from dunnage.mechanisms.noisy_clusters import NoisyClusters
+    from dunnage.mechanisms.noisy_counts import NoisyCounts
     from dunnage.mechanisms.noisy_values import NoisyValues
     from dunnage.mechanisms.partition import Partition
     from dunnage.mechanisms.sampled_lattice import SampledLattice
@@ -74,16 +78,21 @@ if TYPE_CHECKING:
     from dunnage.samples import (
         PackageSetting,
         RideSetting,
+        TripSetting,
         generate_packages,
         generate_rides,
+        generate_trips,
         metro_edges,
         package_setting,
         packages,
         rides,
+        trip_modes,
+        trip_stops,
     )
     from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
-    from dunnage.schema import Attribute, Role, Schema
+    from dunnage.schema import Attribute, Contribution, Role, Schema
     from dunnage.settle import Settlement, apply
+    from dunnage.trips import Trip, Universe
     from dunnage.verification import Verification, verify
 
 # Public name -> module that defines it, grouped by use.
@@ -101,8 +110,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "auditing.attacks": ("look_up", "Match"),
     # the nouns
     "policy": ("Policy",),
-    "schema": ("Schema", "Attribute", "Role"),
-    "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph"),
+    "schema": ("Schema", "Attribute", "Role", "Contribution"),
+    "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
+    "trips": ("Trip", "Universe"),
+    "city": ("City",),
     "dataset": ("Dataset",),
     "release": ("Release", "Uncertain"),
     "publication": ("Publication", "Key"),
@@ -131,8 +142,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "sampling_loss": ("sampling_delta", "sampling_epsilon", "sampling_beta", "smallest_k"),
     # mechanisms
+    "mechanisms.constrained_counts": ("ConstrainedCounts",),
     "mechanisms.full_domain": ("FullDomain",),
+    "mechanisms.hierarchical_counts": ("HierarchicalCounts",),
     "mechanisms.noisy_clusters": ("NoisyClusters",),
+    "mechanisms.noisy_counts": ("NoisyCounts",),
     "mechanisms.noisy_values": ("NoisyValues",),
     "mechanisms.partition": ("Partition",),
     "mechanisms.sampled_lattice": ("SampledLattice",),
@@ -149,6 +163,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "rides",
         "metro_edges",
         "generate_rides",
+        "TripSetting",
+        "trip_stops",
+        "trip_modes",
+        "generate_trips",
     ),
     # errors
     "errors": (

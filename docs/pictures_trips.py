@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of ``docs/trip-counts.md``: generate trips, publish their counts, measure how far they are off, draw.
+
+``draw_pictures.py`` runs them. Trips are those of ``dunnage generate trips --seed 1`` from 8 to 10 am, and for riders
+those of the whole day; releases are made in memory with seeded noise, so that their certificates are void.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from picture_parts import joined, legend, mark, panel, picture
+
+from dunnage.auditing.counts import CountsCase, CountsSight, Errors, group_differences
+from dunnage.dataset import Dataset
+from dunnage.io import load
+from dunnage.ledger import Ledger
+from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.features import Feature, FeatureColumns, feature_name
+from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.samples import TripSetting, generate_trips
+from dunnage.svg import Scale, Svg, number_text, tag
+
+IntArray = npt.NDArray[np.int64]
+Method = Callable[[Fraction], Any]
+
+SEED = 1
+RUNS = 20
+BUSY = ("08:00", "10:00")
+WHOLE_DAY = ("00:00", "24:00")
+EPSILONS = tuple(map(Fraction, ("1", "0.5", "0.2", "0.1", "0.05", "0.02", "0.01")))
+METHODS: dict[str, Method] = {
+    "Laplace": lambda epsilon: NoisyCounts(epsilon=epsilon),
+    "H5": lambda epsilon: HierarchicalCounts(epsilon=epsilon),
+    "O3": lambda epsilon: ConstrainedCounts(epsilon=epsilon, features="O3"),
+    "O4": lambda epsilon: ConstrainedCounts(epsilon=epsilon, features="O4"),
+    "O5": lambda epsilon: ConstrainedCounts(epsilon=epsilon),
+    "cells": lambda epsilon: ConstrainedCounts(epsilon=epsilon, budget_shares="cells"),
+    "margins": lambda epsilon: ConstrainedCounts(epsilon=epsilon, budget_shares="margins"),
+}
+"""By the words of the pictures: rounded Laplace noise, a tree, the paper's features, and shares of epsilon of ours."""
+STYLES = {"Laplace": "plain", "H5": "mean", "O5": "standard", "cells": "stochastic", "margins": "sealed"}
+FAINT = {"O3": "thin dashed", "O4": "thin"}
+SUMS: tuple[FeatureColumns, ...] = (
+    ("window",),
+    ("origin_zone", "destination_zone", "window"),
+    ("mode", "window"),
+    ("origin", "destination"),
+)
+MODES: FeatureColumns = ("mode", "window")
+BOUNDS = (1, 2, 3, 4, 6, 10, 20)
+RIDER_EPSILONS = tuple(map(Fraction, ("0.25", "1", "4")))
+RIDER_RUNS = 5
+FOLD = 2
+"""So many stops are drawn as one, to keep files small."""
+SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))
+"""Fewest trips of each shade, and how much of the colour it has."""
+STYLE = """
+.heat { fill: none; stroke: #0969da; } .swatch { fill: #0969da; stroke: none; }
+.thin { stroke: #0969da; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
+.nothing { stroke: #24292f; stroke-dasharray: 2 4; stroke-width: 1.5; }
+.frame { fill: none; stroke: #8c959f; }
+@media (prefers-color-scheme: dark) {
+  .heat { stroke: #79c0ff; } .swatch { fill: #79c0ff; } .thin { stroke: #58a6ff; } .nothing { stroke: #e6edf3; }
+}
+"""
+
+
+# What is measured
+
+
+@lru_cache(maxsize=3)
+def trips(window: tuple[str, str], bound: int | None = None) -> Dataset:
+    """Generate trips; with a bound, riders are protected and so many trips of each are counted."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, policy, *_ = generate_trips(TripSetting(window=window), Path(folder) / "trips.csv", seed=SEED)
+        if bound is not None:
+            text = policy.read_text(encoding="utf-8").replace('protects = "trip"', 'protects = "rider"')
+            more = f'\n[contribution]\nperson = "card"\nmax = {bound}\nper = "period"\n'
+            policy.write_text(text + more, encoding="utf-8")
+        return load(file, Policy.read(policy))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How far releases are off, on average over some.
+
+    Parameters
+    ----------
+    cells
+        Root mean square over all cells.
+    occupied
+        Mean absolute error where there are trips in truth.
+    sums
+        Root mean square over the sums of each feature, by its name.
+    trips, created
+        Trips in all, and trips in cells that have none in truth.
+    """
+
+    cells: float
+    occupied: float
+    sums: dict[str, float]
+    trips: float
+    created: float
+
+    def summary(self) -> str:
+        """Write the figures in a line."""
+        sums = ", ".join(f"{name} {value:.2f}" for name, value in self.sums.items())
+        return (
+            f"RMSE {self.cells:.3f}, MAE where there are trips {self.occupied:.2f}, trips {self.trips:,.0f}, created "
+            f"{self.created:,.0f}; RMSE of sums: {sums}"
+        )
+
+
+def released(mechanism: Any, data: Dataset, seed: int) -> CountsCase:
+    """Publish in memory and put the counts beside the true ones."""
+    release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise(seed=seed))
+    return CountsCase.of(CountsSight.of(release), data, None)
+
+
+def measured(mechanism: Any, data: Dataset, runs: int = RUNS) -> Measured:
+    """Publish several times and measure."""
+    cases = [released(mechanism, data, seed) for seed in range(runs)]
+    found = [_errors(case) for case in cases]
+    return Measured(
+        cells=_mean([one.cells for one in found]),
+        occupied=_mean([one.occupied for one in found]),
+        sums={name: _mean([one.sums[name] for one in found]) for name in found[0].sums},
+        trips=_mean([one.trips for one in found]),
+        created=_mean([one.created for one in found]),
+    )
+
+
+def _errors(case: CountsCase) -> Measured:
+    difference, occupied = case.released - case.true, case.true > 0
+    features = [Feature.of(case.universe, columns) for columns in SUMS]
+    return Measured(
+        cells=Errors.of(difference, case.universe.num_cells).rmse,
+        occupied=Errors.of(difference[occupied], int(occupied.sum())).mae,
+        sums={
+            feature.name: Errors.of(group_differences(feature, case.places, difference), feature.size).rmse
+            for feature in features
+        },
+        trips=float(case.released.sum()),
+        created=float(case.released[~occupied].sum()),
+    )
+
+
+def nothing(data: Dataset) -> Measured:
+    """Measure what publishing no trips at all would be off by."""
+    counted = true_counts(data)
+    places, features = counted.universe.split(counted.cells), [Feature.of(counted.universe, item) for item in SUMS]
+    return Measured(
+        cells=Errors.of(counted.counts, counted.universe.num_cells).rmse,
+        occupied=Errors.of(counted.counts, len(counted.cells)).mae,
+        sums={
+            item.name: Errors.of(group_differences(item, places, counted.counts), item.size).rmse for item in features
+        },
+        trips=0.0,
+        created=0.0,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+@lru_cache(maxsize=1)
+def by_epsilon() -> dict[tuple[str, Fraction], Measured]:
+    """Measure every method at every epsilon, and print it."""
+    data = trips(BUSY)
+    print(f"nothing: {nothing(data).summary()}")
+    found = {}
+    for name, method in METHODS.items():
+        for epsilon in EPSILONS:
+            found[name, epsilon] = measured(method(epsilon), data)
+            print(f"{name} epsilon {float(epsilon):g}: {found[name, epsilon].summary()}")
+    return found
+
+
+# Flows
+
+
+def flows() -> None:
+    """Draw all flows of the busy hours: true, from O5, and with Laplace noise."""
+    data = trips(BUSY)
+    names = {"O5": "constrained counts, O5", "Laplace": "Laplace noise"}
+    cases = {name: released(METHODS[name](Fraction(1)), data, SEED) for name in names}
+    true = cases["O5"]
+    maps = {"true trips": _matrix(true, true.true)}
+    maps |= {words: _matrix(cases[name], cases[name].released) for name, words in names.items()}
+    size, side, top = len(true.universe.stops) // FOLD, 214.0, 104.0
+    title = "At epsilon 1 O5 keeps the total and most of the pattern; Laplace noise fills the empty map"
+    parts = [tag("text", title, class_="title", x=24, y=26), *_shade_legend(52)]
+    for number, (words, matrix) in enumerate(maps.items()):
+        left = 40 + number * (side + 24)
+        parts.append(tag("text", f"{words}: {int(matrix.sum()):,}", class_="name", x=left, y=top - 12))
+        parts.append(_heat(matrix, left, top, side / size))
+        print(f"{words}: {int(matrix.sum())} trips, {int((matrix > 0).sum())} of {matrix.size} squares")
+    parts += _zones(true, top, side)
+    lines = [
+        f"Trips from each stop (down) to each stop (across) from 8 to 10 am, {FOLD} neighbouring stops to a square.",
+        f"{len(true.universe.stops)} stops, {true.universe.num_cells:,} cells, "
+        f"{int((true.true > 0).sum())} of them with trips. One release each.",
+    ]
+    base = top + side + 40
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("trips-flows.svg", base + 36, parts, "Origin-destination flows, true, private and noisy", style=STYLE)
+
+
+def _matrix(case: CountsCase, counts: IntArray) -> IntArray:
+    """Add counts of all windows up by origin and destination, neighbouring stops together."""
+    stops = len(case.universe.stops)
+    size = stops // FOLD
+    origins, destinations = (np.minimum(ends // FOLD, size - 1) for ends in np.divmod(case.places[0], stops))
+    matrix = np.zeros((size, size), dtype=np.int64)
+    np.add.at(matrix, (origins, destinations), counts)
+    return matrix
+
+
+def _heat(matrix: IntArray, left: float, top: float, side: float) -> Svg:
+    """Draw a matrix: one path for each shade, a stroke for each run of squares of that shade in a line."""
+    shade = np.searchsorted([fewest for fewest, _ in SHADES], matrix, side="right")
+    paths = [
+        tag("path", class_="heat", d="".join(_runs(shade == at)), stroke_opacity=depth, stroke_width="1")
+        for at, (_, depth) in enumerate(SHADES, 1)
+    ]
+    size = len(matrix)
+    frame = tag("rect", class_="frame", width=size, height=size, stroke_width="0.3")
+    return tag("g", *paths, frame, transform=f"translate({left:g} {top:g}) scale({side:.4f})")
+
+
+def _runs(chosen: npt.NDArray[np.bool_]) -> list[str]:
+    edges = np.diff(np.pad(chosen.astype(np.int8), ((0, 0), (1, 1))), axis=1)
+    starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
+    return [f"M{x} {y}.5h{end - x}" for (y, x), (_, end) in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _zones(case: CountsCase, top: float, side: float) -> list[Svg]:
+    """Write the zones of stops beside the first map."""
+    city, parts = case.universe.city, []
+    assert city is not None
+    assert city.zones is not None
+    for number, name in enumerate(city.zone_names):
+        middle = float(np.flatnonzero(city.zones == number).mean()) / len(case.universe.stops)
+        y = top + side * middle
+        turned = f"rotate(-90 30 {y:.1f})"
+        parts.append(tag("text", name, class_="faint", x=30, y=y, text_anchor="middle", transform=turned))
+        for panel_at in range(3):
+            x = 40 + panel_at * (side + 24) + side * middle
+            parts.append(tag("text", name, class_="faint", x=x, y=top + side + 15, text_anchor="middle"))
+    return parts
+
+
+def _shade_legend(y: float) -> list[Svg]:
+    lasts = [fewest - 1 for fewest, _ in SHADES[1:]]
+    words = [f"{fewest} to {last} trips" for (fewest, _), last in zip(SHADES, lasts, strict=False)]
+    words.append(f"{SHADES[-1][0]} or more")
+    parts = []
+    for at, ((_, depth), text) in enumerate(zip(SHADES, words, strict=True)):
+        x = 24 + 118 * at
+        parts.append(tag("rect", class_="swatch", x=x, y=y - 11, width=14, height=14, fill_opacity=depth))
+        parts.append(tag("text", text, x=x + 20, y=y))
+    return parts
+
+
+# By epsilon
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """A scale on which equal factors are equal lengths; numbers are written at powers of ten."""
+
+    scale: Scale
+
+    @classmethod
+    def of(cls, low: float, high: float, start: float = 0.0, stop: float = 100.0) -> Logarithmic:
+        """Make a scale from the lowest to the highest value."""
+        return cls(Scale(math.log10(low), math.log10(high), start, stop))
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        return self.scale.at(math.log10(value))
+
+    @property
+    def powers(self) -> list[float]:
+        """Powers of ten that are on the scale."""
+        low, high = sorted((self.scale.low, self.scale.high))
+        return [10.0**power for power in range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1)]
+
+
+def _axes(across: Logarithmic, down: Logarithmic, height: float) -> list[Svg]:
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
+    for epsilon in EPSILONS:
+        x = f"{across.at(float(epsilon)):.2f}%"
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
+        parts.append(tag("text", f"{float(epsilon):g}", x=x, y=height + 17, text_anchor="middle"))
+    for value in down.powers:
+        y = down.at(value)
+        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        words = f"{value:,.0f}" if value >= 1 else number_text(value)
+        parts.append(tag("text", words, x="-6", y=y + 4, text_anchor="end"))
+    return [*parts, tag("text", "epsilon", class_="name", x="100%", y=height + 34, text_anchor="end")]
+
+
+def _lines(across: Logarithmic, down: Logarithmic, values: dict[str, list[float]]) -> list[Svg]:
+    """Draw a line for each method over all epsilons."""
+    parts = []
+    for name, line in values.items():
+        points = [
+            (math.log10(epsilon), down.at(max(value, 10**down.scale.low)))
+            for epsilon, value in zip(EPSILONS, line, strict=True)
+        ]
+        style = STYLES.get(name) or FAINT[name]
+        parts += joined(style, across.scale, points)
+        if name in STYLES:
+            parts += [mark(style, across.scale.across(x), y) for x, y in points]
+    return parts
+
+
+def errors() -> None:
+    """Measure and draw how far single counts and sums are off, against epsilon."""
+    found, without = by_epsilon(), nothing(trips(BUSY))
+    panels: list[tuple[str, Callable[[Measured], float], tuple[float, float]]] = [
+        ("single counts (cells)", lambda one: one.cells, (0.1, 300.0)),
+        ("sums by mode and window", lambda one: one.sums[feature_name(MODES)], (2.0, 250_000.0)),
+    ]
+    top, width, height = 118.0, 300.0, 270.0
+    across = Logarithmic.of(0.85 * float(EPSILONS[-1]), 1.18)
+    title = "Projected counts are off by far less than noisy ones; a share for cells helps cells and costs sums"
+    parts = [tag("text", title, class_="title", x=24, y=26), *_method_legend(thin=True)]
+    for number, (words, read, ends) in enumerate(panels):
+        down = Logarithmic.of(*ends, height, 0.0)
+        inner = [*_axes(across, down, height), _without(down, read(without))]
+        inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in METHODS})
+        left = 70 + number * (width + 70)
+        parts += [panel(left, top, width, height, inner)]
+        parts.append(tag("text", words, class_="title", x=left, y=top - 14))
+    lines = [
+        "Root mean square error in trips, both axes logarithmic. Dotted: publishing nothing at all.",
+        f"4,878 generated trips from 8 to 10 am, 67,600 cells; mean of {RUNS} releases each.",
+    ]
+    base = top + height + 62
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("trips-error.svg", base + 36, parts, "Error of cells and of sums against epsilon", style=STYLE)
+
+
+def _without(down: Logarithmic, value: float) -> Svg:
+    return tag("line", class_="nothing", x1="0", x2="100%", y1=down.at(value), y2=down.at(value))
+
+
+def _method_legend(*, thin: bool) -> list[Svg]:
+    words = {
+        "Laplace": "Laplace noise",
+        "H5": "tree H5",
+        "O5": "O5",
+        "cells": "O5, shares cells",
+        "margins": "O5, shares margins",
+    }
+    places = (24.0, 146.0, 226.0, 280.0, 414.0)
+    parts = legend(54, [(STYLES[name], text, x) for (name, text), x in zip(words.items(), places, strict=True)])
+    if thin:
+        for name, x in (("O4", 566.0), ("O3", 632.0)):
+            parts.append(tag("line", class_=FAINT[name], x1=x, x2=x + 26, y1=50, y2=50))
+            parts.append(tag("text", name, x=x + 32, y=54))
+    return parts
+
+
+def created() -> None:
+    """Measure and draw how many trips there are in all, and how many that nobody made, against epsilon."""
+    found, total = by_epsilon(), true_counts(trips(BUSY)).num_trips
+    names = list(STYLES)
+    panels: list[tuple[str, Callable[[Measured], float], tuple[float, float]]] = [
+        ("trips of types that nobody travelled", lambda one: one.created, (100.0, 5e6)),
+        ("trips in all", lambda one: one.trips, (1000.0, 5e6)),
+    ]
+    top, width, height = 118.0, 292.0, 250.0
+    across = Logarithmic.of(0.85 * float(EPSILONS[-1]), 1.18)
+    title = f"Laplace noise makes trips out of nothing; projected counts keep the total near {total:,}"
+    parts = [tag("text", title, class_="title", x=24, y=26), *_method_legend(thin=False)]
+    for number, (words, read, ends) in enumerate(panels):
+        down = Logarithmic.of(*ends, height, 0.0)
+        inner = _axes(across, down, height)
+        inner += [_without(down, total)]
+        inner += _lines(across, down, {name: [read(found[name, e]) for e in EPSILONS] for name in names})
+        left = 84 + number * (width + 70)
+        parts += [panel(left, top, width, height, inner)]
+        parts.append(tag("text", words, class_="title", x=left, y=top - 14))
+    lines = [
+        f"Both axes logarithmic. Dotted: the {total:,} true trips. Fewer are created the larger epsilon is.",
+        f"Generated trips from 8 to 10 am, 67,600 cells, 591 with trips; mean of {RUNS} releases each.",
+    ]
+    base = top + height + 62
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("trips-created.svg", base + 36, parts, "Trips created and trips in all against epsilon", style=STYLE)
+
+
+# Riders
+
+
+def riders() -> None:
+    """Measure and draw how far counts are off when riders are protected, by the bound on their trips."""
+    lines: dict[Fraction, list[float]] = {}
+    for epsilon in RIDER_EPSILONS:
+        found = [measured(METHODS["cells"](epsilon), trips(WHOLE_DAY, bound), runs=RIDER_RUNS) for bound in BOUNDS]
+        lines[epsilon] = [one.cells for one in found]
+        for bound, one in zip(BOUNDS, found, strict=True):
+            print(f"rider epsilon {float(epsilon):g} max {bound}: {one.summary()}")
+        by_trip = measured(METHODS["cells"](epsilon), trips(WHOLE_DAY), runs=RIDER_RUNS)
+        print(f"trip epsilon {float(epsilon):g}: {by_trip.summary()}")
+    without = nothing(trips(WHOLE_DAY))
+    print(f"nothing: {without.summary()}")
+    draw_riders(lines, [kept_share(trips(WHOLE_DAY, bound)) for bound in BOUNDS], without.cells)
+
+
+def draw_riders(lines: dict[Fraction, list[float]], kept: Sequence[float], without: float) -> None:
+    """Draw error against the bound, and which share of the trips it leaves."""
+    left, top, width, height = 62.0, 84.0, 500.0, 230.0
+    down = Logarithmic.of(0.2, 5.0, height, 0.0)
+    across = Scale(-0.3, len(BOUNDS) - 0.7)
+    inner = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
+    for at, (bound, share) in enumerate(zip(BOUNDS, kept, strict=True)):
+        x = across.across(at)
+        told = f"{share:.1%}".replace("%", " %")
+        inner.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
+        inner.append(tag("text", str(bound), x=x, y=height + 17, text_anchor="middle"))
+        inner.append(tag("text", told, class_="faint", x=x, y=height + 35, text_anchor="middle"))
+    for value in (0.2, 0.5, 1.0, 2.0, 5.0):
+        y = down.at(value)
+        inner.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        inner.append(tag("text", f"{value:g}", x="-6", y=y + 4, text_anchor="end"))
+    inner.append(_without(down, without))
+    ends = []
+    for style, (epsilon, line) in zip(("stochastic", "standard", "sealed"), lines.items(), strict=True):
+        points = [(float(at), down.at(value)) for at, value in enumerate(line)]
+        inner += joined(style, across, points)
+        inner += [mark(style, across.across(x), y) for x, y in points]
+        ends.append(tag("text", f"epsilon {float(epsilon):g}", x=left + width + 12, y=top + points[-1][1] + 4))
+    title = "Count two trips of a rider: fewer lose trips, more need more noise"
+    parts = [
+        tag("text", title, class_="title", x=24, y=26),
+        tag("text", "root mean square error of a cell, in trips", class_="name", x=24, y=top - 18),
+        panel(left, top, width, height, inner),
+        *ends,
+        tag("text", "publish nothing", class_="faint", x=left + 6, y=top + down.at(without) - 6),
+        tag("text", "trips counted of a rider", class_="name", x=left + width + 12, y=top + height + 17),
+        tag("text", "share of trips counted", class_="faint", x=left + width + 12, y=top + height + 35),
+    ]
+    note = f"37,714 generated trips of a day, 811,200 cells, O5 with shares cells; mean of {RIDER_RUNS} releases each."
+    parts.append(tag("text", note, class_="faint", x=24, y=top + height + 68))
+    picture("trips-riders.svg", top + height + 86, parts, "Error against the bound on trips of a rider", style=STYLE)
+
+
+def kept_share(data: Dataset) -> float:
+    """Return which share of the trips is counted: a figure for the owner alone."""
+    bound, persons = data.schema.contribution, data.persons
+    assert bound is not None
+    assert persons is not None
+    each = np.bincount(persons)
+    return float(np.minimum(each, bound.max).sum() / each.sum())
+
+
+DRAWN: dict[str, Callable[[], None]] = {
+    "trips-flows": flows,
+    "trips-error": errors,
+    "trips-created": created,
+    "trips-riders": riders,
+}
