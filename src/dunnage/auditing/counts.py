@@ -48,11 +48,11 @@ from dunnage.exact import exact
 from dunnage.guarantees import Basis
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
-from dunnage.mechanisms.tabulated import CELLS, RIDER
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release_words import several
+from dunnage.release_words import CELLS, several
+from dunnage.schema import RIDER
 from dunnage.svg import number_text
 from dunnage.trips import Universe
 from dunnage.verification.counts import check_counts

@@ -149,7 +149,7 @@ class ConstrainedCounts:
         check_choice("feature_weights", self.feature_weights, FEATURE_WEIGHTS)
         check_choice("structure", self.structure, STRUCTURES)
         check_flag("as_published", self.as_published)
-        if self.budget_shares == "margins" and (self.as_published or self.feature_weights != "size"):
+        if self._margins and (self.as_published or self.feature_weights != "size"):
             raise ParameterError(
                 'budget_shares = "margins" is not the paper\'s, and weighs features by what the noise says. Got '
                 "as_published or feature_weights besides. Leave them out."
@@ -169,7 +169,7 @@ class ConstrainedCounts:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Got none. Use [[]] or noisy-counts.")
         if self.structure == "hierarchical":
             columns = nested(columns)
-        if self.budget_shares == "margins":
+        if self._margins:
             return _margin_shares(columns)
         if not isinstance(self.budget_shares, str):
             return given_shares(dict(self.budget_shares), columns)
@@ -223,7 +223,7 @@ class ConstrainedCounts:
         )
 
     def _draw(self, counted: Counted, asked: Asked, noise: Noise) -> Drawn:
-        if self.budget_shares == "margins":
+        if self._margins:
             return self._draw_with_margin(counted, asked, noise)
         layout = Layout.of(asked.universe, asked.features)
         sums = asked.noisy_sums(counted, noise)
@@ -288,16 +288,17 @@ class ConstrainedCounts:
         counts = _whole(listed.counts, starts, layout, noise)
         kept = counts > 0
         owners, occupied = listed.groups[kept], listed.occupied[kept]
-        taken = layout.starts[groups] + ranks
-        places = np.where(occupied < 0, 0, taken[occupied])
-        places[occupied < 0] = addresses(noise, layout.starts, owners[occupied < 0], np.sort(taken))
+        taken, created = layout.starts[groups] + ranks, occupied < 0
+        places = np.empty(len(owners), dtype=np.int64)
+        places[~created] = taken[occupied[~created]]
+        places[created] = addresses(noise, layout.starts, owners[created], np.sort(taken))
         return drawn_at(layout, places, counts[kept], _measures(asked, listed.residual))
 
     def foresee(self, dataset: Dataset) -> Foresight:
         """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         lines = ["sums will be off by about their noise; most of the noise of cells is taken out by the projection"]
-        if self.budget_shares == "margins":
+        if self._margins:
             lines = ["cells are estimated, so that sums are off by somewhat more than their noise"]
         if not any(query.columns == () for query in asked.queries):
             lines.append("the total is not among the features, so it may be off by far: add [] to features")

@@ -34,23 +34,20 @@ from dunnage.ledger import Ledger
 from dunnage.mechanisms.counting import Counted, count_trips, most_trips
 from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, feature_name, read_features
 from dunnage.mechanisms.foresight import Foresight
+from dunnage.mechanisms.perturb import SEEDED
 from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
-from dunnage.schema import Schema
+from dunnage.release_words import CELLS
+from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import Universe
 
 IntArray = NDArray[np.int64]
 
-CELLS = "cells"
-"""What the finest feature is called in tables of shares."""
-
-TRIP, RIDER = "trip", "rider"
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
 )
 FLOATING = "noise in floating point: its last digits tell which counts it may have been added to"
-SEEDED = "the noise was drawn from a seed that others may know"
 MOST_DENSE_CELLS = 1 << 22
 """Up to so many cells noise is drawn for each; beyond, only where it can matter, with the same law."""
 
@@ -208,7 +205,11 @@ def losses(epsilon: Fraction, schema: Schema, period: str | None) -> dict[str, A
 
 def sensitivity(schema: Schema, period: str | None) -> int:
     """Return by how much one protected unit can change the counts of a feature, all groups together."""
-    return (most_trips(schema, period) or 1) if schema.protects == RIDER else 1
+    if schema.protects != RIDER:
+        return 1
+    most = most_trips(schema, period)
+    assert most is not None  # a schema that protects riders bounds their trips
+    return most
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -30,11 +30,11 @@ from dunnage.guarantees import (
 from dunnage.laws import MOST_EPSILON
 from dunnage.release import Release
 from dunnage.release_words import CELLS, several
+from dunnage.schema import RIDER, TRIP
 from dunnage.trips import COLUMNS, PAIR_COLUMNS, Universe, is_nested, known_columns
 from dunnage.verification.reading import num_missing, require, same
 
 TOTAL = "total"
-TRIP, RIDER = "trip", "rider"
 MOST_RESIDUAL = 1e-10
 """Largest relative residual of the optimality conditions at which counts are those nearest to the noisy sums."""
 
