@@ -7,18 +7,17 @@ stays quick.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dunnage.cli.generate import generate_app
+from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from dunnage.planning.models import Model
     from dunnage.policy import Policy
     from dunnage.release import Release
-    from dunnage.samples import PackageSetting
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -36,12 +34,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
     epilog="Example: dunnage demo --out demo-out",
-)
-generate_app = typer.Typer(
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    help="Generate data, with a starter policy.",
-    epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
 )
 budget_app = typer.Typer(
     no_args_is_help=True,
@@ -52,42 +44,14 @@ budget_app = typer.Typer(
 app.add_typer(generate_app, name="generate")
 app.add_typer(budget_app, name="budget")
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
-
-
 _INTERRUPTED = 130
-
-# Names of files and columns come from others: none may steer the terminal it is printed on.
-_STEERS_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def _print(text: str, *, err: bool = False) -> None:
-    typer.echo(_STEERS_TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text), err=err)
-
-
-def _print_result(result: dict[str, Any], text: str, as_json: bool) -> None:
-    _print(json.dumps(result, indent=2) if as_json else text)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Show the current stage on the terminal, if there is one."""
-    if not sys.stderr.isatty():
-        yield lambda stage: None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda stage: status.update(stage)
 
 
 def _version(asked: bool) -> None:
     if asked:
         from dunnage._version import __version__
 
-        _print(f"dunnage {__version__}")
+        print_text(f"dunnage {__version__}")
         raise typer.Exit
 
 
@@ -113,108 +77,10 @@ def demo(
     """
     from dunnage.demo import run_demo
 
-    with _progress() as tell:
+    with progress() as tell:
         done = run_demo(out, quick=quick, force=force, progress=tell)
     text = "\n".join([*done.lines, f"Page: {done.report} (open it in a browser; it shows true weights)"])
-    _print_result({"report": str(done.report), "plans": list(done.lines)}, text, as_json)
-
-
-@generate_app.command("packages")
-def generate_packages(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
-    setting: Annotated[
-        str | None, typer.Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")
-    ] = None,
-    size: Annotated[int | None, typer.Option(help="Number of packages.")] = None,
-    law: Annotated[str | None, typer.Option(help="uniform | normal | unequal.")] = None,
-    low: Annotated[float | None, typer.Option(help="Smallest weight.")] = None,
-    high: Annotated[float | None, typer.Option(help="Largest weight.")] = None,
-    mean: Annotated[float | None, typer.Option(help="Mean of the normal law.")] = None,
-    sd: Annotated[float | None, typer.Option(help="Standard deviation of the normal law.")] = None,
-    destinations: Annotated[int | None, typer.Option(help="Number of destinations; 0 for no such column.")] = None,
-    decimals: Annotated[int | None, typer.Option(help="Decimals of a weight.")] = None,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Generate packages with weights, and a starter policy beside them.
-
-    Example: dunnage generate packages -o parcels.csv --setting 25-L-U --seed 1
-    """
-    from dunnage.samples import generate_packages as generate
-
-    free = {
-        "size": size,
-        "law": law,
-        "low": low,
-        "high": high,
-        "mean": mean,
-        "sd": sd,
-        "destinations": destinations,
-        "decimals": decimals,
-    }
-    chosen = _package_setting(setting, {name: value for name, value in free.items() if value is not None})
-    data, policy = generate(chosen, out, seed=seed, force=force)
-    text = f"{chosen.size} packages in {data}\nstarter policy in {policy}"
-    _print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
-
-
-@generate_app.command("rides")
-def generate_rides(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
-    size: Annotated[int, typer.Option(help="Number of rides.")] = 10_000,
-    stations: Annotated[int, typer.Option(help="Stations of the network.")] = 150,
-    lines: Annotated[int, typer.Option(help="Lines of the network.")] = 8,
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Generate rides on a metro, with a starter policy and the edges of the network beside them.
-
-    Example: dunnage generate rides -o rides.csv --size 10000 --seed 1
-    """
-    from dunnage.samples import RideSetting
-    from dunnage.samples import generate_rides as generate
-
-    setting = RideSetting(size=size, stations=stations, lines=lines)
-    data, policy, edges = generate(setting, out, seed=seed, force=force)
-    text = f"{size} rides in {data}\nstarter policy in {policy}\nnetwork in {edges}"
-    _print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
-
-
-@generate_app.command("trips")
-def generate_trips(
-    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
-    size: Annotated[int | None, typer.Option(help="Number of trips. Without it, as many as in the paper.")] = None,
-    weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
-    start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
-    end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
-    seed: SeedOption = None,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Generate trips of a day between stops, with a starter policy, the stops and the modes of travel beside them.
-
-    Example: dunnage generate trips -o trips.csv --from 08:00 --to 10:00 --seed 1
-    """
-    from dunnage.samples import TripSetting
-    from dunnage.samples import generate_trips as generate
-
-    setting = TripSetting(size=size, weekend=weekend, window=(start, end))
-    paths = dict(zip(("data", "policy", "stops", "modes"), generate(setting, out, seed=seed, force=force), strict=True))
-    trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
-    text = f"{trips} in {paths['data']}\nstarter policy in {paths['policy']}"
-    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}"
-    named = {name: str(path) for name, path in paths.items()}
-    _print_result({**named, "size": setting.num_trips}, text, as_json)
-
-
-def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
-    from dataclasses import replace
-
-    from dunnage.samples import PackageSetting, package_setting
-
-    return replace(package_setting(name) if name else PackageSetting(), **free)
+    print_result({"report": str(done.report), "plans": list(done.lines)}, text, as_json)
 
 
 @app.command()
@@ -233,7 +99,7 @@ def draft(
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
     _write(out, draft_text(data))
-    _print_result({"policy": str(out)}, f"Draft in {out}: fill in roles, domains and k.", as_json)
+    print_result({"policy": str(out)}, f"Draft in {out}: fill in roles, domains and k.", as_json)
 
 
 def _write(path: Path, text: str) -> None:
@@ -285,12 +151,12 @@ def publish(
 
     check_output(out, force=force)
     rules = _checked_policy(policy, ledger)
-    with _progress() as tell:
+    with progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
         warnings = owner_warnings(dataset)
         for warning in warnings:  # before anything is spent
-            _print(f"WARNING: {warning}", err=True)
+            print_text(f"WARNING: {warning}", err=True)
         release, key = publish_data(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
@@ -298,7 +164,7 @@ def publish(
     # Not in the release: printed for the owner, who runs this.
     result["owner"] = {"warnings": list(warnings), "left_out": dataset.num_left_out, **key.facts}
     result["rows"] = len(release)
-    _print_result(result, _published_text(result), as_json)
+    print_result(result, _published_text(result), as_json)
 
 
 def _checked_policy(path: Path, ledger: str | None) -> Policy:
@@ -330,11 +196,11 @@ def _dry_run(
     from dunnage.showing import dry_run_text
 
     rules = _checked_policy(policy, ledger)
-    with _progress() as tell:
+    with progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
         run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
-    _print_result(run.to_dict(), dry_run_text(run), as_json)
+    print_result(run.to_dict(), dry_run_text(run), as_json)
 
 
 def _published_text(result: dict[str, Any]) -> str:
@@ -380,7 +246,7 @@ def show(
 
     Example: dunnage show release
     """
-    _print_result(*_shown(path), as_json)
+    print_result(*_shown(path), as_json)
 
 
 def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
@@ -443,10 +309,10 @@ def verify(
     """
     from dunnage.verification import verify as verify_release
 
-    with _progress() as tell:
+    with progress() as tell:
         tell("verifying")
         result = verify_release(release, signed_by=signed_by)
-    _print_result(result.to_dict(), result.summary(), as_json)
+    print_result(result.to_dict(), result.summary(), as_json)
     if not result.ok:
         raise typer.Exit(1)
 
@@ -535,7 +401,7 @@ def pack(
 
     chosen = _model(model, statistic, risk, prior, budget, as_published)
     check_new_folder(out, marker=PLAN_FILE, force=force)
-    with _progress() as tell:
+    with progress() as tell:
         tell("reading the release")
         received = Release.read(release)
         received.check_rows("pack")
@@ -554,7 +420,7 @@ def pack(
             progress=tell,
         )
         plan.write(out, force=force)
-    _print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
+    print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
 
 
 def _packed_quantities(plan: Path, release: Release) -> list[str]:
@@ -595,7 +461,7 @@ def apply(
     from dunnage.settle import apply as apply_plan
 
     check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
-    with _progress() as tell:
+    with progress() as tell:
         tell("reading")
         published = Release.read(release)
         published.check_rows("apply")
@@ -614,7 +480,7 @@ def apply(
             progress=tell,
         )
         done.write(out, force=force)
-    _print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
+    print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
 
 
 @app.command()
@@ -661,7 +527,7 @@ def audit(
     check_new_folder(out, marker=AUDIT_FILE, force=force)
     if plan is not None:
         key = key or key_path(release)  # a plan cannot be applied without
-    with _progress() as tell:
+    with progress() as tell:
         tell("reading")
         found = audit_release(
             release,
@@ -677,7 +543,7 @@ def audit(
         )
         write_audit(found, out, force=force)
     kept = "may be handed out" if external else "private"
-    _print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
+    print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
 
 
 def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:
@@ -726,13 +592,13 @@ def budget_show(
 
     with Ledger.open_existing(ledger) as book:
         if dataset is None:
-            _print_result(book.to_dict(), book.summary(), as_json)
+            print_result(book.to_dict(), book.summary(), as_json)
             return
         if dataset not in book.datasets():
             known = ", ".join(book.datasets()) or "none"
             raise ParameterError(f"the ledger has no dataset {dataset!r}. It has: {known}.")
         statement = book.statement(dataset)
-        _print_result(statement.to_dict(), statement.summary(), as_json)
+        print_result(statement.to_dict(), statement.summary(), as_json)
 
 
 @budget_app.command("set")
@@ -760,14 +626,14 @@ def budget_set(
     )
     with Ledger(ledger) as book:
         statement = book.set_budget(dataset, budget, note=note)
-        _print_result(statement.to_dict(), statement.summary(), as_json)
+        print_result(statement.to_dict(), statement.summary(), as_json)
 
 
 def _fail(kind: str, message: str, code: int, **details: str) -> NoReturn:
     """Print an error for a person, and for programs if they asked for JSON, and leave."""
-    _print(f"error: {message}", err=True)
+    print_text(f"error: {message}", err=True)
     if "--json" in sys.argv:
-        _print(json.dumps({"error": {"kind": kind, "message": message, **details}}, indent=2))
+        print_text(json.dumps({"error": {"kind": kind, "message": message, **details}}, indent=2))
     sys.exit(code)
 
 
@@ -779,7 +645,7 @@ def _fail_as(error: Exception) -> NoReturn:
         _fail(kind, str(error), error.exit_code)
     if hasattr(error, "format_message"):  # a command line that cannot be read; Typer's own, or Click's
         if kind == "NoArgsIsHelpError":
-            _print(error.format_message(), err=True)
+            print_text(error.format_message(), err=True)
             sys.exit(2)
         _fail("UsageError", f"{error.format_message()} See --help.", 2)
     if isinstance(error, OSError):

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dunnage generate: data to try things on, each kind with a starter policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result
+
+if TYPE_CHECKING:
+    from dunnage.samples import PackageSetting
+
+generate_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Generate data, with a starter policy.",
+    epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
+)
+
+
+@generate_app.command("packages")
+def generate_packages(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; the policy goes beside it.")],
+    setting: Annotated[
+        str | None, typer.Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")
+    ] = None,
+    size: Annotated[int | None, typer.Option(help="Number of packages.")] = None,
+    law: Annotated[str | None, typer.Option(help="uniform | normal | unequal.")] = None,
+    low: Annotated[float | None, typer.Option(help="Smallest weight.")] = None,
+    high: Annotated[float | None, typer.Option(help="Largest weight.")] = None,
+    mean: Annotated[float | None, typer.Option(help="Mean of the normal law.")] = None,
+    sd: Annotated[float | None, typer.Option(help="Standard deviation of the normal law.")] = None,
+    destinations: Annotated[int | None, typer.Option(help="Number of destinations; 0 for no such column.")] = None,
+    decimals: Annotated[int | None, typer.Option(help="Decimals of a weight.")] = None,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate packages with weights, and a starter policy beside them.
+
+    Example: dunnage generate packages -o parcels.csv --setting 25-L-U --seed 1
+    """
+    from dunnage.samples import generate_packages as generate
+
+    free = {
+        "size": size,
+        "law": law,
+        "low": low,
+        "high": high,
+        "mean": mean,
+        "sd": sd,
+        "destinations": destinations,
+        "decimals": decimals,
+    }
+    chosen = _package_setting(setting, {name: value for name, value in free.items() if value is not None})
+    data, policy = generate(chosen, out, seed=seed, force=force)
+    text = f"{chosen.size} packages in {data}\nstarter policy in {policy}"
+    print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
+
+
+@generate_app.command("rides")
+def generate_rides(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
+    size: Annotated[int, typer.Option(help="Number of rides.")] = 10_000,
+    stations: Annotated[int, typer.Option(help="Stations of the network.")] = 150,
+    lines: Annotated[int, typer.Option(help="Lines of the network.")] = 8,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate rides on a metro, with a starter policy and the edges of the network beside them.
+
+    Example: dunnage generate rides -o rides.csv --size 10000 --seed 1
+    """
+    from dunnage.samples import RideSetting
+    from dunnage.samples import generate_rides as generate
+
+    setting = RideSetting(size=size, stations=stations, lines=lines)
+    data, policy, edges = generate(setting, out, seed=seed, force=force)
+    text = f"{size} rides in {data}\nstarter policy in {policy}\nnetwork in {edges}"
+    print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
+
+
+@generate_app.command("trips")
+def generate_trips(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
+    size: Annotated[int | None, typer.Option(help="Number of trips. Without it, as many as in the paper.")] = None,
+    weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
+    start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
+    end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate trips of a day between stops, with a starter policy, the stops and the modes of travel beside them.
+
+    Example: dunnage generate trips -o trips.csv --from 08:00 --to 10:00 --seed 1
+    """
+    from dunnage.samples import TripSetting
+    from dunnage.samples import generate_trips as generate
+
+    setting = TripSetting(size=size, weekend=weekend, window=(start, end))
+    paths = dict(zip(("data", "policy", "stops", "modes"), generate(setting, out, seed=seed, force=force), strict=True))
+    trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
+    text = f"{trips} in {paths['data']}\nstarter policy in {paths['policy']}"
+    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}"
+    named = {name: str(path) for name, path in paths.items()}
+    print_result({**named, "size": setting.num_trips}, text, as_json)
+
+
+def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
+    from dataclasses import replace
+
+    from dunnage.samples import PackageSetting, package_setting
+
+    return replace(package_setting(name) if name else PackageSetting(), **free)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all commands share: options, printing, and the stage that is shown while one waits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
+
+# Names of files and columns come from others: none may steer the terminal it is printed on.
+_STEERS_TERMINAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Print text, without what would steer the terminal."""
+    typer.echo(_STEERS_TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text), err=err)
+
+
+def print_result(result: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print a result for a person, or as JSON for programs."""
+    print_text(json.dumps(result, indent=2) if as_json else text)
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Show the current stage on the terminal, if there is one."""
+    if not sys.stderr.isatty():
+        yield lambda stage: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda stage: status.update(stage)
