@@ -134,3 +134,21 @@ def test_private_folders_are_their_owners_alone(tmp_path: Path) -> None:
 def test_checking_writes_nothing(tmp_path: Path) -> None:
     assert check_new_folder(tmp_path / "plan", marker=MARKER, force=False) == tmp_path / "plan"
     assert listing(tmp_path) == []
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    from dunnage.folders import new_file
+
+    target = tmp_path / "file"
+    with new_file(target, private=True) as sink:
+        sink.write(b"first")
+        assert not target.exists()
+    assert target.read_bytes() == b"first"
+    assert target.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(RuntimeError), new_file(target) as sink:  # noqa: PT012
+        sink.write(b"second")
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert target.read_bytes() == b"first"
+    with pytest.raises(OutputError, match="could not be written"), new_file(tmp_path / "none" / "file"):
+        pytest.fail("the block must not run")

@@ -11,8 +11,12 @@
     │   ├── OutputError           the place to write to: exists already, or cannot be written
     │   ├── ReleaseError          a release folder or key that cannot be used
     │   ├── LedgerError           a ledger that cannot be opened or read
+    │   ├── TaskError             a task that device and platform cannot agree on
+    │   ├── ReportError           a report that is damaged, or not one of the task at hand
+    │   ├── SealError             a sealed record that cannot be opened: another key, or tampered with
     │   └── Refusal               the request is well formed, the promise cannot be kept
     │       ├── CompositionError  guarantees that do not compose
+    │       ├── AllowanceError    a device may not report: allowance used up, lost, or the clock went back
     │       └── BudgetError       more asked than is left; carries asked, spent, left
     ├── CheckFailed               exit 1: a check was made and did not hold
     │   └── NoPlanError           no plan exists, or none was found
@@ -117,12 +121,28 @@ class LedgerError(UserError):
     """A ledger that cannot be opened or read."""
 
 
+class TaskError(UserError):
+    """A task that device and platform cannot agree on."""
+
+
+class ReportError(UserError):
+    """A report that is damaged, or was not made for the task at hand."""
+
+
+class SealError(UserError):
+    """A sealed record that cannot be opened: another key, another owner, or tampered with."""
+
+
 class Refusal(UserError):
     """A well-formed request whose promise cannot be kept."""
 
 
 class CompositionError(Refusal):
     """Guarantees that speak of different things and therefore do not add up."""
+
+
+class AllowanceError(Refusal):
+    """A device may not report: its allowance is used up or lost, or its clock went back."""
 
 
 class BudgetError(Refusal):

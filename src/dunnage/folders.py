@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders that appear whole under their final name, or not at all."""
+"""Folders and files that appear whole under their final name, or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import secrets
 import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from dunnage.errors import OutputError
 
@@ -92,6 +93,39 @@ def new_folder(
             os.rename(old, target)
         for remains in (work, old):
             shutil.rmtree(remains, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
+    """Give a file to write to; it gets its final name, and replaces what is there, when the block ends well.
+
+    Parameters
+    ----------
+    path
+        Where it is to be.
+    private
+        Make it readable by its owner alone.
+
+    Raises
+    ------
+    OutputError
+        If it cannot be written.
+    """
+    target = Path(os.path.abspath(path))
+    work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
+    try:
+        descriptor = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+        with open(descriptor, "wb") as sink:
+            yield sink
+            sink.flush()
+            os.fsync(descriptor)
+        os.replace(work, target)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
+    finally:
+        with contextlib.suppress(OSError):
+            work.unlink()
 
 
 @contextlib.contextmanager
