@@ -1,0 +1,633 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frequency oracles: tell one of k public inputs at random, so that the share of each can be estimated.
+
+Each oracle is a :class:`~dunnage.local.channel.Channel` with exact draws. They differ in the variance of the estimate
+and in the size of a report; :func:`choose_oracle` picks one. Only the standard library is used: this is part of what a
+device carries. ``docs/proofs/local-location.md`` has the proofs and a table of variances.
+
+References
+----------
+Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
+(randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
+Yao et al. 2024, Algorithm 3 (L-RR).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import ClassVar, Protocol, TypeVar
+
+from dunnage.errors import ParameterError, ReportError
+from dunnage.local.channel import MOST_ENUMERATED, Channel
+from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
+
+Number = TypeVar("Number", float, Fraction)
+
+LEAST_EPSILON = Fraction(1, 10**6)
+MOST_INPUTS = 1 << 48
+MOST_UNARY_INPUTS = 1 << 20
+MOST_REPORT_BITS = 4096
+"""Longest report that :func:`choose_oracle` makes unless told otherwise: half a kilobyte."""
+NEARLY_AS_GOOD = Fraction(11, 10)
+"""An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
+
+# Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0: an irrational number, whose
+# binary digits are found by enclosing e^-x as closely as it takes.
+
+
+@lru_cache(maxsize=512)
+def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
+    """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them.
+
+    Returns
+    -------
+    tuple of int
+        The digits as one number, and how many there are.
+    """
+    width = bits + weight.bit_length() + 8
+    low, high = exp_interval(x, width)
+    one = 1 << width
+    lower = (weight * low << width) // (one + weight * low)
+    upper = min(ceil_divide(weight * high << width, one + weight * high), one - 1)  # the chance is below 1
+    # The whole part of chance * 2^width lies from lower to upper: the digits that these two share are right.
+    known = width - (lower ^ upper).bit_length()
+    return lower >> max(width - bits, width - known), min(known, bits)
+
+
+def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
+    """Draw ``True`` with probability ``weight / (exp(x) + weight)``."""
+    drawn = shown = 0
+    bits = 64
+    while True:
+        digits, known = chance_digits(weight, x, bits)
+        if known > shown:
+            drawn, shown = drawn << known - shown | noise.bits(known - shown), known
+            if drawn != digits:
+                return drawn < digits
+        bits *= 2
+
+
+def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
+    """Draw ``num`` independent bits, each 1 with probability ``1 / (exp(x) + 1)``, as one number."""
+    # All bits compare a uniform number of their own with the chance, one binary digit at a time: the first digit that
+    # differs decides, and about half of those left are decided at each.
+    undecided, ones = (1 << num) - 1, 0
+    for digit in _digits(x):
+        coins = noise.bits(num)
+        if digit:
+            ones |= undecided & ~coins
+            undecided &= coins
+        else:
+            undecided &= ~coins
+        if not undecided:
+            break
+    return ones
+
+
+def _digits(x: Fraction) -> Iterator[int]:
+    shown, bits = 0, 64
+    while True:
+        digits, known = chance_digits(1, x, bits)
+        for place in range(known - 1 - shown, -1, -1):
+            yield digits >> place & 1
+        shown, bits = max(known, shown), 2 * bits
+
+
+@lru_cache(maxsize=512)
+def best_blocks(epsilon: Fraction, most: int) -> int:
+    """Return how many blocks a Hadamard response has best: a power of two, at most ``most``, by integers alone.
+
+    With inputs dealt out evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
+    many have less just if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
+    """
+    blocks = 1
+    while 2 * blocks <= most and _odds_exceed(epsilon, 1 + Fraction(17 * blocks, 6)):
+        blocks *= 2
+    return blocks
+
+
+def _odds_exceed(epsilon: Fraction, limit: Fraction) -> bool:
+    """Return whether exp(epsilon) is above a rational number; never equal, as it is irrational."""
+    bits = 64 + limit.numerator.bit_length()
+    while True:
+        low, high = exp_interval(epsilon, bits)
+        border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
+        if high <= border:
+            return True
+        if low > border:
+            return False
+        bits *= 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Oracle(ABC):
+    """Fields and arithmetic that all frequency oracles share; not an oracle by itself."""
+
+    num_inputs: int
+    epsilon: Fraction
+    name: ClassVar[str]
+    most_inputs: ClassVar[int] = MOST_INPUTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
+        if self.epsilon < LEAST_EPSILON:
+            raise ParameterError("epsilon must be at least a millionth: below, every report is noise. Choose more.")
+        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.most_inputs:
+            raise ParameterError(
+                f"{self.name} takes 2 to {self.most_inputs} inputs. Got {self.num_inputs}. "
+                "Choose another method or fewer levels."
+            )
+
+    @property
+    def loss(self) -> Fraction:
+        """What one symbol gives away at worst."""
+        return self.epsilon
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        """The x whose ``exp(-x)`` is the ratio that :meth:`chances` and :meth:`estimator` are written in."""
+        return self.epsilon
+
+    @property
+    def ratio(self) -> float:
+        """``exp(-ratio_epsilon)`` as a float, for reports of error only."""
+        return math.exp(-float(self.ratio_epsilon))
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+        return self.num_inputs
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report."""
+        return (self.num_symbols - 1).bit_length()
+
+    @property
+    def p(self) -> float:
+        """Chance that a symbol supports its own input."""
+        return self.chances(self.ratio)[0]
+
+    @property
+    def q(self) -> float:
+        """Chance that a symbol supports another input (Hadamard response: one of another block)."""
+        return self.chances(self.ratio)[1]
+
+    @property
+    def offset(self) -> float:
+        """What is taken off the mean score of an input; see :meth:`score`."""
+        return self.estimator(self.ratio)[0]
+
+    @property
+    def scale(self) -> float:
+        """What the mean score less the offset is multiplied by to estimate the share of an input without bias."""
+        return self.estimator(self.ratio)[1]
+
+    def symbols(self) -> range:
+        """Return all symbols.
+
+        Raises
+        ------
+        ParameterError
+            If there are too many to look at with every input.
+        """
+        return listed_symbols(self.num_inputs, self.num_symbols)
+
+    @abstractmethod
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p and q for a ratio ``exp(-ratio_epsilon)``, in the arithmetic of the ratio."""
+
+    @abstractmethod
+    def supports(self, symbol: int, index: int) -> bool:
+        """Return whether a symbol speaks for an input."""
+
+    def score(self, symbol: int, index: int) -> int:
+        """Return what a symbol counts for an input: its share is estimated by scale * (mean score - offset)."""
+        return int(self.supports(symbol, index))
+
+    def estimator(self, ratio: Number) -> tuple[Number, Number]:
+        """Return offset and scale of the unbiased estimate, in the arithmetic of the ratio."""
+        p, q = self.chances(ratio)
+        return q, 1 / (p - q)
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input.
+
+        Parameters
+        ----------
+        share
+            The true share of the input among the vehicles that report.
+        num
+            How many report.
+        """
+        return self.variance_of_one(share, self.ratio) / num
+
+    def variance_of_one(self, share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance, in the arithmetic of its arguments."""
+        p, q = self.chances(ratio)
+        return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+
+
+def listed_symbols(num_inputs: int, num_symbols: int) -> range:
+    """Return the symbols of a channel if they can be looked at with every input."""
+    if num_inputs * num_symbols > MOST_ENUMERATED:
+        raise ParameterError("there are too many symbols to look at them all. Use the closed form, loss.")
+    return range(num_symbols)
+
+
+class RandomisedResponse(_Oracle):
+    """Report the true input with odds exp(epsilon) to 1 against each other one.
+
+    Examples
+    --------
+    >>> RandomisedResponse(num_inputs=5, epsilon=Fraction(1)).payload_bits
+    3
+    """
+
+    name: ClassVar[str] = "randomised-response"
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        if draw_chance(self.num_inputs - 1, self.epsilon, noise):
+            other = noise.below(self.num_inputs - 1)
+            return other + (other >= index)
+        return index
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        """Return the part of the logarithm of the probability that depends on the input."""
+        return self.epsilon if symbol == index else Fraction(0)
+
+    def supports(self, symbol: int, index: int) -> bool:
+        """Return whether a symbol speaks for an input: it is the input."""
+        return symbol == index
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p and q."""
+        p = 1 / (1 + (self.num_inputs - 1) * ratio)
+        return p, ratio * p
+
+
+class _Unary(_Oracle):
+    """A symbol is a number of k bits, bit j for input j; before the noise only the own bit is 1."""
+
+    most_inputs: ClassVar[int] = MOST_UNARY_INPUTS
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+        return 1 << self.num_inputs
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report."""
+        return self.num_inputs
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        """Return the part of the logarithm of the probability that depends on the input: the loss, or nothing."""
+        return self.loss if symbol >> index & 1 else Fraction(0)
+
+    def supports(self, symbol: int, index: int) -> bool:
+        """Return whether a symbol speaks for an input: its bit is 1."""
+        return bool(symbol >> index & 1)
+
+
+class OptimisedUnary(_Unary):
+    """Unary encoding of least variance: the own bit is a fair coin, any other is 1 with odds 1 to exp(epsilon).
+
+    Examples
+    --------
+    >>> OptimisedUnary(num_inputs=257, epsilon=Fraction(1)).p
+    0.5
+    """
+
+    name: ClassVar[str] = "optimised-unary"
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        own = 1 << index
+        return draw_bits(self.num_inputs, self.epsilon, noise) & ~own | noise.bits(1) << index
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p and q."""
+        return 1 / (ratio / ratio + 1), ratio / (1 + ratio)
+
+
+class SymmetricUnary(_Unary):
+    """Turn each bit over with odds 1 to exp(epsilon / 2): two inputs differ in two bits, so the loss is epsilon."""
+
+    name: ClassVar[str] = "symmetric-unary"
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
+        return self.epsilon / 2
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        return draw_bits(self.num_inputs, self.ratio_epsilon, noise) ^ 1 << index
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p and q."""
+        return 1 / (1 + ratio), ratio / (1 + ratio)
+
+
+class PublishedUnary(SymmetricUnary):
+    """L-RR as published: turn each bit over with odds 1 to exp(epsilon), which gives away 2 epsilon.
+
+    References
+    ----------
+    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit where two differ.
+    """
+
+    name: ClassVar[str] = "published-unary"
+
+    @property
+    def loss(self) -> Fraction:
+        """What one symbol gives away at worst: twice the stated epsilon."""
+        return 2 * self.epsilon
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
+        return self.epsilon
+
+
+class HadamardResponse(_Oracle):
+    """Report one column of a Hadamard matrix: a few bits, however many inputs.
+
+    There are B blocks of b columns, both powers of two; symbol ``block * b + column``. Input i belongs to block
+    ``i % B`` (so that neighbouring cells are in different blocks) and owns row ``1 + i // B`` of the matrix of order b.
+    The b/2 columns of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
+
+    Examples
+    --------
+    >>> HadamardResponse(num_inputs=4097, epsilon=Fraction(1)).payload_bits
+    13
+    """
+
+    name: ClassVar[str] = "hadamard"
+
+    @cached_property
+    def num_blocks(self) -> int:
+        """Number of blocks B: the power of two with the least variance; see :func:`best_blocks`."""
+        return best_blocks(self.epsilon, 2 * self.num_inputs)
+
+    @cached_property
+    def num_columns(self) -> int:
+        """Columns b of a block: the least power of two that leaves a row other than the first to each input."""
+        return 1 << ceil_divide(self.num_inputs, self.num_blocks).bit_length()
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+        return self.num_blocks * self.num_columns
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        blocks, columns = self.num_blocks, self.num_columns
+        row, block = divmod(index, blocks)
+        row += 1
+        column = noise.bits(columns.bit_length() - 1)
+        # All 2B half blocks have as many columns: the own one, or another, and then a uniform column of it.
+        half = 1 + noise.below(2 * blocks - 1) if draw_chance(2 * blocks - 1, self.epsilon, noise) else 0
+        if (column & row).bit_count() & 1 != half & 1:
+            column ^= row & -row  # takes the two halves of a block to each other, one to one
+        return (block + (half >> 1)) % blocks * columns + column
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        """Return the part of the logarithm of the probability that depends on the input."""
+        return self.epsilon if self.supports(symbol, index) else Fraction(0)
+
+    def supports(self, symbol: int, index: int) -> bool:
+        """Return whether a symbol speaks for an input: a column of its block in which its row has a 1."""
+        return self.score(symbol, index) == 1
+
+    def score(self, symbol: int, index: int) -> int:
+        """Return the matrix entry of the input's row, 1 or -1, and 0 in another block."""
+        row, block = divmod(index, self.num_blocks)
+        of_block, column = divmod(symbol, self.num_columns)
+        if of_block != block:
+            return 0
+        return -1 if (column & (row + 1)).bit_count() & 1 else 1
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p, and q for an input of another block; one of the same block is supported with (p + q)/2."""
+        p = 1 / (1 + (2 * self.num_blocks - 1) * ratio)
+        return p, ratio * p
+
+    def estimator(self, ratio: Number) -> tuple[Number, Number]:
+        """Return offset and scale: an entry has mean p - q for its own input and 0 for any other."""
+        p, q = self.chances(ratio)
+        return p - p, 1 / (p - q)
+
+    def variance(self, share: float, num: float, *, block_share: float | None = None) -> float:
+        """Return the variance of the estimated share of one input.
+
+        Parameters
+        ----------
+        share
+            The true share of the input among the vehicles that report.
+        num
+            How many report.
+        block_share
+            The true share of all inputs of its block, at most 1; by default all other inputs are alike.
+        """
+        if block_share is None:
+            return self.variance_of_one(share, self.ratio) / num
+        return self._variance(share, block_share, self.ratio) / num
+
+    def variance_of_one(self, share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance if all other inputs are alike, for an input of a largest block."""
+        others = ceil_divide(self.num_inputs, self.num_blocks) - 1
+        return self._variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
+
+    def _variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
+        p, q = self.chances(ratio)
+        # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other.
+        square = block_share * (p + q) + (1 - block_share) * 2 * q
+        return square / (p - q) ** 2 - share
+
+
+Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse
+"""A frequency oracle; :class:`PublishedUnary` is a symmetric unary encoding of twice the loss."""
+
+ORACLES: Mapping[str, type[Oracle]] = {
+    kind.name: kind for kind in (RandomisedResponse, SymmetricUnary, OptimisedUnary, HadamardResponse)
+}
+
+
+@lru_cache(maxsize=256)
+def choose_oracle(num_inputs: int, epsilon: Fraction, *, most_bits: int | None = None) -> Oracle:
+    """Choose the oracle that estimates shares best, or nearly so in a smaller report.
+
+    Of randomised response, optimised unary encoding and Hadamard response, those whose report fits are compared by the
+    variance at a share of 0 (all other inputs alike); among those within 10 % of the least, and none worse than
+    symmetric unary encoding if that fits, the smallest report wins. So randomised response is chosen up to about
+    3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
+
+    Parameters
+    ----------
+    num_inputs
+        Number of public inputs.
+    epsilon
+        What one report may give away.
+    most_bits
+        Longest report; 4096 bits if left out.
+
+    Examples
+    --------
+    >>> [choose_oracle(k, Fraction(2)).name for k in (17, 257, 65537)]
+    ['randomised-response', 'optimised-unary', 'hadamard']
+    """
+    limit = MOST_REPORT_BITS if most_bits is None else integer(most_bits, "most_bits", least=1)
+    kinds = (RandomisedResponse, HadamardResponse) + ((OptimisedUnary,) if num_inputs <= MOST_UNARY_INPUTS else ())
+    fitting = [
+        oracle for kind in kinds if (oracle := kind(num_inputs=num_inputs, epsilon=epsilon)).payload_bits <= limit
+    ]
+    if not fitting:
+        raise ParameterError(
+            f"no report of {num_inputs} inputs fits into {limit} bits. Allow more, or choose fewer levels."
+        )
+    # Device and platform must come to the same choice: the variances are compared in fractions, not in floats.
+    variances = [_variance_at_zero(oracle) for oracle in fitting]
+    bound = NEARLY_AS_GOOD * min(variances)
+    if num_inputs <= min(limit, MOST_UNARY_INPUTS):
+        bound = min(bound, _variance_at_zero(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon)))
+    near = [pair for pair in zip(variances, fitting, strict=True) if pair[0] <= bound]
+    return min(near, key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
+
+
+def _variance_at_zero(oracle: Oracle) -> Fraction:
+    return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InClear:
+    """A channel that shows a group (an area) as it is, and reports the place inside it through an oracle.
+
+    Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
+    group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
+
+    Parameters
+    ----------
+    oracle
+        The law of the place inside its group.
+    num_groups
+        Number of groups.
+    num_filled
+        Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0.
+    """
+
+    oracle: Oracle
+    num_groups: int
+    num_filled: int = 0
+
+    @property
+    def group_size(self) -> int:
+        """Places of one group."""
+        return self.oracle.num_inputs - 1
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+        return self.num_groups * self.group_size + 1
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+        return self.num_groups * self.oracle.num_symbols
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report."""
+        return (self.num_symbols - 1).bit_length()
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What a symbol gives away at worst: no bound, as it shows the group, unless there is one group only."""
+        return None if self.num_groups > 1 else self.oracle.loss
+
+    @property
+    def loss_within(self) -> Fraction:
+        """What a symbol gives away at worst between inputs of one group."""
+        return self.oracle.loss
+
+    def split(self, index: int) -> tuple[int, int]:
+        """Return group and inner input of an input."""
+        if index == self.num_inputs - 1:
+            return 0, self.group_size
+        return divmod(index, self.group_size)
+
+    def symbols(self) -> range:
+        """Return all symbols; refuses if there are too many to look at."""
+        return listed_symbols(self.num_inputs, self.num_symbols)
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        """Return the exponent of the oracle; None, for probability 0, where the symbol shows another group."""
+        group, inner = self.split(index)
+        of_group, of_oracle = divmod(symbol, self.oracle.num_symbols)
+        return self.oracle.exponent(inner, of_oracle) if of_group == group else None
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        group, inner = self.split(index)
+        return group * self.oracle.num_symbols + self.oracle.perturb(inner, noise)
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input if all filled groups are alike in size."""
+        filled = self.num_filled or self.num_groups
+        return self.oracle.variance(min(share * filled, 1.0), num / filled) / filled**2
+
+
+class Law(Channel, Protocol):
+    """A channel of finitely many symbols, with the variance of what is estimated from it."""
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report."""
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input."""
+
+
+def encode_symbol(symbol: int, law: Law) -> bytes:
+    """Write a symbol as the bytes of a payload, the lowest first."""
+    return symbol.to_bytes(ceil_divide(law.payload_bits, 8), "little")
+
+
+def decode_symbol(payload: bytes, law: Law) -> int:
+    """Read a symbol from a payload.
+
+    Raises
+    ------
+    ReportError
+        If the law cannot have produced the payload.
+    """
+    size = ceil_divide(law.payload_bits, 8)
+    if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
+        raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
+    symbol = int.from_bytes(payload, "little")
+    if symbol >= law.num_symbols:
+        raise ReportError("the payload holds a number that no report of this task can hold. Drop the report.")
+    return symbol
+
+
+def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
+    """Return the oracle of a method; ``auto`` chooses one."""
+    if method == "auto":
+        return choose_oracle(num_inputs, epsilon)
+    return ORACLES[method](num_inputs=num_inputs, epsilon=epsilon)
+
+
+def read_symbol(symbol: int, law: Channel) -> tuple[int | None, int]:
+    """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle."""
+    return divmod(symbol, law.oracle.num_symbols) if isinstance(law, InClear) else (None, symbol)

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box.
+
+Both take any private value at all, also none, to a point or a cell, exactly and without ever raising: whether a report
+is made must not depend on what is reported. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+from dunnage.errors import ParameterError, TaskError
+from dunnage.exact import Exact, exact, plain, shown
+from dunnage.noise import Noise
+
+MOST_LEVELS = 12
+MOST_STEPS = 1 << 20
+MOST_TEXT = 64
+_SOUTH_NORTH_KM = Fraction("110.57")
+_EAST_WEST_KM = Fraction("111.31")
+_PI = Fraction(314159265358979323846, 10**20)  # rounded down
+
+
+def task_error(what: str, got: object, remedy: str) -> TaskError:
+    """Make an error that says what was wrong, what was got, and what to do."""
+    return TaskError(f"{what}. Got {shown(got)}. {remedy}")
+
+
+def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> None:
+    """Check that a field is a short printable text."""
+    value = getattr(owner, name)
+    fits = isinstance(value, str) and len(value) <= MOST_TEXT and value.isprintable() and value == value.strip()
+    if not fits or not (value or empty):
+        raise task_error(f"{what} must be a short printable text", value, f"Write at most {MOST_TEXT} characters.")
+
+
+def set_number(owner: object, name: str, what: str) -> Fraction:
+    """Keep a field as the exact number it stands for, and return it."""
+    given: Exact = getattr(owner, name)
+    try:
+        number = exact(given, what=what)
+    except ParameterError as error:
+        raise TaskError(str(error)) from None
+    object.__setattr__(owner, name, number)
+    return number
+
+
+def check_whole(value: object, what: str, least: int, most: int) -> None:
+    """Check that a value is a whole number in a range."""
+    if type(value) is not int or not least <= value <= most:
+        raise task_error(f"{what} must be a whole number from {least} to {most}", value, "Choose one in that range.")
+
+
+def number_text(value: Fraction) -> str:
+    """Write a number as it stands in a task: one text for each number."""
+    return str(plain(value))
+
+
+def read_number(value: object) -> Fraction | float | None:
+    """Read a private number exactly: a fraction, an infinite float, or None for what is missing or no number.
+
+    A float stands for the double it is. NaN, None, text and anything else that is no real number count as missing; this
+    never raises, so that whether a report is made cannot depend on the value.
+    """
+    if isinstance(value, Fraction | int):
+        return Fraction(value)
+    if value is None or isinstance(value, str | bytes | complex):
+        return None
+    try:
+        # Beyond 400 digits a decimal is infinite or zero for every purpose; as a fraction it would fill the memory.
+        short = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < 400
+        number = Fraction(value) if short else float(value)  # type: ignore[arg-type, call-overload]
+    except Exception:  # a private value of any type at all must not stop the report
+        return None
+    if isinstance(number, Fraction) or math.isinf(number):
+        return number
+    return None if math.isnan(number) else Fraction(number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """A number with public bounds.
+
+    Parameters
+    ----------
+    name
+        What it is called in reports and estimates.
+    low, high
+        Public bounds; a value outside is moved to the nearer one.
+    unit
+        Unit of the bounds, for people.
+    steps
+        The grid: [low, high] becomes the points -steps .. steps.
+    missing
+        ``"middle"``: a missing number is reported as the middle of its domain. ``"symbol"``: whether the number is
+        there is reported as a second, virtual number in {-1, 1}.
+
+    Examples
+    --------
+    >>> speed = Quantity(name="speed", low="0", high="120", unit="km/h", steps=4)
+    >>> speed.point(120.0, Noise()), speed.point(None, Noise()), speed.point(1e9, Noise())
+    (4, 0, 4)
+    """
+
+    name: str
+    low: Fraction
+    high: Fraction
+    unit: str = ""
+    steps: int = 1024
+    missing: str = "middle"
+
+    def __post_init__(self) -> None:
+        set_text(self, "name", "the name of a quantity")
+        set_text(self, "unit", f"the unit of {self.name}", empty=True)
+        low, high = (set_number(self, key, f"{key} of {self.name}") for key in ("low", "high"))
+        if low >= high:
+            raise task_error(f"low of {self.name} must lie below high", number_text(low), "Exchange the two, say.")
+        check_whole(self.steps, f"steps of {self.name}", 1, MOST_STEPS)
+        if self.missing not in ("middle", "symbol"):
+            raise task_error(f"missing of {self.name} must be middle or symbol", self.missing, 'Write "middle", say.')
+
+    def present(self, value: object) -> bool:
+        """Return whether there is a number at all; an infinite one counts, NaN and text do not."""
+        return read_number(value) is not None
+
+    def normalised(self, value: object) -> Fraction:
+        """Return a value clamped and scaled to [-1, 1]; 0 if it is missing."""
+        number = read_number(value)
+        if number is None:
+            return Fraction(0)
+        if number <= self.low:
+            return Fraction(-1)
+        if number >= self.high:
+            return Fraction(1)
+        return (2 * Fraction(number) - self.low - self.high) / (self.high - self.low)
+
+    def point(self, value: object, noise: Noise) -> int:
+        """Round a value at random to a point of -steps .. steps, so that its mean is the clamped value exactly."""
+        scaled = self.normalised(value) * self.steps
+        below = math.floor(scaled)
+        return below + noise.bernoulli(scaled - below) if scaled != below else below
+
+    def in_units(self, normalised: float) -> float:
+        """Take a normalised number back to the unit."""
+        return float((self.low + self.high) / 2) + normalised * float((self.high - self.low) / 2)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the quantity as plain data."""
+        return {
+            "name": self.name,
+            "low": number_text(self.low),
+            "high": number_text(self.high),
+            "unit": self.unit,
+            "steps": self.steps,
+            "missing": self.missing,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """A box cut into 2^(levels - 1) columns and as many rows, each cell numbered by its quadtree (Morton) code.
+
+    The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
+    from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it.
+
+    Parameters
+    ----------
+    box
+        West, south, east, north, in degrees.
+    levels
+        Levels l of the quadtree; level 1 is the box itself.
+    area_levels
+        Levels m that name the area, from 1 (one area: the box) to ``levels``.
+
+    Examples
+    --------
+    >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
+    >>> grid.cell(103.9, 30.5), grid.cell(104.2, 30.8), grid.cell(0.0, float("nan")) == grid.outside
+    (0, 15, True)
+
+    References
+    ----------
+    Yao et al. 2024, Algorithm 4, steps 3 to 8.
+    """
+
+    box: tuple[Fraction, Fraction, Fraction, Fraction]
+    levels: int
+    area_levels: int = 1
+
+    def __post_init__(self) -> None:
+        box: object = self.box
+        if isinstance(box, str) or not isinstance(box, Sequence) or len(box) != 4:
+            raise task_error(
+                "the box of a grid must be west, south, east, north", box, "Write four numbers in degrees."
+            )
+        try:
+            west, south, east, north = (exact(side, what="a side of the box") for side in box)
+        except ParameterError as error:
+            raise TaskError(str(error)) from None
+        if not (-180 <= west < east <= 180 and -90 < south < north < 90):
+            raise task_error(
+                "a box must have west below east and south below north, and no pole",
+                ", ".join(map(number_text, (west, south, east, north))),
+                "Write west, south, east, north in degrees; a box cannot cross the date line.",
+            )
+        if float(west) == float(east) or float(south) == float(north):
+            raise task_error("the sides of a box must differ as doubles", number_text(east - west), "Make it wider.")
+        object.__setattr__(self, "box", (west, south, east, north))
+        check_whole(self.levels, "levels of a grid", 1, MOST_LEVELS)
+        check_whole(self.area_levels, "area_levels of a grid", 1, self.levels)
+
+    @cached_property
+    def num_columns(self) -> int:
+        """Number of columns; there are as many rows."""
+        return 1 << (self.levels - 1)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return self.num_columns
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells."""
+        return self.num_columns**2
+
+    @property
+    def outside(self) -> int:
+        """Input for a place that is outside the box, or missing: one past the last cell."""
+        return self.num_cells
+
+    @property
+    def num_areas(self) -> int:
+        """Number of areas."""
+        return 1 << 2 * (self.area_levels - 1)
+
+    @property
+    def inner_bits(self) -> int:
+        """Bits of a cell's code that name the place inside its area."""
+        return 2 * (self.levels - self.area_levels)
+
+    @property
+    def num_inner(self) -> int:
+        """Number of cells of one area."""
+        return 1 << self.inner_bits
+
+    def cell(self, longitude: object, latitude: object) -> int:
+        """Return the cell of a place, exactly; ``outside`` for what is missing, not a number or not in the box.
+
+        A place on an inner border belongs to the cell east or north of it, one on the box's east or north side to the
+        last cell. Positions come as doubles, so a side of the box stands for the nearest double here: a place at
+        30.8 lies on a side at 30.8. From there on nothing is rounded.
+        """
+        west, south, east, north = self._sides
+        column = self._step(longitude, west, east)
+        row = self._step(latitude, south, north)
+        return self.outside if column is None or row is None else self.cell_at(column, row)
+
+    @cached_property
+    def _sides(self) -> tuple[Fraction, ...]:
+        return tuple(Fraction(float(side)) for side in self.box)
+
+    def _step(self, value: object, low: Fraction, high: Fraction) -> int | None:
+        number = read_number(value)
+        if not isinstance(number, Fraction) or not low <= number <= high:
+            return None
+        return min(math.floor((number - low) * self.num_columns / (high - low)), self.num_columns - 1)
+
+    def cell_at(self, column: int, row: int) -> int:
+        """Return the cell in a column (from the west) and a row (from the south)."""
+        return _spread_bits(column) << 1 | _spread_bits(row)
+
+    def column_row(self, cell: int) -> tuple[int, int]:
+        """Return column and row of a cell."""
+        return _gathered_bits(cell >> 1), _gathered_bits(cell)
+
+    def area(self, cell: int) -> int:
+        """Return the area of a cell: the first bits of its code."""
+        return cell >> self.inner_bits
+
+    def inner(self, cell: int) -> int:
+        """Return the place of a cell inside its area: the last bits of its code."""
+        return cell & (self.num_inner - 1)
+
+    def joined(self, area: int, inner: int) -> int:
+        """Return the cell of an area and a place inside it."""
+        return area << self.inner_bits | inner
+
+    def neighbours(self, cell: int, hops: int = 1) -> list[int]:
+        """Return the cells at most ``hops`` columns and rows away, the cell itself included, in order of their code."""
+        column, row = self.column_row(cell)
+        near = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in (column, row))
+        columns, rows = (list(steps) for steps in near)
+        return sorted(self.cell_at(x, y) for x in columns for y in rows)
+
+    def bounds(self, cell: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
+        """Return west, south, east and north of a cell."""
+        west, south, east, north = self.box
+        column, row = self.column_row(cell)
+        width, height = (east - west) / self.num_columns, (north - south) / self.num_rows
+        return west + column * width, south + row * height, west + (column + 1) * width, south + (row + 1) * height
+
+    def centre(self, cell: int) -> tuple[float, float]:
+        """Return longitude and latitude of the middle of a cell."""
+        west, south, east, north = self.bounds(cell)
+        return float((west + east) / 2), float((south + north) / 2)
+
+    @cached_property
+    def pitch_km(self) -> tuple[Fraction, Fraction]:
+        """Width and height of a cell in kilometres, both rounded down.
+
+        A degree of latitude counts as 110.57 km, the least on the WGS 84 ellipsoid; a degree of longitude as
+        111.31 km times the cosine (series to six decimals, rounded down) of the latitude of the box farthest from the
+        equator. So no distance along a path inside the box is overstated, and a loss stated per kilometre of this grid
+        is at most that loss per true kilometre.
+        """
+        west, south, east, north = self.box
+        cosine = _cosine_below(max(abs(south), abs(north)))
+        wide = (east - west) * _EAST_WEST_KM * cosine / self.num_columns
+        return wide, (north - south) * _SOUTH_NORTH_KM / self.num_rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the grid as plain data."""
+        return {
+            "box": [number_text(side) for side in self.box],
+            "levels": self.levels,
+            "area_levels": self.area_levels,
+        }
+
+
+def _spread_bits(number: int) -> int:
+    """Put a zero before each bit of a number."""
+    return int(f"{number:b}", 4)
+
+
+def _gathered_bits(code: int) -> int:
+    """Take every second bit of a code, the last one included."""
+    return sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2))
+
+
+def _cosine_below(degrees: Fraction) -> Fraction:
+    """Return the cosine of an angle from 0 to 90 degrees, rounded down to six decimals."""
+    angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
+    term, total = Fraction(1), Fraction(0)
+    for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
+        total += term
+        term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
+    return max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))

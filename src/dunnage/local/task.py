@@ -1,0 +1,565 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Task: what devices and platform agree on, byte for byte, before anything is reported.
+
+A task names what is reported (numbers with public bounds, places of a public grid), by which mechanism, in which public
+tiers, when, and how much a vehicle may give away in a day and in its lifetime. Its canonical form is JSON with sorted
+keys and without a floating-point number (decimals are text), and its SHA-256 digest is part of every report, so that a
+report made for one task is never counted for another. Only the standard library is used.
+
+All times are UTC: day ``d`` is the ``d``-th day after 1 January 1970, and a slot is a moment of a day, counted from
+midnight in steps of ``slot_minutes``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+from dunnage.errors import TaskError
+from dunnage.exact import shown
+from dunnage.local.subjects import (
+    MOST_TEXT,
+    Grid,
+    Quantity,
+    check_whole,
+    number_text,
+    set_number,
+    set_text,
+    task_error,
+)
+from dunnage.noise import Noise
+
+__all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", "check_keys", "parse_json"]
+
+FORMAT = 1
+PREFIX_BYTES = 8
+"""How many bytes of the task's digest each report carries."""
+MOST_BYTES = 1 << 20
+MOST_PURPOSES = 16
+MOST_QUANTITIES = 64
+MOST_TIERS = 32
+MOST_PARAMETERS = 16
+MINUTES_PER_DAY = 1440
+SECONDS_PER_DAY = 86_400
+MOST_DAYS = 2_932_896
+"""The last day of the year 9999, counted from 1 January 1970."""
+MECHANISMS = ("local-numeric", "local-location", "local-trajectory")
+Parameter = bool | int | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """A public level of privacy, chosen without looking at what is reported.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    epsilon
+        Stated loss of one report (with a window: of the window).
+    """
+
+    name: str
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        set_text(self, "name", "the name of a tier")
+        if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
+            raise task_error(
+                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the tier as plain data."""
+        return {"name": self.name, "epsilon": number_text(self.epsilon)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Purpose:
+    """One reporting duty: at each slot a vehicle sends exactly one report for it.
+
+    Parameters
+    ----------
+    name
+        "telemetry", "places" or "paths", say.
+    mechanism
+        ``local-numeric``, ``local-location`` or ``local-trajectory``.
+    parameters
+        Further parameters of the mechanism (``method``, ``as_published``, ``area_in_clear``, ``hops``, ``sampled``),
+        as text, whole numbers, true or false.
+    quantities
+        The numbers, for ``local-numeric``.
+    grid
+        The grid, for the others.
+    steps
+        How many places a path has: 2 or 3 for ``local-trajectory``, else 1.
+    tiers
+        The public levels of privacy. A vehicle has one tier; a purpose of one tier is the same for all vehicles.
+    """
+
+    name: str
+    mechanism: str
+    tiers: tuple[Tier, ...]
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
+    quantities: tuple[Quantity, ...] = ()
+    grid: Grid | None = None
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        set_text(self, "name", "the name of a purpose")
+        if self.mechanism not in MECHANISMS:
+            raise task_error(
+                f"the mechanism of {self.name} is not known", self.mechanism, f"Use {', '.join(MECHANISMS)}."
+            )
+        _set_items(self, "tiers", Tier, least=1, most=MOST_TIERS)
+        _set_items(self, "quantities", Quantity, least=0, most=MOST_QUANTITIES)
+        self._check_subject()
+        object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
+
+    def _check_subject(self) -> None:
+        numeric = self.mechanism == "local-numeric"
+        if numeric != bool(self.quantities) or numeric != (self.grid is None):
+            needs = "quantities and no grid" if numeric else "a grid and no quantities"
+            raise TaskError(f"{self.name} needs {needs}, as its mechanism is {self.mechanism}. Mend the purpose.")
+        if self.grid is not None and not isinstance(self.grid, Grid):
+            raise task_error(
+                f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
+            )
+        steps = (2, 3) if self.mechanism == "local-trajectory" else (1, 1)
+        check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *steps)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the purpose as plain data."""
+        return {
+            "name": self.name,
+            "mechanism": self.mechanism,
+            "parameters": dict(self.parameters),
+            "tiers": [tier.to_dict() for tier in self.tiers],
+            **({"grid": self.grid.to_dict()} if self.grid else {}),
+            **({"quantities": [quantity.to_dict() for quantity in self.quantities]} if self.quantities else {}),
+            **({"steps": self.steps} if self.steps > 1 else {}),
+        }
+
+
+def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> None:
+    """Keep a sequence of named things as a tuple without repeated names."""
+    given: object = getattr(owner, name)
+    items = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str | bytes) else ()
+    if not least <= len(items) <= most or not all(isinstance(item, kind) for item in items):
+        raise task_error(f"{name} must be {least} to {most} values of {kind.__name__}", given, "List them.")
+    names = [item.name for item in items]
+    if len(set(names)) < len(names):
+        raise task_error(f"{name} must have different names", names, "Rename one.")
+    object.__setattr__(owner, name, items)
+
+
+def _checked_parameters(purpose: str, given: object) -> dict[str, Parameter]:
+    if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
+        raise task_error(
+            f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
+        )
+    for key, value in given.items():
+        short = len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
+        if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
+            raise task_error(
+                f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
+            )
+        if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
+            raise task_error(
+                f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
+            )
+    return {key: given[key] for key in sorted(given)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """When a vehicle reports, and until when a report counts; all in UTC.
+
+    Of the moments of a day a device draws ``slots_per_day`` before the day, uniformly, and never moves them. A slot's
+    report is sent from its moment until ``lateness_minutes`` later, but not after its day has closed.
+
+    Parameters
+    ----------
+    slots_per_day
+        How many reports of each purpose a day holds.
+    slot_minutes
+        Distance of the moments of a day; divides a day evenly.
+    lateness_minutes
+        How long after its moment a slot may still be reported.
+    closing
+        Time of the *next* day at which a day closes: no report of the day is taken after it.
+    skew_seconds
+        How far clocks may differ: a collector is that much more patient at both ends, and a device whose clock goes
+        back by less carries on.
+    window
+        With a number w, the stated epsilon of a tier covers any w consecutive slots, so each slot has epsilon / w.
+
+    Examples
+    --------
+    >>> schedule = Schedule(slots_per_day=2, slot_minutes=60)
+    >>> schedule.num_moments, schedule.moment(1, 3) == 86_400 + 3 * 3600
+    (24, True)
+    """
+
+    slots_per_day: int = 1
+    slot_minutes: int = 5
+    lateness_minutes: int = 60
+    closing: str = "03:00"
+    skew_seconds: int = 120
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        check_whole(self.slot_minutes, "slot_minutes", 1, MINUTES_PER_DAY)
+        if MINUTES_PER_DAY % self.slot_minutes:
+            raise task_error("slot_minutes must divide a day of 1440 minutes", self.slot_minutes, "Choose 5, say.")
+        check_whole(self.slots_per_day, "slots_per_day", 1, self.num_moments)
+        check_whole(self.lateness_minutes, "lateness_minutes", 1, MINUTES_PER_DAY)
+        check_whole(self.skew_seconds, "skew_seconds", 0, SECONDS_PER_DAY // 2)
+        _minutes_of(self.closing)
+        if self.window is not None:
+            check_whole(self.window, "window", 1, 10**6)
+
+    @property
+    def num_moments(self) -> int:
+        """Number of moments of a day."""
+        return MINUTES_PER_DAY // self.slot_minutes
+
+    def moment(self, day: int, slot: int) -> int:
+        """Return the moment of a slot, in seconds after 1 January 1970."""
+        return day * SECONDS_PER_DAY + slot * self.slot_minutes * 60
+
+    def closes(self, day: int) -> int:
+        """Return when a day closes."""
+        return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
+
+    def deadline(self, day: int, slot: int) -> int:
+        """Return the last second at which a device sends the report of a slot."""
+        return min(self.moment(day, slot) + self.lateness_minutes * 60, self.closes(day))
+
+    def accepts(self, day: int, slot: int, now: float) -> bool:
+        """Return whether a collector takes a report of a slot now, with its patience for clocks that differ."""
+        early, late = self.moment(day, slot) - self.skew_seconds, self.deadline(day, slot) + self.skew_seconds
+        return early <= now <= late
+
+    def draw_slots(self, noise: Noise) -> tuple[int, ...]:
+        """Draw the slots of a day: each set of ``slots_per_day`` moments is as likely as any other."""
+        chosen: set[int] = set()
+        # Floyd's sampling: one draw for each slot, whatever the number of moments.
+        for last in range(self.num_moments - self.slots_per_day, self.num_moments):
+            drawn = noise.below(last + 1)
+            chosen.add(last if drawn in chosen else drawn)
+        return tuple(sorted(chosen))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the schedule as plain data."""
+        return {
+            "slots_per_day": self.slots_per_day,
+            "slot_minutes": self.slot_minutes,
+            "lateness_minutes": self.lateness_minutes,
+            "closing": self.closing,
+            "skew_seconds": self.skew_seconds,
+            **({"window": self.window} if self.window is not None else {}),
+        }
+
+
+def _minutes_of(time: object) -> int:
+    """Read HH:MM as minutes after midnight."""
+    digits = isinstance(time, str) and len(time) == 5 and time[2] == ":" and (time[:2] + time[3:])
+    if not digits or not (digits.isascii() and digits.isdigit()) or digits > "2359" or digits[2:] > "59":
+        raise task_error("closing must be a time of day, HH:MM", time, 'Write "03:00", say.')
+    return int(digits[:2]) * 60 + int(digits[2:])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a vehicle may give away at most, over all purposes together, as true composed loss.
+
+    Parameters
+    ----------
+    lifetime
+        Largest loss of a vehicle's lifetime.
+    day
+        Largest loss of a day; left out, what the schedule spends in a day.
+    allow_unbounded
+        Allow purposes whose loss has no bound (an area in clear, say). They are counted, and the total is "no bound".
+    """
+
+    lifetime: Fraction
+    day: Fraction | None = None
+    allow_unbounded: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("lifetime", "day") if self.day is not None else ("lifetime",):
+            if set_number(self, name, f"the {name} limit") <= 0:
+                raise task_error(
+                    f"the {name} limit must be above 0", number_text(getattr(self, name)), "Choose 1, say."
+                )
+        if self.day is not None and self.day > self.lifetime:
+            raise task_error("the day limit exceeds the lifetime limit", number_text(self.day), "Lower it.")
+        if not isinstance(self.allow_unbounded, bool):
+            raise task_error("allow_unbounded must be true or false", self.allow_unbounded, "Leave it out, say.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the limits as plain data."""
+        return {
+            "lifetime": number_text(self.lifetime),
+            "allow_unbounded": self.allow_unbounded,
+            **({"day": number_text(self.day)} if self.day is not None else {}),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What devices and platform agree on.
+
+    Parameters
+    ----------
+    dataset
+        Name of what is estimated.
+    purposes
+        What is reported.
+    schedule
+        When.
+    limits
+        What a vehicle may give away.
+    protects
+        What one device stands for.
+    version
+        Number of this task among the tasks of the dataset; a change of anything makes another task.
+
+    Raises
+    ------
+    TaskError
+        If it contradicts itself; also if the stated epsilons of a day exceed the day's limit. Whether the *true* loss
+        fits is checked by :func:`dunnage.local.client.check_task`, which knows the mechanisms.
+
+    Examples
+    --------
+    >>> places = Purpose(name="places", mechanism="local-location", tiers=(Tier(name="all", epsilon="1"),),
+    ...                  grid=Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3))
+    >>> task = Task(dataset="fleet", purposes=(places,), schedule=Schedule(), limits=Limits(lifetime="365"))
+    >>> Task.from_json(task.to_json()).digest == task.digest
+    True
+    """
+
+    format: ClassVar[int] = FORMAT
+    dataset: str
+    purposes: tuple[Purpose, ...]
+    schedule: Schedule
+    limits: Limits
+    protects: str = "vehicle"
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        set_text(self, "dataset", "the name of the dataset")
+        set_text(self, "protects", "what a task protects")
+        check_whole(self.version, "the version of a task", 1, 2**31 - 1)
+        _set_items(self, "purposes", Purpose, least=1, most=MOST_PURPOSES)
+        for name, kind in (("schedule", Schedule), ("limits", Limits)):
+            if not isinstance(getattr(self, name), kind):
+                raise task_error(f"{name} must be a {kind.__name__}", type(getattr(self, name)).__name__, "Make one.")
+        self._check_tiers()
+        self._check_stated_loss()
+
+    def _check_tiers(self) -> None:
+        several = {tuple(sorted(tier.name for tier in p.tiers)) for p in self.purposes if len(p.tiers) > 1}
+        if len(several) > 1:
+            raise task_error(
+                "purposes with several tiers must have the same ones", sorted(several), "List the same names in each."
+            )
+
+    def _check_stated_loss(self) -> None:
+        limit = self.limits.day or self.limits.lifetime
+        for name in self.tier_names:
+            tiers = [self.slot_tiers(purpose)[self.tier_index(purpose, name)] for purpose in self.purposes]
+            # A planar law states epsilon per kilometre, which does not add to the others.
+            plain_ones = (
+                t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != "planar"
+            )
+            stated = self.schedule.slots_per_day * sum((tier.epsilon for tier in plain_ones), Fraction(0))
+            if stated > limit:
+                raise task_error(
+                    f"the scheduled slots of a day do not fit the limit {number_text(limit)}",
+                    f"epsilon {number_text(stated)} in tier {name}",
+                    "Report less often, at a smaller epsilon, or raise the limit.",
+                )
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """Tiers a vehicle may be in: those of the purposes with several, else the one of the first purpose."""
+        several = [purpose for purpose in self.purposes if len(purpose.tiers) > 1]
+        return tuple(tier.name for tier in (several or self.purposes)[0].tiers)
+
+    def tier_index(self, purpose: Purpose, tier: str) -> int:
+        """Return which tier of a purpose a vehicle of the given tier reports in."""
+        if tier not in self.tier_names:
+            raise task_error("the task has no such tier", tier, f"Choose one of {', '.join(self.tier_names)}.")
+        return [own.name for own in purpose.tiers].index(tier) if len(purpose.tiers) > 1 else 0
+
+    def slot_tiers(self, purpose: Purpose) -> tuple[Tier, ...]:
+        """Return the tiers of a purpose with the epsilon of one slot: what its mechanism is made with."""
+        window = self.schedule.window or 1
+        return tuple(replace(tier, epsilon=tier.epsilon / window) for tier in purpose.tiers)
+
+    def purpose_index(self, name: str) -> int:
+        """Return the number of a purpose in reports."""
+        names = [purpose.name for purpose in self.purposes]
+        if name not in names:
+            raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
+        return names.index(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the task as plain data without a floating-point number."""
+        return {
+            "format": FORMAT,
+            "kind": "dunnage task",
+            "dataset": self.dataset,
+            "protects": self.protects,
+            "version": self.version,
+            "purposes": [purpose.to_dict() for purpose in self.purposes],
+            "schedule": self.schedule.to_dict(),
+            "limits": self.limits.to_dict(),
+        }
+
+    def to_bytes(self) -> bytes:
+        """Write the canonical form: JSON with sorted keys, no spaces, ASCII."""
+        return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode("ascii")
+
+    def to_json(self) -> str:
+        """Write the task for a file that a person may read; the digest does not depend on its spaces."""
+        return json.dumps(self.to_dict(), sort_keys=True, indent=2) + "\n"
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical form, in hexadecimal."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    @property
+    def prefix(self) -> bytes:
+        """The first bytes of the digest, which every report carries."""
+        return bytes.fromhex(self.digest)[:PREFIX_BYTES]
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Task:
+        """Read a task strictly: nothing unknown, nothing twice, nothing too large.
+
+        Raises
+        ------
+        TaskError
+            If the text is not a task of a format known here.
+        """
+        return _task(parse_json(text, what="a task", most_bytes=MOST_BYTES, error=TaskError))
+
+
+def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable[[str], Exception]) -> Any:
+    """Read JSON without floating-point numbers and without repeated keys, up to a size."""
+    if len(text) > most_bytes:
+        raise error(f"{what} has at most {most_bytes} bytes. Got {len(text)}. Name the right file.")
+    try:
+        decoded = text.decode("utf-8") if isinstance(text, bytes) else text
+        return json.loads(decoded, parse_float=_no_number, parse_constant=_no_number, object_pairs_hook=_different_keys)
+    except (ValueError, RecursionError) as problem:
+        reason = "too deeply nested" if isinstance(problem, RecursionError) else type(problem).__name__
+        says = str(problem) if type(problem) is ValueError else reason
+        raise error(f"{what} must be JSON that we wrote. Got: {says[:100]}. Fetch or write it again.") from None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"the number {shown(text)}, where decimals are written as text")
+
+
+def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key that comes twice")
+    return found
+
+
+def check_keys(
+    data: object, where: str, required: Collection[str], optional: Collection[str], error: Callable[[str], Exception]
+) -> dict[str, Any]:
+    """Check that plain data is a table with the given keys and no others."""
+    if not isinstance(data, dict):
+        raise error(f"{where} must be a table. Got {type(data).__name__}. Write it as {{...}}.")
+    missing = sorted(set(required) - set(data))
+    unknown = sorted(set(data) - set(required) - set(optional))
+    if missing:
+        raise error(f"{where} lacks {', '.join(missing)}. Got {shown(sorted(data))}. Add what is missing.")
+    if unknown:
+        known = ", ".join((*required, *optional))
+        raise error(f"{where} has a key that is not known. Got {shown(unknown[0])}. Known are {known}.")
+    return data
+
+
+def _task(data: object) -> Task:
+    required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
+    if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
+        raise task_error(
+            f"only tasks of format {FORMAT} are known", data["format"], "Update Dunnage, or write the task again."
+        )
+    given = check_keys(data, "a task", required, (), TaskError)
+    if given["kind"] != "dunnage task" or type(given["format"]) is not int:
+        raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
+    schedule = check_keys(
+        given["schedule"],
+        "schedule",
+        ("slots_per_day", "slot_minutes", "lateness_minutes", "closing", "skew_seconds"),
+        ("window",),
+        TaskError,
+    )
+    limits = check_keys(given["limits"], "limits", ("lifetime",), ("day", "allow_unbounded"), TaskError)
+    return Task(
+        dataset=given["dataset"],
+        protects=given["protects"],
+        version=given["version"],
+        purposes=tuple(_purpose(item) for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)),
+        schedule=Schedule(**schedule),
+        limits=Limits(**{key: _text_number(value, key) for key, value in limits.items()}),
+    )
+
+
+def _purpose(data: object) -> Purpose:
+    given = check_keys(
+        data, "a purpose", ("name", "mechanism", "tiers"), ("parameters", "quantities", "grid", "steps"), TaskError
+    )
+    tiers = [check_keys(t, "a tier", ("name", "epsilon"), (), TaskError) for t in _listed(given["tiers"], "tiers")]
+    numbers = [
+        check_keys(q, "a quantity", ("name", "low", "high"), ("unit", "steps", "missing"), TaskError)
+        for q in _listed(given.get("quantities", []), "quantities")
+    ]
+    return Purpose(
+        name=given["name"],
+        mechanism=given["mechanism"],
+        parameters=given.get("parameters", {}),
+        steps=given.get("steps", 1),
+        tiers=tuple(Tier(name=t["name"], epsilon=_text_number(t["epsilon"], "epsilon")) for t in tiers),
+        quantities=tuple(Quantity(**{k: _text_number(v, k) for k, v in number.items()}) for number in numbers),
+        grid=_grid(given["grid"]) if "grid" in given else None,
+    )
+
+
+def _grid(data: object) -> Grid:
+    given = check_keys(data, "a grid", ("box", "levels"), ("area_levels",), TaskError)
+    box = tuple(_text_number(side, "a side of the box") for side in _listed(given["box"], "box", 4))
+    return Grid(**{**given, "box": box})
+
+
+def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[Any]:
+    if not isinstance(data, list) or len(data) > most:
+        raise task_error(f"{what} must be a list of at most {most}", type(data).__name__, "Write it as [...].")
+    return data
+
+
+_TEXT_NUMBERS = ("low", "high", "epsilon", "lifetime", "day", "a side of the box")
+
+
+def _text_number(value: Any, name: str) -> Any:
+    """Check that a decimal is written as text of a sensible length; leave everything else alone."""
+    if name in _TEXT_NUMBERS and not (isinstance(value, str) and len(value) <= 200):
+        raise task_error(f"{name} must be a decimal written as text", value, 'Write "0.5", say.')
+    return value

@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths: by which two or three cells of a public grid a vehicle went, in one report.
+
+Perturbing each place by itself spends the loss of a report once for every step. The sound report is of the path as a
+whole: paths whose next cell is at most ``hops`` cells away from the one before are numbered, without listing them, and
+the number goes through one frequency oracle. Which paths are reachable is public, so a path that is not is first moved
+to one that is. The published forms (the product of places, QLP and QJLP) are here beside it with what they really give
+away. Only the standard library is used. ``docs/proofs/local-trajectory.md`` has the proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from dunnage.errors import ParameterError
+from dunnage.exact import Exact, plain
+from dunnage.guarantees import Promise
+from dunnage.local.location import (
+    NoiseVerdict,
+    areas_text,
+    check_switches,
+    find_law,
+    judge_noise,
+    levels_of,
+    published_promise,
+    read_place,
+    sound_promise,
+)
+from dunnage.local.oracles import (
+    ORACLES,
+    InClear,
+    Law,
+    Oracle,
+    PublishedUnary,
+    decode_symbol,
+    encode_symbol,
+    find_oracle,
+    listed_symbols,
+    read_symbol,
+)
+from dunnage.local.subjects import Grid
+from dunnage.local.task import Task, Tier
+from dunnage.noise import Noise, integer
+
+Path = tuple[int, ...]
+"""Cells in order of time; ``grid.outside`` for a place that is outside or missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReachablePaths:
+    """All paths whose next cell is at most some cells away (to the side, up or down, or both), numbered.
+
+    A path is a walk of its columns and one of its rows, and every pair of walks is a path: the number of a path is
+    ``walk of columns * num_walks + walk of rows``, each walk numbered in order of its first, second, third place.
+
+    Parameters
+    ----------
+    grid
+        The public grid.
+    steps
+        Cells of a path.
+    hops
+        How many cells to the side, up or down the next one may be away.
+
+    Examples
+    --------
+    >>> paths = ReachablePaths(grid=Grid(box=(0, 0, 1, 1), levels=3), steps=2, hops=1)
+    >>> paths.num_paths, paths.cells(paths.index((0, 3)))
+    (100, (0, 3))
+    """
+
+    grid: Grid
+    steps: int
+    hops: int = 1
+
+    def __post_init__(self) -> None:
+        integer(self.steps, "steps", least=1)
+        if integer(self.hops, "hops", least=1) >= max(self.grid.num_columns, 2):
+            raise ParameterError(
+                f"hops must be below the {self.grid.num_columns} columns of the grid. Got {self.hops}. Choose 1, say."
+            )
+
+    @property
+    def num_paths(self) -> int:
+        """Number of reachable paths."""
+        return self.num_walks**2
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of reachable paths, and one more for a path with a place that is outside or missing."""
+        return self.num_paths + 1
+
+    @property
+    def num_walks(self) -> int:
+        """Number of walks along one side of the grid."""
+        return self.walks_before[-1][-1]
+
+    @cached_property
+    def walks_before(self) -> tuple[tuple[int, ...], ...]:
+        """``walks_before[r][i]``: walks with r steps to come that begin before place i of a side."""
+        size = self.grid.num_columns
+        tables = [tuple(range(size + 1))]
+        for _ in range(self.steps - 1):
+            near = [self._near(place) for place in range(size)]
+            counts = (tables[-1][stop] - tables[-1][start] for start, stop in near)
+            tables.append(tuple(accumulate(counts, initial=0)))
+        return tuple(tables)
+
+    def index(self, path: Path) -> int:
+        """Return the number of the reachable path that a path is clipped to; the last if a place is missing."""
+        if self.grid.outside in path:
+            return self.num_paths
+        columns, rows = zip(*(self.grid.column_row(cell) for cell in path), strict=True)
+        return self.rank(self._clipped(columns)) * self.num_walks + self.rank(self._clipped(rows))
+
+    def cells(self, index: int) -> Path | None:
+        """Return the path of a number; None for the last, of paths with a place that is missing."""
+        if index == self.num_paths:
+            return None
+        columns, rows = (self.unrank(rank) for rank in divmod(index, self.num_walks))
+        return tuple(self.grid.cell_at(column, row) for column, row in zip(columns, rows, strict=True))
+
+    def rank(self, walk: Sequence[int]) -> int:
+        """Return the number of a walk along one side."""
+        start, rank = 0, 0
+        for place, before in zip(walk, reversed(self.walks_before), strict=True):
+            rank += before[place] - before[start]
+            start = self._near(place)[0]
+        return rank
+
+    def unrank(self, rank: int) -> tuple[int, ...]:
+        """Return the walk of a number."""
+        start, walk = 0, []
+        for before in reversed(self.walks_before):
+            rank += before[start]
+            place = bisect_right(before, rank) - 1
+            rank -= before[place]
+            start = self._near(place)[0]
+            walk.append(place)
+        return tuple(walk)
+
+    def _near(self, place: int) -> tuple[int, int]:
+        """Return the first place that can follow one, and the one past the last."""
+        return max(place - self.hops, 0), min(place + self.hops + 1, self.grid.num_columns)
+
+    def _clipped(self, walk: Sequence[int]) -> list[int]:
+        """Move each place towards the one before until it is near enough."""
+        clipped = [walk[0]]
+        for place in walk[1:]:
+            clipped.append(min(max(place, clipped[-1] - self.hops), clipped[-1] + self.hops))
+        return clipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class AreaPaths:
+    """Paths numbered by their sequence of areas first, and then by the places inside them; all of them, near or far."""
+
+    grid: Grid
+    steps: int
+
+    @property
+    def num_groups(self) -> int:
+        """Number of sequences of areas."""
+        return int(self.grid.num_areas**self.steps)
+
+    @property
+    def group_size(self) -> int:
+        """Number of paths of one sequence of areas."""
+        return int(self.grid.num_inner**self.steps)
+
+    def index(self, path: Path) -> int:
+        """Return the number of a path; the last if a place is missing."""
+        if self.grid.outside in path:
+            return self.num_groups * self.group_size
+        group = inner = 0
+        for cell in path:
+            group = group * self.grid.num_areas + self.grid.area(cell)
+            inner = inner * self.grid.num_inner + self.grid.inner(cell)
+        return group * self.group_size + inner
+
+    def cells(self, index: int) -> Path | None:
+        """Return the path of a number; None for the last, of paths with a place that is missing."""
+        if index == self.num_groups * self.group_size:
+            return None
+        group, inner = divmod(index, self.group_size)
+        areas = split_digits(group, self.grid.num_areas, self.steps)
+        inners = split_digits(inner, self.grid.num_inner, self.steps)
+        return tuple(self.grid.joined(area, place) for area, place in zip(areas, inners, strict=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceByPlace:
+    """Paths numbered cell by cell, the missing one included: each place of a path is an input of its own."""
+
+    grid: Grid
+    steps: int
+
+    def index(self, path: Path) -> int:
+        """Return the number of a path."""
+        return join_digits(path, self.grid.num_cells + 1)
+
+    def cells(self, index: int) -> Path:
+        """Return the path of a number."""
+        return split_digits(index, self.grid.num_cells + 1, self.steps)
+
+
+class PathCode(Protocol):
+    """A public numbering of paths."""
+
+    def index(self, path: Path) -> int:
+        """Return the number of a path."""
+
+    def cells(self, index: int) -> Path | None:
+        """Return the path of a number; None for one with a place that is missing."""
+
+
+def join_digits(digits: Sequence[int], base: int) -> int:
+    """Write digits, the first one highest, as one number."""
+    number = 0
+    for digit in digits:
+        number = number * base + digit
+    return number
+
+
+def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
+    """Take a number apart into digits, the highest first."""
+    digits = []
+    for _ in range(num):
+        number, digit = divmod(number, base)
+        digits.append(digit)
+    return tuple(reversed(digits))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Independent:
+    """A channel that perturbs each place of a path by itself: the losses of the places add up.
+
+    Inputs and symbols are those of the places as digits, the first place highest.
+    """
+
+    place: InClear
+    steps: int
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs."""
+        return int(self.place.num_inputs**self.steps)
+
+    @property
+    def num_symbols(self) -> int:
+        """Number of symbols."""
+        return int(self.place.num_symbols**self.steps)
+
+    @property
+    def payload_bits(self) -> int:
+        """Bits of one report."""
+        return (self.num_symbols - 1).bit_length()
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What a symbol gives away at worst; None if there is no bound."""
+        one = self.place.loss
+        return None if one is None else one * self.steps
+
+    @property
+    def loss_within(self) -> Fraction:
+        """What a symbol gives away at worst between paths of one sequence of areas."""
+        return self.place.loss_within * self.steps
+
+    def symbols(self) -> range:
+        """Return all symbols; refuses if there are too many to look at."""
+        return listed_symbols(self.num_inputs, self.num_symbols)
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        """Return the sum of the exponents of the places; None, for probability 0, if one is."""
+        total = Fraction(0)
+        for place, of_place in zip(self._inputs(index), self.split(symbol), strict=True):
+            exponent = self.place.exponent(place, of_place)
+            if exponent is None:
+                return None
+            total += exponent
+        return total
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+        drawn = [self.place.perturb(place, noise) for place in self._inputs(index)]
+        return join_digits(drawn, self.place.num_symbols)
+
+    def split(self, symbol: int) -> tuple[int, ...]:
+        """Return the symbol of each place."""
+        return split_digits(symbol, self.place.num_symbols, self.steps)
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of a path's estimated share, the mean of products of what is estimated for its places.
+
+        Places are taken to be spread evenly and vehicles to stay in their area.
+        """
+        oracle, groups = self.place.oracle, self.place.num_groups
+        inner = 1 / oracle.num_inputs
+        # One report estimates "the place is this one" with a variance around 0 or 1: the square has this mean.
+        square = oracle.variance(inner, 1) + inner
+        return (square**self.steps - min(share * groups, 1.0)) / (groups * num)
+
+    def _inputs(self, index: int) -> tuple[int, ...]:
+        return split_digits(index, self.place.num_inputs, self.steps)
+
+
+PUBLISHED = ("product", "qlp", "qjlp")
+"""Published forms: places at epsilon each; places at epsilon / steps each; all places joined, at epsilon."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTrajectory:
+    """Report by which two or three cells of a public grid a vehicle went.
+
+    Parameters
+    ----------
+    grid
+        The public grid.
+    steps
+        Cells of a path: 2 or 3.
+    epsilon, tiers
+        What one report, of the whole path, may give away: one number for all, or public tiers.
+    method
+        ``auto`` (see :func:`~dunnage.local.oracles.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
+        ``optimised-unary``, ``hadamard``. With ``as_published``: ``product`` (which ``auto`` means), ``qlp``, ``qjlp``.
+    hops
+        How many cells (to the side, up or down, or both) the next cell of a path may be away from the one before. A
+        path that goes further is moved: each cell towards the one before, as reported, until it is near enough.
+    area_in_clear
+        Show the area of each cell as it is, and hide only the places inside; then any path goes, and hops are ignored.
+    as_published
+        A published form: areas in clear, every bit turned over by itself.
+
+    Guarantee
+    ---------
+    Epsilon-local differential privacy of one report, proved. With ``area_in_clear`` only between paths through the same
+    areas. ``as_published``: claimed; really, and within the same areas only, ``steps`` times 2 epsilon for the product,
+    2 epsilon for QLP and QJLP.
+
+    References
+    ----------
+    Yao et al. 2024, sections 4.3 and 5.3; QLP and QJLP after Yang et al. 2021, as far as that is told.
+
+    Examples
+    --------
+    >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
+    >>> LocalTrajectory(grid=grid, steps=3, epsilon=1).channel("all").num_inputs
+    677
+    """
+
+    name: ClassVar[str] = "local-trajectory"
+    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES)
+    grid: Grid
+    steps: int
+    epsilon: Fraction | None = None
+    tiers: tuple[Tier, ...] = ()
+    method: str = "auto"
+    hops: int = 1
+    area_in_clear: bool = False
+    as_published: bool = False
+    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
+    paths: PathCode = field(init=False, repr=False, compare=False)
+    _laws: dict[str, Law] = field(init=False, repr=False, compare=False)
+
+    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+
+        def __init__(
+            self,
+            *,
+            grid: Grid,
+            steps: int,
+            epsilon: Exact | None = None,
+            tiers: tuple[Tier, ...] | list[Tier] = (),
+            method: str = "auto",
+            hops: int = 1,
+            area_in_clear: bool = False,
+            as_published: bool = False,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        levels = levels_of(self.epsilon, self.tiers)
+        if self.epsilon is not None:
+            object.__setattr__(self, "epsilon", levels[0].epsilon)
+        object.__setattr__(self, "tiers", tuple(self.tiers))
+        object.__setattr__(self, "levels", levels)
+        self._check_method()
+        object.__setattr__(self, "paths", self._code())
+        object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in levels})
+
+    def _check_method(self) -> None:
+        check_switches(area_in_clear=self.area_in_clear, as_published=self.as_published)
+        if not isinstance(self.grid, Grid) or self.grid.levels < 2:
+            raise ParameterError("local-trajectory needs a grid of at least 2 levels. Give Grid(box=..., levels=...).")
+        if self.steps not in (2, 3):
+            raise ParameterError(f"steps must be 2 or 3. Got {str(self.steps)[:20]}. Longer paths are noise.")
+        integer(self.hops, "hops", least=1)
+        if self.as_published and self.method == "auto":
+            object.__setattr__(self, "method", "product")
+        allowed = PUBLISHED if self.as_published else self.methods
+        if self.method not in allowed:
+            form = "as_published " if self.as_published else ""
+            raise ParameterError(f"{form}method must be one of {', '.join(allowed)}. Got {str(self.method)[:40]!r}.")
+
+    def _reachable(self, grid: Grid) -> ReachablePaths:
+        return ReachablePaths(grid=grid, steps=self.steps, hops=min(self.hops, grid.num_columns - 1))
+
+    def _code(self) -> PathCode:
+        if self.method in ("product", "qlp"):
+            return PlaceByPlace(grid=self.grid, steps=self.steps)
+        if self.method == "qjlp" or self.area_in_clear:
+            return AreaPaths(grid=self.grid, steps=self.steps)
+        return self._reachable(self.grid)
+
+    def law(self, grid: Grid, epsilon: Fraction) -> Law:
+        """Return the law of a report on a grid at an epsilon."""
+        if self.method in ("product", "qlp"):
+            each = epsilon if self.method == "product" else epsilon / self.steps
+            place = PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=each)
+            return Independent(place=InClear(oracle=place, num_groups=grid.num_areas), steps=self.steps)
+        if self.method == "qjlp" or self.area_in_clear:
+            code = AreaPaths(grid=grid, steps=self.steps)
+            return InClear(
+                oracle=self._joined_oracle(code.group_size + 1, epsilon),
+                num_groups=code.num_groups,
+                num_filled=grid.num_areas,
+            )
+        return find_oracle(self.method, self._reachable(grid).num_inputs, epsilon)
+
+    def _joined_oracle(self, num_inputs: int, epsilon: Fraction) -> Oracle:
+        if self.method == "qjlp":
+            return PublishedUnary(num_inputs=num_inputs, epsilon=epsilon)
+        return find_oracle(self.method, num_inputs, epsilon)
+
+    def channel(self, tier: Tier | str) -> Law:
+        """Return the law of one report of a tier."""
+        return find_law(self._laws, self.levels, tier)
+
+    def oracle(self, tier: Tier | str) -> Oracle:
+        """Return the oracle that :meth:`read` gives symbols of."""
+        law = self.channel(tier)
+        part = law.place if isinstance(law, Independent) else law
+        return part.oracle if isinstance(part, InClear) else part  # type: ignore[return-value]
+
+    def payload_bits(self, tier: Tier | str) -> int:
+        """Return the bits of one report."""
+        return self.channel(tier).payload_bits
+
+    def index(self, value: object) -> int:
+        """Return the input for a path, a sequence of ``steps`` pairs ``(longitude, latitude)``; never raises.
+
+        What is no such sequence counts as a path of which every place is missing.
+        """
+        return self.paths.index(self._path(value))
+
+    def _path(self, value: object) -> Path:
+        missing = (self.grid.outside,) * self.steps
+        try:
+            places = [read_place(place) for place in value]  # type: ignore[attr-defined]
+        except Exception:  # a private value of any type at all must not stop the report
+            return missing
+        return tuple(self.grid.cell(*place) for place in places) if len(places) == self.steps else missing
+
+    def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
+        """Draw a report of a path; there is always one, whatever the value."""
+        law = self.channel(tier)
+        return encode_symbol(law.perturb(self.index(value), noise), law)
+
+    def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
+        """Read a payload as pairs of an area (or sequence of areas as one number; None if hidden) and a symbol.
+
+        There is one pair, or with ``product`` and ``qlp`` one for each place.
+
+        Raises
+        ------
+        ReportError
+            If no report of this tier can hold the payload.
+        """
+        law = self.channel(tier)
+        symbol = decode_symbol(payload, law)
+        if isinstance(law, Independent):
+            return [read_symbol(of_place, law.place) for of_place in law.split(symbol)]
+        return [read_symbol(symbol, law)]
+
+    def true_loss(self, tier: Tier | str) -> Fraction | None:
+        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
+        return self.channel(tier).loss
+
+    def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
+        """Return the standard deviation of a path's estimated share, if all reachable paths are alike."""
+        share = 1 / self._reachable(self.grid).num_inputs
+        return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
+
+    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
+        """Judge whether the shares of paths would be noise, and what would do instead."""
+        return judge_noise(
+            num_devices,
+            self.levels,
+            self.grid,
+            law=self.law,
+            size=lambda grid: self._reachable(grid).num_inputs,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data."""
+        return {
+            "name": self.name,
+            "grid": self.grid.to_dict(),
+            "steps": self.steps,
+            "hops": self.hops,
+            "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
+            "method": self.method,
+            "laws": {tier.name: self.oracle(tier).name for tier in self.levels},
+            "area_in_clear": self.area_in_clear or self.as_published,
+            "as_published": self.as_published,
+        }
+
+    def promise(self, task: Task | None = None) -> Promise:
+        """State what one report guarantees, for the tier that gives away most; needs no data."""
+        epsilon = max(tier.epsilon for tier in self.levels)
+        law = self.law(self.grid, epsilon)
+        areas = f"the sequences of {self.steps} of {areas_text(self.grid)}"
+        if self.as_published:
+            return published_promise(self.describe(), epsilon, law, areas=areas, what="paths")
+        return sound_promise(self.describe(), law, areas=areas, warnings=self._clipping())
+
+    def _clipping(self) -> tuple[str, ...]:
+        if self.area_in_clear:
+            return ("a path with a place that is outside the box or missing is reported as missing",)
+        return (
+            "a path with a place that is outside the box or missing is reported as missing",
+            f"a path with a step of more than {self.hops} cells is moved to a reachable one before it is perturbed: "
+            "each cell towards the one before",
+        )
