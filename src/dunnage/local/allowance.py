@@ -1,0 +1,573 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Allowance: a device's own account of what its vehicle has given away, in one small private file.
+
+The file holds the tier, the digest of the task, the last moment seen, the slots drawn for each day, what each purpose
+has spent (true composed loss, as exact fractions) in each open day and in the lifetime, and the reports of the days
+that have not closed. Its rules:
+
+- *Spend, then perturb.* A slot is marked as spent in one atomic write before anything is drawn, and its report is
+  stored in a second one before it is handed out. A crash between the two leaves the slot spent; its report is then made
+  from the ``missing`` input, so that nothing is spent twice and no slot stays silent.
+- *Sending again is free.* A slot that has its report hands out the same bytes for ever; nothing is drawn.
+- *What is lost counts as spent.* A file that is missing or damaged is never replaced by an empty one. A new vehicle
+  says so (``enrol=True``), once: the marker ``<file>.enrolled`` beside it outlives the file.
+- *Slots are drawn before the day*, for today and tomorrow at the first contact of a day, and never moved. A slot of
+  today that had passed before the first contact lapses: nothing is spent, nothing is sent.
+- *Time goes forwards.* If the clock goes back by more than the task's ``skew_seconds``, nothing new is spent until it
+  has caught up; stored reports may still be sent again. A jump forwards is taken as it comes.
+- *Late is never.* A collector refuses a report after its slot's deadline, so the device does not make one, and nothing
+  is spent.
+
+Each write goes to a temporary name and is renamed; file and folder are synchronised with the disk. While it is open the
+file is locked against other processes. Whoever may write the file can also set it back: it is the vehicle's own, and
+guards against accidents and crashes, not against its owner. Only the standard library is used; Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from dunnage.errors import AllowanceError, TaskError
+from dunnage.exact import decimal_text
+from dunnage.local.report import packed, unpacked
+from dunnage.local.task import MOST_DAYS, SECONDS_PER_DAY, Task
+from dunnage.noise import Noise
+
+FORMAT = 1
+MOST_BYTES = 1 << 26
+_KIND = "dunnage allowance"
+_LOST = "What is lost counts as spent: restore the file from a copy, or retire the vehicle's place in the fleet."
+
+
+class Slot(NamedTuple):
+    """One slot: days after 1 January 1970 (UTC), and moments after midnight."""
+
+    day: int
+    slot: int
+
+
+@dataclass
+class Spent:
+    """What was spent: a sum of bounded losses, and how many reports had no bound."""
+
+    loss: Fraction = Fraction(0)
+    num_reports: int = 0
+    num_unbounded: int = 0
+
+    def add(self, loss: Fraction | None) -> None:
+        """Add one report."""
+        self.num_reports += 1
+        if loss is None:
+            self.num_unbounded += 1
+        else:
+            self.loss += loss
+
+    def __str__(self) -> str:
+        if self.num_unbounded:
+            return f"no bound ({self.num_unbounded} of {self.num_reports} reports have none)"
+        return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
+
+    def to_list(self) -> list[Any]:
+        """Give it as plain data."""
+        return [str(self.loss), self.num_reports, self.num_unbounded]
+
+    @classmethod
+    def from_list(cls, data: Any) -> Spent:
+        """Read it from plain data."""
+        loss, reports, unbounded = data
+        spent = cls(Fraction(loss), int(reports), int(unbounded))
+        if spent.loss < 0 or not 0 <= spent.num_unbounded <= spent.num_reports:
+            raise ValueError
+        return spent
+
+
+@dataclass
+class _Day:
+    """A day that has not closed: its slots, its spends by purpose, its reports (None: spent, no report yet)."""
+
+    slots: tuple[int, ...]
+    spent: dict[str, Spent] = field(default_factory=dict)
+    reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "slots": list(self.slots),
+            "spent": {name: spent.to_list() for name, spent in self.spent.items()},
+            "reports": [
+                [slot, name, None if data is None else packed(data)] for (slot, name), data in self.reports.items()
+            ],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> _Day:
+        reports = {
+            (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]
+        }
+        spent = {str(name): Spent.from_list(item) for name, item in data["spent"].items()}
+        return cls(tuple(int(slot) for slot in data["slots"]), spent, reports)
+
+
+@dataclass
+class _Book:
+    """All that the file holds."""
+
+    task: str
+    earlier_tasks: list[str]
+    tier: str
+    seen: int
+    lifetime: dict[str, Spent]
+    days: dict[int, _Day]
+
+    def to_bytes(self) -> bytes:
+        data = {
+            "format": FORMAT,
+            "kind": _KIND,
+            "task": self.task,
+            "earlier_tasks": self.earlier_tasks,
+            "tier": self.tier,
+            "seen": self.seen,
+            "lifetime": {name: spent.to_list() for name, spent in self.lifetime.items()},
+            "days": {str(day): held.to_dict() for day, held in self.days.items()},
+        }
+        line = json.dumps(data, separators=(",", ":")).encode("ascii")
+        return b"%s\nsha256 %s\n" % (line, hashlib.sha256(line).hexdigest().encode("ascii"))
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> _Book:
+        line, _, checksum = content.partition(b"\n")
+        if checksum != b"sha256 %s\n" % hashlib.sha256(line).hexdigest().encode("ascii"):
+            raise ValueError
+        data = json.loads(line)
+        if data["kind"] != _KIND or data["format"] != FORMAT:
+            raise ValueError
+        return cls(
+            task=str(data["task"]),
+            earlier_tasks=[str(digest) for digest in data["earlier_tasks"]],
+            tier=str(data["tier"]),
+            seen=int(data["seen"]),
+            lifetime={str(name): Spent.from_list(item) for name, item in data["lifetime"].items()},
+            days={int(day): _Day.from_dict(held) for day, held in data["days"].items()},
+        )
+
+
+class Allowance:
+    """What one vehicle may still give away; open it with :meth:`open`, close it or use it in a ``with`` block.
+
+    Examples
+    --------
+    >>> with Allowance.open(path, task, enrol=True, now=0) as allowance:  # doctest: +SKIP
+    ...     allowance.due(now=0)
+    """
+
+    def __init__(self, path: str, task: Task, lock: int, *, durable: bool, noise: Noise) -> None:
+        self.path, self.task = path, task
+        self._lock, self._durable, self._noise = lock, durable, noise
+        self._process, self._turn = os.getpid(), threading.RLock()
+        self._book: _Book
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        task: Task,
+        *,
+        tier: str | None = None,
+        enrol: bool = False,
+        adopt: bool = False,
+        now: float | None = None,
+        noise: Noise | None = None,
+        durable: bool = True,
+    ) -> Allowance:
+        """Open the allowance of a vehicle, or start one.
+
+        Parameters
+        ----------
+        path
+            The file; ``<path>.lock`` and ``<path>.enrolled`` lie beside it.
+        task
+            The task the vehicle reports for.
+        tier
+            The vehicle's public tier; needed to enrol where the task has several.
+        enrol
+            Start the allowance of a vehicle that has none and never had.
+        adopt
+            Take on another task than the file was written for. What was spent stays spent; the new task's slots
+            begin on the next day.
+        now
+            Seconds after 1 January 1970; needed to enrol and to adopt.
+        noise
+            Source of the drawn slots.
+        durable
+            Synchronise each write with the disk. Switch it off in simulations only: after a power cut the file may be
+            older than what was sent.
+
+        Raises
+        ------
+        AllowanceError
+            If the file is missing, damaged, in use, or of another task.
+        """
+        name = os.path.abspath(os.fspath(path))
+        with _reported(name):
+            if not enrol and not os.path.lexists(name):
+                raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle enrols first.")
+            lock = _locked(name)
+            allowance = cls(name, task, lock, durable=durable, noise=noise or Noise())
+            try:
+                allowance._start(tier, now) if enrol else allowance._resume(tier, adopt, now)
+            except BaseException:
+                allowance.close()
+                raise
+        return allowance
+
+    def _start(self, tier: str | None, now: float | None) -> None:
+        if os.path.lexists(self._marker) or os.path.lexists(self.path):
+            raise AllowanceError(f"a vehicle was enrolled at {self.path} before. {_LOST}")
+        moment = _moment(now)
+        names = self.task.tier_names
+        if tier is None and len(names) > 1:
+            raise TaskError(f"a vehicle needs a tier to enrol. Got none. Choose one of {', '.join(names)}.")
+        self.task.tier_index(self.task.purposes[0], tier or names[0])  # refuses a tier that is not there
+        self._book = _Book(self.task.digest, [], tier or names[0], moment, {}, {})
+        self._draw_days(moment)
+        self._write()
+        self._mark()
+
+    def _resume(self, tier: str | None, adopt: bool, now: float | None) -> None:
+        try:
+            self._book = _Book.from_bytes(_content(self.path))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
+            raise AllowanceError(f"the allowance {self.path} is damaged. {_LOST}") from None
+        if not os.path.lexists(self._marker):
+            self._mark()  # the crash came between the first write and the marker
+        if self._book.task != self.task.digest:
+            self._adopt(tier, adopt, now)
+        elif tier not in (None, self._book.tier):
+            raise AllowanceError(f"the vehicle is in tier {self._book.tier}. Got {tier}. A tier is fixed for a task.")
+
+    def _adopt(self, tier: str | None, adopt: bool, now: float | None) -> None:
+        book = self._book
+        if not adopt:
+            raise AllowanceError(
+                f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
+                f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
+            )
+        moment = self._forwards(now)
+        chosen = tier or book.tier
+        self.task.tier_index(self.task.purposes[0], chosen)
+        book.earlier_tasks.append(book.task)
+        book.task, book.tier, book.seen = self.task.digest, chosen, moment
+        today = moment // SECONDS_PER_DAY
+        # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
+        book.days = {day: held for day, held in book.days.items() if day <= today}
+        for held in book.days.values():
+            held.slots = ()
+        book.days.setdefault(today, _Day(()))
+        self._draw_days(moment)
+        self._write()
+
+    @property
+    def _marker(self) -> str:
+        return self.path + ".enrolled"
+
+    def _mark(self) -> None:
+        os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if self._durable:
+            _synchronise_folder(self.path)
+
+    @property
+    def tier(self) -> str:
+        """The vehicle's tier."""
+        return self._book.tier
+
+    @property
+    def seen(self) -> int:
+        """The last moment at which something was written."""
+        return self._book.seen
+
+    def slots(self, day: int) -> tuple[int, ...]:
+        """Return the slots drawn for a day; none if the day has closed or was not drawn yet."""
+        held = self._book.days.get(day)
+        return held.slots if held else ()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Keep other threads away; refuse a process that was forked from the one that opened the file."""
+        with self._turn:
+            if self._lock < 0 or os.getpid() != self._process:
+                raise AllowanceError(f"the allowance {self.path} is not open in this process. Open it here.")
+            yield
+
+    def advance(self, now: float) -> int:
+        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days.
+
+        Returns
+        -------
+        int
+            The moment to go by: never before the last one seen.
+
+        Raises
+        ------
+        AllowanceError
+            If the clock went back by more than the task's ``skew_seconds``.
+        """
+        with self.turn(), _reported(self.path):
+            moment = self._forwards(now)
+            self._forget_closed(moment)
+            if self._draw_days(moment):
+                self._book.seen = moment
+                self._write()
+            return moment
+
+    def _forget_closed(self, moment: int) -> None:
+        """Drop days that have closed on every clock; the next write takes that to the disk."""
+        schedule = self.task.schedule
+        closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
+        for day in closed:
+            del self._book.days[day]
+            self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
+
+    def _forwards(self, now: float | None) -> int:
+        moment, seen = _moment(now), self._book.seen
+        if moment < seen - self.task.schedule.skew_seconds:
+            raise AllowanceError(
+                f"the clock went back by {seen - moment} seconds. Nothing new is spent until it has caught up; "
+                "set the clock, or send stored reports again."
+            )
+        return max(moment, seen)
+
+    def _draw_days(self, moment: int) -> bool:
+        """Draw the slots of today and tomorrow where that is still to do."""
+        today = moment // SECONDS_PER_DAY
+        fresh = [day for day in (today, today + 1) if day not in self._book.days]
+        for day in fresh:
+            self._book.days[day] = _Day(self.task.schedule.draw_slots(self._noise))
+        return bool(fresh)
+
+    def due(self, now: float) -> tuple[Slot, ...]:
+        """Return the slots whose reports may be sent now, the earliest first, whether made already or not."""
+        moment, schedule = self.advance(now), self.task.schedule
+        return tuple(
+            Slot(day, slot)
+            for day in sorted(self._book.days)
+            for slot in self._book.days[day].slots
+            if schedule.moment(day, slot) <= moment <= schedule.deadline(day, slot)
+        )
+
+    def next_moment(self, now: float) -> int | None:
+        """Return when the next slot begins, as far as slots are drawn."""
+        schedule = self.task.schedule
+        moments = (schedule.moment(day, slot) for day, held in self._book.days.items() for slot in held.slots)
+        return min((moment for moment in moments if moment > now), default=None)
+
+    def is_spent(self, slot: Slot, purpose: str) -> bool:
+        """Return whether a slot was spent for a purpose, with or without a report."""
+        return (slot.slot, purpose) in self._held(slot).reports
+
+    def stored(self, slot: Slot, purpose: str) -> bytes | None:
+        """Return the stored report of a slot and purpose."""
+        return self._held(slot).reports.get((slot.slot, purpose))
+
+    def _held(self, slot: Slot) -> _Day:
+        held = self._book.days.get(slot.day)
+        if held is None:
+            raise AllowanceError(f"day {slot.day} is not open. Its slots were not drawn yet, or it has closed.")
+        return held
+
+    def spend(self, slot: Slot, purpose: str, loss: Fraction | None, now: float) -> None:
+        """Spend one slot for one purpose, before anything is drawn for it.
+
+        Parameters
+        ----------
+        slot, purpose
+            What is spent; a slot that is due, and not spent for this purpose.
+        loss
+            True loss of the report; None if it has no bound.
+        now
+            Seconds after 1 January 1970.
+
+        Raises
+        ------
+        AllowanceError
+            If the slot is not due or spent already, or a limit would be exceeded. Nothing is spent then.
+        """
+        with self.turn(), _reported(self.path):
+            if slot not in self.due(now):
+                raise AllowanceError("the slot is not due: it lies ahead, has lapsed or was never drawn. Wait for one.")
+            if self.is_spent(slot, purpose):
+                raise AllowanceError(f"the slot was spent for {purpose} before. Send the stored report again.")
+            self._check_limits(slot.day, loss)
+            held = self._held(slot)
+            held.spent.setdefault(purpose, Spent()).add(loss)
+            self._book.lifetime.setdefault(purpose, Spent()).add(loss)
+            held.reports[slot.slot, purpose] = None
+            self._book.seen = max(self._book.seen, _moment(now))
+            # If this write fails, memory keeps the spend: it may have reached the disk.
+            self._write()
+
+    def _check_limits(self, day: int, loss: Fraction | None) -> None:
+        limits = self.task.limits
+        if loss is None:
+            if not limits.allow_unbounded:
+                raise AllowanceError(
+                    "the report would give away more than any bound, and the task does not allow that. "
+                    "Use a mechanism with a bound, or a task with allow_unbounded."
+                )
+            return
+        for what, limit, spent in (
+            ("day", limits.day, self.spent_on(day).loss),
+            ("lifetime", limits.lifetime, self.spent_in_all().loss),
+        ):
+            if limit is not None and spent + loss > limit:
+                raise AllowanceError(
+                    f"the {what}'s allowance is used up. Asked epsilon {decimal_text(loss)}, spent "
+                    f"{decimal_text(spent)}, limit {decimal_text(limit)}. {_NEXT[what]}"
+                )
+
+    def store(self, slot: Slot, purpose: str, report: bytes) -> None:
+        """Store the report of a slot that was spent, before it is handed out."""
+        with self.turn(), _reported(self.path):
+            reports = self._held(slot).reports
+            if reports.get((slot.slot, purpose), b"") is not None:
+                raise AllowanceError(f"the slot was not spent for {purpose}, or has its report. Spend it first.")
+            reports[slot.slot, purpose] = report
+            try:
+                self._write()
+            except BaseException:
+                reports[slot.slot, purpose] = None  # not safely stored, so not to be handed out
+                raise
+
+    def stored_of(self, day: int) -> tuple[bytes, ...]:
+        """Return all stored reports of a day, in the order of their making; sending them again is free."""
+        held = self._book.days.get(day)
+        return tuple(data for data in held.reports.values() if data is not None) if held else ()
+
+    def spent_on(self, day: int) -> Spent:
+        """Return what all purposes spent on a day that has not closed."""
+        held = self._book.days.get(day)
+        return _total(held.spent) if held else Spent()
+
+    def spent_in_all(self) -> Spent:
+        """Return what all purposes spent in the vehicle's lifetime, for all its tasks."""
+        return _total(self._book.lifetime)
+
+    def spent_by_purpose(self) -> dict[str, Spent]:
+        """Return what each purpose spent in the vehicle's lifetime."""
+        return {name: Spent(own.loss, own.num_reports, own.num_unbounded) for name, own in self._book.lifetime.items()}
+
+    def summary(self) -> str:
+        """Say what was spent and what is left; private to the vehicle."""
+        limits, spent = self.task.limits, self.spent_in_all()
+        lines = [
+            f"vehicle in tier {self.tier}: {spent} in its lifetime, limit epsilon {decimal_text(limits.lifetime)}",
+            *(f"  {name}: {own}" for name, own in self.spent_by_purpose().items()),
+            *(f"  day {day}: {self.spent_on(day)}" for day in sorted(self._book.days) if self._book.days[day].spent),
+        ]
+        return "\n".join(lines)
+
+    def _write(self) -> None:
+        _replace_file(self.path, self._book.to_bytes(), durable=self._durable)
+
+    def close(self) -> None:
+        """Let other processes have the file."""
+        with self._turn:
+            lock, self._lock = self._lock, -1
+            if lock >= 0:
+                os.close(lock)
+
+    def __enter__(self) -> Allowance:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Allowance of a vehicle in tier {self.tier}, {'open' if self._lock >= 0 else 'closed'}>"
+
+
+_NEXT = {"day": "The next day has a new one.", "lifetime": "The vehicle may not report any more."}
+
+
+def _total(spends: Mapping[str, Spent]) -> Spent:
+    own = spends.values()
+    return Spent(
+        sum((spent.loss for spent in own), Fraction(0)),
+        sum(spent.num_reports for spent in own),
+        sum(spent.num_unbounded for spent in own),
+    )
+
+
+def _moment(now: float | None) -> int:
+    """Check a time and return it in whole seconds."""
+    usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
+    if not usable or not 0 <= now < MOST_DAYS * SECONDS_PER_DAY:  # type: ignore[operator]
+        raise AllowanceError("the clock gives no usable time. Got no seconds after 1 January 1970. Set the clock.")
+    return math.floor(now)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _reported(name: str) -> Iterator[None]:
+    """Turn what the file system says into a refusal."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise AllowanceError(f"the allowance {name} cannot be used: {reason}. Mend the file or its folder.") from None
+
+
+def _locked(name: str) -> int:
+    """Lock an allowance against everyone else; the file itself is replaced at each write, so another one is locked."""
+    lock = os.open(name + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise AllowanceError(f"the allowance {name} is in use. Close it there first; nothing was spent.") from None
+    return lock
+
+
+def _content(name: str) -> bytes:
+    with open(name, "rb") as source:
+        content = source.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError
+    return content
+
+
+def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
+    """Replace a file at once: after a crash it is the old or the new one, whole."""
+    work = name + ".partial"  # one name: whoever writes holds the lock, and what a crash left is overwritten
+    with suppress(FileNotFoundError):
+        os.unlink(work)
+    sink = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.write(sink, content[written:])
+        if durable:
+            os.fsync(sink)
+    finally:
+        os.close(sink)
+    os.rename(work, name)
+    if durable:
+        _synchronise_folder(name)
+
+
+def _synchronise_folder(name: str) -> None:
+    folder = os.open(os.path.dirname(name), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

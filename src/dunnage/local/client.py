@@ -1,0 +1,386 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client: what runs on a device. It validates a value, spends, perturbs, encodes and stores, in that order.
+
+At each slot that its allowance has drawn, and for each purpose of the task, a device sends exactly one report, whatever
+the value is: a number outside its domain is clamped; a place outside the grid, a missing or unreadable value, NaN and
+None are inputs of their own or the middle of the domain, as the task says. So whether a report is sent depends on
+the schedule and the allowance alone.
+
+This module and all it imports use the standard library alone. A mechanism is loaded when a task asks for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, Protocol
+
+from dunnage.errors import AllowanceError, ParameterError, TaskError
+from dunnage.exact import decimal_text
+from dunnage.local.allowance import Allowance, Slot
+from dunnage.local.report import ID_BYTES, Report
+from dunnage.local.task import Purpose, Task, Tier
+from dunnage.noise import Noise
+
+
+class LocalMechanism(Protocol):
+    """What a device needs of a mechanism."""
+
+    def perturb(self, value: Any, *, tier: Tier, noise: Noise) -> bytes:
+        """Draw the payload of one report; there is always one, whatever the value."""
+
+    def true_loss(self, tier: Tier) -> Fraction | None:
+        """Return what one report gives away at worst between any two values; None if there is no bound."""
+
+
+def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None = None) -> Any:
+    """Make the mechanism of a purpose, with the epsilon of one slot in each tier.
+
+    Parameters
+    ----------
+    task
+        The task the purpose belongs to; with a window its stated epsilon is shared by the window's slots.
+    purpose
+        One of the task's purposes.
+    tiers
+        Of ``task.slot_tiers(purpose)``, those needed; all if left out.
+
+    Returns
+    -------
+    LocalNumeric, LocalLocation or LocalTrajectory
+
+    Raises
+    ------
+    TaskError
+        If the mechanism refuses the purpose's parameters.
+    """
+    chosen = tuple(tiers) if tiers is not None else task.slot_tiers(purpose)
+    kind = _KINDS[purpose.mechanism]()
+    unknown = sorted(set(purpose.parameters) - {item.name for item in fields(kind) if item.init})
+    if unknown:
+        raise TaskError(f"{purpose.name}: {purpose.mechanism} has no parameter {unknown[0]!r}. Leave it out.")
+    try:
+        return kind(**_subject(purpose), tiers=chosen, **purpose.parameters)
+    except ParameterError as error:
+        raise TaskError(f"{purpose.name}: {error}") from None
+
+
+def _subject(purpose: Purpose) -> dict[str, Any]:
+    if purpose.grid is None:
+        return {"quantities": purpose.quantities}
+    return {"grid": purpose.grid, **({"steps": purpose.steps} if purpose.steps > 1 else {})}
+
+
+def _numeric() -> Any:
+    from dunnage.local.numeric import LocalNumeric
+
+    return LocalNumeric
+
+
+def _location() -> Any:
+    from dunnage.local.location import LocalLocation
+
+    return LocalLocation
+
+
+def _trajectory() -> Any:
+    from dunnage.local.trajectory import LocalTrajectory
+
+    return LocalTrajectory
+
+
+_KINDS: Mapping[str, Callable[[], Any]] = {
+    "local-numeric": _numeric,
+    "local-location": _location,
+    "local-trajectory": _trajectory,
+}
+
+
+@dataclass(frozen=True)
+class TaskLosses:
+    """What the reports of a task really give away.
+
+    Parameters
+    ----------
+    task
+        The task.
+    by_report
+        For each tier of a vehicle and each purpose, the true loss of one report; None if it has no bound.
+    """
+
+    task: Task
+    by_report: Mapping[tuple[str, str], Fraction | None]
+
+    def of_slot(self, tier: str) -> Fraction | None:
+        """Return the loss of one slot: all purposes together; None if there is no bound."""
+        return _sum([self.by_report[tier, purpose.name] for purpose in self.task.purposes])
+
+    def bounded_of_slot(self, tier: str) -> Fraction:
+        """Return the loss of the purposes of one slot that have a bound."""
+        losses = (self.by_report[tier, purpose.name] for purpose in self.task.purposes)
+        return sum((loss for loss in losses if loss is not None), Fraction(0))
+
+    def of_day(self, tier: str) -> Fraction | None:
+        """Return the loss of one day; None if there is no bound."""
+        slot = self.of_slot(tier)
+        return None if slot is None else slot * self.task.schedule.slots_per_day
+
+    def statements(self) -> list[str]:
+        """Say, for each tier, what a slot, a day, a window and a lifetime of reports give away."""
+        return [line for tier in self.task.tier_names for line in self._of_tier(tier)]
+
+    def _of_tier(self, tier: str) -> list[str]:
+        slot, day, schedule = self.of_slot(tier), self.of_day(tier), self.task.schedule
+        name = f"tier {tier}"
+        if slot is None or day is None:
+            return [f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime"]
+        lifetime, num = self.task.limits.lifetime, schedule.slots_per_day
+        lines = [
+            f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
+            f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
+            f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} days; "
+            "then the vehicle falls silent",
+        ]
+        if schedule.window is not None:
+            width = schedule.window
+            lines.append(
+                f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
+                f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) and "
+                "not for a lifetime, over which the loss grows with every slot up to the limit"
+            )
+        return lines
+
+
+def _sum(losses: Sequence[Fraction | None]) -> Fraction | None:
+    known = [loss for loss in losses if loss is not None]
+    return sum(known, Fraction(0)) if len(known) == len(losses) else None
+
+
+def check_task(task: Task) -> TaskLosses:
+    """Check that a task's mechanisms can be made and that the true loss of a day fits its limits.
+
+    Call it when a task is made, and before a device takes it on.
+
+    Returns
+    -------
+    TaskLosses
+        What each report really gives away.
+
+    Raises
+    ------
+    TaskError
+        If a mechanism refuses its parameters, a purpose has no bound and the task does not allow that, or the
+        scheduled slots of a day exceed the day's or the lifetime's limit.
+    """
+    losses: dict[tuple[str, str], Fraction | None] = {}
+    for purpose in task.purposes:
+        mechanism, tiers = mechanism_of(task, purpose), task.slot_tiers(purpose)
+        for name in task.tier_names:
+            losses[name, purpose.name] = mechanism.true_loss(tiers[task.tier_index(purpose, name)])
+    found = TaskLosses(task, losses)
+    for (tier, name), loss in losses.items():
+        if loss is None and not task.limits.allow_unbounded:
+            raise TaskError(
+                f"{name} gives away more than any bound in tier {tier}. Got no allow_unbounded. "
+                "Use a mechanism with a bound, or allow it in the task."
+            )
+    for tier in task.tier_names:
+        _check_fits(found, tier)
+    return found
+
+
+def _check_fits(losses: TaskLosses, tier: str) -> None:
+    limits, schedule = losses.task.limits, losses.task.schedule
+    limit = limits.lifetime if limits.day is None else limits.day
+    day = losses.bounded_of_slot(tier) * schedule.slots_per_day
+    if day > limit:
+        raise TaskError(
+            f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
+            f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
+        )
+
+
+class Client:
+    """Makes the reports of one vehicle.
+
+    Parameters
+    ----------
+    task
+        The task.
+    allowance
+        The vehicle's allowance, open, for the same task.
+    clock
+        Gives the time in seconds after 1 January 1970 where a call does not say it.
+    noise
+        Source of all randomness. A seeded one protects nobody, so its reports are charged as having no bound.
+
+    Raises
+    ------
+    TaskError
+        If the task cannot be kept (see :func:`check_task`).
+    AllowanceError
+        If the allowance is for another task.
+
+    Examples
+    --------
+    >>> with Allowance.open("truck.allowance", task) as allowance:  # doctest: +SKIP
+    ...     messages = Client(task, allowance).reports({"telemetry": {"speed": 61.5}, "places": (104.06, 30.66)})
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        allowance: Allowance,
+        *,
+        clock: Callable[[], float] = time.time,
+        noise: Noise | None = None,
+    ) -> None:
+        if allowance.task.digest != task.digest:
+            raise AllowanceError("the allowance was opened for another task. Open it with the client's task.")
+        self.task, self.allowance = task, allowance
+        self.losses = check_task(task)
+        self._clock, self._noise = clock, noise or Noise()
+        self._duties = {purpose.name: self._duty(number, purpose) for number, purpose in enumerate(task.purposes)}
+
+    def _duty(self, number: int, purpose: Purpose) -> _Duty:
+        index = self.task.tier_index(purpose, self.allowance.tier)
+        tier = self.task.slot_tiers(purpose)[index]
+        mechanism = mechanism_of(self.task, purpose, tiers=(tier,))
+        loss = None if self._noise.seeded else self.losses.by_report[self.allowance.tier, purpose.name]
+        return _Duty(purpose.name, number, index, tier, mechanism, loss)
+
+    def due(self, now: float | None = None) -> tuple[Slot, ...]:
+        """Return the slots that still lack a report of some purpose and may be sent now, the earliest first.
+
+        Raises
+        ------
+        AllowanceError
+            If the clock went back, or the allowance cannot be written.
+        """
+        slots = self.allowance.due(self._now(now))
+        return tuple(s for s in slots if any(self.allowance.stored(s, name) is None for name in self._duties))
+
+    def report(self, purpose: str, value: object, now: float | None = None, *, slot: Slot | None = None) -> bytes:
+        """Make the report of one purpose, or give the stored one again.
+
+        Parameters
+        ----------
+        purpose
+            Name of the purpose.
+        value
+            ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for a
+            path. Anything else counts as missing, and still makes a report.
+        now
+            The time; the clock's if left out.
+        slot
+            Which slot; left out, the earliest due one without a report, else the latest due one (whose stored
+            report is given again).
+
+        Returns
+        -------
+        bytes
+            The report in its binary form.
+
+        Raises
+        ------
+        AllowanceError
+            If no slot is due, the allowance is used up, or the clock went back. Nothing is spent then.
+        """
+        duty, moment = self._find(purpose), self._now(now)
+        with self.allowance.turn():
+            chosen = self._choose(duty, moment) if slot is None else Slot(*slot)
+            stored = self.allowance.stored(chosen, purpose)
+            return stored if stored is not None else self._make(duty, value, chosen, moment)
+
+    def reports(self, values: Mapping[str, object], now: float | None = None) -> list[bytes]:
+        """Make all reports that are due and not made: one for each due slot and purpose.
+
+        Parameters
+        ----------
+        values
+            For each purpose its value; one that is left out counts as missing, and still makes a report.
+        now
+            The time; the clock's if left out.
+
+        Raises
+        ------
+        AllowanceError
+            If the allowance is used up or the clock went back. Reports made before that are stored:
+            :meth:`resend` gives them.
+        """
+        moment = self._now(now)
+        for name in values:
+            self._find(name)
+        with self.allowance.turn():
+            return [
+                self._make(duty, values.get(name), slot, moment)
+                for slot in self.due(moment)
+                for name, duty in self._duties.items()
+                if self.allowance.stored(slot, name) is None
+            ]
+
+    def resend(self, day: int) -> list[bytes]:
+        """Return all stored reports of a day that has not closed; nothing is drawn or spent, whatever the time."""
+        return list(self.allowance.stored_of(day))
+
+    def _now(self, now: float | None) -> float:
+        return self._clock() if now is None else now
+
+    def _find(self, purpose: str) -> _Duty:
+        self.task.purpose_index(purpose)  # refuses a name that is not there
+        return self._duties[purpose]
+
+    def _choose(self, duty: _Duty, now: float) -> Slot:
+        slots = self.allowance.due(now)
+        if not slots:
+            following = self.allowance.next_moment(now)
+            when = "" if following is None else f" The next one begins in {following - int(now)} seconds."
+            raise AllowanceError(f"no slot is due, so there is nothing to report.{when} Ask due() first.")
+        return next((slot for slot in slots if self.allowance.stored(slot, duty.name) is None), slots[-1])
+
+    def _make(self, duty: _Duty, value: object, slot: Slot, now: float) -> bytes:
+        """Spend, perturb, encode, store; a slot that was spent in vain before reports the missing input."""
+        if self.allowance.is_spent(slot, duty.name):
+            value = None
+            self._check_due(slot, now)
+        else:
+            self.allowance.spend(slot, duty.name, duty.loss, now)
+        payload = self._perturbed(duty, value)
+        report = Report(
+            task=self.task.prefix,
+            purpose=duty.number,
+            tier=duty.tier_index,
+            day=slot.day,
+            slot=slot.slot,
+            report_id=self._noise.draw_bytes(ID_BYTES),
+            payload=payload,
+        ).to_bytes()
+        self.allowance.store(slot, duty.name, report)
+        return report
+
+    def _perturbed(self, duty: _Duty, value: object) -> bytes:
+        try:
+            return duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
+        except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
+            return duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
+
+    def _check_due(self, slot: Slot, now: float) -> None:
+        if slot not in self.allowance.due(now):
+            raise AllowanceError("the slot has lapsed: no collector takes its report any more. Wait for the next one.")
+
+    def __repr__(self) -> str:
+        return f"<Client of task {self.task.digest[:16]}, tier {self.allowance.tier}>"
+
+
+@dataclass(frozen=True)
+class _Duty:
+    """What it takes to make the reports of one purpose."""
+
+    name: str
+    number: int
+    tier_index: int
+    tier: Tier
+    mechanism: LocalMechanism
+    loss: Fraction | None

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Report: one perturbed message of a device, in a binary and a JSON form, and files of them.
+
+Binary form, numbers as variable-length integers (seven bits a byte, the lowest first, as short as they can be)::
+
+    version 1 | first 8 bytes of the task's digest | purpose | tier | day | slot
+              | report id, 8 bytes | length | payload | CRC-32
+
+The CRC-32 covers everything before it, most significant byte first. It finds accidents (every single flipped bit, every
+damaged run of up to 32 bits), not forgery: anyone can compute it. Who sent a report is a matter for the channel it came
+through. The JSON form has the same fields, ``day`` as a date, ``payload`` in Base64, and the CRC-32 of the binary form.
+
+A report file is JSON lines (``.jsonl``) or binary (``.bin``): each report behind its length in four bytes, most
+significant first. Both may be joined end to end. Reading is strict: what is damaged, or made for another task, is a
+:class:`~dunnage.errors.ReportError` that says which. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+from typing import IO, Any
+
+from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
+from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, PREFIX_BYTES, Task, check_keys, parse_json
+from dunnage.noise import Noise
+
+VERSION = 1
+ID_BYTES = 8
+MOST_PAYLOAD = 1 << 20
+MOST_REPORT = MOST_PAYLOAD + 64
+MOST_LINE = 2 * MOST_REPORT
+MOST_BAD_NAMED = 20
+
+_KEYS = ("format", "task", "purpose", "tier", "day", "slot", "id", "payload", "crc32")
+_EPOCH = date(1970, 1, 1).toordinal()
+_MOST_INDEX = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One perturbed message.
+
+    Parameters
+    ----------
+    task
+        First 8 bytes of the task's digest.
+    purpose, tier
+        Which purpose of the task, and which of its tiers.
+    day, slot
+        Which slot: days after 1 January 1970, and moments after midnight.
+    report_id
+        8 random bytes; the same report sent twice counts once.
+    payload
+        What the mechanism wrote.
+
+    Examples
+    --------
+    >>> report = Report(task=bytes(8), purpose=0, tier=0, day=20773, slot=7, report_id=bytes(8), payload=b"abc")
+    >>> Report.from_bytes(report.to_bytes()) == report == Report.from_json(report.to_json())
+    True
+    """
+
+    task: bytes
+    purpose: int
+    tier: int
+    day: int
+    slot: int
+    report_id: bytes
+    payload: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _check_bytes(self.task, "the task digest", PREFIX_BYTES, PREFIX_BYTES)
+        _check_bytes(self.report_id, "the report id", ID_BYTES, ID_BYTES)
+        _check_bytes(self.payload, "the payload", 0, MOST_PAYLOAD)
+        for name, most in _MOST.items():
+            value = getattr(self, name)
+            if type(value) is not int or not 0 <= value <= most:
+                raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
+
+    def to_bytes(self) -> bytes:
+        """Write the binary form."""
+        body = b"".join(
+            (
+                bytes((VERSION,)),
+                self.task,
+                *(_varint(getattr(self, name)) for name in _MOST),
+                self.report_id,
+                _varint(len(self.payload)),
+                self.payload,
+            )
+        )
+        return body + zlib.crc32(body).to_bytes(4, "big")
+
+    def to_json(self) -> str:
+        """Write the JSON form, on one line."""
+        fields = {
+            "format": VERSION,
+            "task": self.task.hex(),
+            "purpose": self.purpose,
+            "tier": self.tier,
+            "day": date.fromordinal(_EPOCH + self.day).isoformat(),
+            "slot": self.slot,
+            "id": self.report_id.hex(),
+            "payload": packed(self.payload),
+            "crc32": self.to_bytes()[-4:].hex(),
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, task: Task | None = None) -> Report:
+        """Read the binary form; with a task, only a report made for it.
+
+        Raises
+        ------
+        ReportError
+            If the bytes are not exactly one report, or not one of the task.
+        """
+        return _checked(_Reader(data).report(), task)
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
+        """Read the JSON form; with a task, only a report made for it.
+
+        Raises
+        ------
+        ReportError
+            If the text is not exactly one report, or not one of the task.
+        """
+        parsed = parse_json(text, what="a report", most_bytes=MOST_LINE, error=ReportError)
+        return _checked(_from_plain(parsed), task)
+
+    def check(self, task: Task) -> None:
+        """Check that the report was made for a task.
+
+        Raises
+        ------
+        ReportError
+            If it names another task, or a purpose, tier or slot that the task does not have.
+        """
+        if self.task != task.prefix:
+            raise ReportError(
+                f"the report was made for another task. Got task {self.task.hex()}, not {task.prefix.hex()}. "
+                "Read it with the task it was made for."
+            )
+        if self.purpose >= len(task.purposes):
+            raise ReportError(f"the task has {len(task.purposes)} purposes. Got number {self.purpose}. {_AGAIN}")
+        tiers = task.purposes[self.purpose].tiers
+        if self.tier >= len(tiers):
+            raise ReportError(f"the purpose has {len(tiers)} tiers. Got number {self.tier}. {_AGAIN}")
+        if self.slot >= task.schedule.num_moments:
+            raise ReportError(f"a day has {task.schedule.num_moments} slots. Got number {self.slot}. {_AGAIN}")
+
+
+_MOST = {"purpose": _MOST_INDEX, "tier": _MOST_INDEX, "day": MOST_DAYS, "slot": MINUTES_PER_DAY - 1}
+_AGAIN = "Have the device send its stored report again."
+
+
+def _check_bytes(value: object, what: str, least: int, most: int) -> None:
+    if not isinstance(value, bytes) or not least <= len(value) <= most:
+        size = f"{least}" if least == most else f"at most {most}"
+        got = f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
+        raise ReportError(f"{what} of a report must be {size} bytes. Got {got}. {_AGAIN}")
+
+
+def _checked(report: Report, task: Task | None) -> Report:
+    if task is not None:
+        report.check(task)
+    return report
+
+
+def _varint(number: int) -> bytes:
+    groups = bytearray()
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    groups.append(number)
+    return bytes(groups)
+
+
+class _Reader:
+    """Takes the fields of one binary report in order."""
+
+    def __init__(self, data: bytes) -> None:
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise ReportError(f"a report must be bytes. Got {type(data).__name__}. Pass what the device sent.")
+        self._data, self._at = bytes(data), 0
+
+    def report(self) -> Report:
+        if len(self._data) > MOST_REPORT:
+            raise ReportError(f"a report has at most {MOST_REPORT} bytes. Got {len(self._data)}. {_AGAIN}")
+        version = self._take(1)[0]
+        if version != VERSION:
+            raise ReportError(f"only reports of version {VERSION} are known. Got version {version}. Update Dunnage.")
+        task = self._take(PREFIX_BYTES)
+        numbers = {name: self._number(name, most) for name, most in _MOST.items()}
+        report_id = self._take(ID_BYTES)
+        payload = self._take(self._number("length", MOST_PAYLOAD))
+        self._check_end()
+        return Report(task=task, report_id=report_id, payload=payload, **numbers)
+
+    def _take(self, count: int) -> bytes:
+        taken = self._data[self._at : self._at + count]
+        self._at += count
+        if len(taken) < count:
+            raise ReportError(f"the report is cut off. Got {len(self._data)} bytes. {_AGAIN}")
+        return taken
+
+    def _number(self, name: str, most: int) -> int:
+        number = shift = 0
+        while True:
+            group = self._take(1)[0]
+            number |= (group & 0x7F) << shift
+            shift += 7
+            if group < 0x80:
+                break
+            if shift > 28:
+                raise ReportError(f"the {name} of the report is damaged. Got more than 5 bytes. {_AGAIN}")
+        if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
+            raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
+        return number
+
+    def _check_end(self) -> None:
+        body = self._data[: self._at]
+        found = self._take(4)
+        if self._at < len(self._data):
+            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
+        if found != zlib.crc32(body).to_bytes(4, "big"):
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+
+
+def _from_plain(data: object) -> Report:
+    given = check_keys(data, "a report", _KEYS, (), ReportError)
+    if type(given["format"]) is not int or given["format"] != VERSION:
+        raise ReportError(f"only reports of version {VERSION} are known. Update Dunnage, or mend the report.")
+    try:
+        report = Report(
+            task=_hexed(given["task"]),
+            report_id=_hexed(given["id"]),
+            payload=unpacked(given["payload"]),
+            day=_day(given["day"]),
+            **{name: given[name] for name in ("purpose", "tier", "slot")},
+        )
+        checksum = _hexed(given["crc32"])
+    except (ValueError, TypeError) as error:
+        raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
+    if checksum != report.to_bytes()[-4:]:
+        raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+    return report
+
+
+def _hexed(text: Any) -> bytes:
+    if not isinstance(text, str) or not all(digit in "0123456789abcdef" for digit in text):
+        raise ValueError("not hexadecimal digits in lower case")
+    return bytes.fromhex(text)
+
+
+def packed(data: bytes) -> str:
+    """Write bytes as Base64."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def unpacked(text: object) -> bytes:
+    """Read Base64 exactly as :func:`packed` writes it; anything else is a ``ValueError``."""
+    data = binascii.a2b_base64(text) if isinstance(text, str) and text.isascii() else b""
+    if packed(data) != text:  # reading alone skips what it does not know
+        raise ValueError("not Base64 as we write it")
+    return data
+
+
+def _day(text: Any) -> int:
+    if not isinstance(text, str) or len(text) != 10 or not text.isascii():
+        raise ValueError("not a date like 2026-11-16")
+    return date.fromisoformat(text).toordinal() - _EPOCH
+
+
+@dataclass(frozen=True)
+class BadReport:
+    """A place of a file where no report of the task could be read.
+
+    Parameters
+    ----------
+    where
+        "line 7" or "byte 4096", say.
+    why
+        What was wrong.
+    """
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+class ReportFile:
+    """The reports of a file, one after another, and a count of what could not be read.
+
+    Iterate over it to read; each time starts from the beginning. Memory does not grow with the file.
+
+    Parameters
+    ----------
+    path
+        A ``.jsonl`` or ``.bin`` file.
+    task
+        If given, reports made for another task count as bad.
+
+    Attributes
+    ----------
+    num_read, num_bad
+        How many reports were read, and how many places were bad, in the last pass.
+    first_bad
+        The first 20 bad places.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
+        self.path, self.task = str(os.fspath(path)), task
+        self._binary = _is_binary(self.path)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.num_read = self.num_bad = 0
+        self.first_bad: list[BadReport] = []
+
+    def __iter__(self) -> Iterator[Report]:
+        """Yield the reports that can be read.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be opened or read.
+        """
+        self._reset()
+        try:
+            with open(self.path, "rb") as source:
+                yield from self._of_blocks(source) if self._binary else self._of_lines(source)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            problem = Problem(f"the reports cannot be read: {reason}", remedy="Name a report file.")
+            raise InputError(self.path, [problem]) from None
+
+    def _of_lines(self, source: IO[bytes]) -> Iterator[Report]:
+        number = 0
+        while line := source.readline(MOST_LINE + 1):
+            number += 1
+            where = f"line {number}"
+            if len(line) > MOST_LINE:
+                self._bad(where, f"a line has at most {MOST_LINE} bytes")
+                while line and not line.endswith(b"\n"):
+                    line = source.readline(MOST_LINE)
+            elif line.strip():
+                yield from self._one(where, line)
+
+    def _of_blocks(self, source: IO[bytes]) -> Iterator[Report]:
+        at = 0
+        while head := source.read(4):
+            length = int.from_bytes(head, "big")
+            data = source.read(length) if len(head) == 4 and length <= MOST_REPORT else b""
+            if len(head) < 4 or length > MOST_REPORT or len(data) < length:
+                self._bad(f"byte {at}", "the file is cut off or damaged here; the rest cannot be read")
+                return
+            yield from self._one(f"byte {at}", data)
+            at += 4 + length
+
+    def _one(self, where: str, data: bytes) -> Iterator[Report]:
+        try:
+            read = Report.from_bytes if self._binary else Report.from_json
+            report = read(data, task=self.task)
+        except ReportError as error:
+            self._bad(where, str(error))
+            return
+        self.num_read += 1
+        yield report
+
+    def _bad(self, where: str, why: str) -> None:
+        self.num_bad += 1
+        if len(self.first_bad) < MOST_BAD_NAMED:
+            self.first_bad.append(BadReport(where, why))
+
+    def summary(self) -> str:
+        """Say how many reports were read, and which places were bad."""
+        text = f"{self.path}: {self.num_read} reports read, {self.num_bad} bad"
+        return "\n".join([text, *(f"  {bad}" for bad in self.first_bad)])
+
+
+def _is_binary(path: str) -> bool:
+    if not path.endswith((".jsonl", ".bin")):
+        name = os.path.basename(path)
+        raise ParameterError(f"a report file ends in .jsonl or .bin. Got {name!r}. Choose one of them.")
+    return path.endswith(".bin")
+
+
+def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, force: bool = False) -> int:
+    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all.
+
+    Parameters
+    ----------
+    path
+        Where to write.
+    reports
+        What to write, one at a time.
+    force
+        Replace a file that is there.
+
+    Returns
+    -------
+    int
+        How many reports were written.
+
+    Raises
+    ------
+    OutputError
+        If the file exists already or cannot be written.
+    """
+    target = os.path.abspath(path)
+    form = _block if _is_binary(target) else _line
+    if os.path.lexists(target) and not force:
+        raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
+    folder, name = os.path.split(target)
+    work = os.path.join(folder, f".{name}.{Noise().draw_bytes(6).hex()}.partial")
+    count = 0
+    try:
+        with open(work, "xb") as sink:
+            for count, report in enumerate(reports, 1):  # noqa: B007
+                sink.write(form(report))
+        os.replace(work, target)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
+    finally:
+        with suppress(OSError):
+            os.unlink(work)
+    return count
+
+
+def _line(report: Report) -> bytes:
+    return report.to_json().encode("ascii") + b"\n"
+
+
+def _block(report: Report) -> bytes:
+    data = report.to_bytes()
+    return len(data).to_bytes(4, "big") + data
