@@ -1,52 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run all benchmarks and print one table; ``--write`` puts it into ``docs/benchmarks.md``."""
+"""Run all benchmarks, or those named, and print one table.
+
+``python -m benchmarks [PART ...] [--write]``: ``--write`` puts the rows into ``docs/benchmarks.md`` and leaves the rows
+of other parts as they are.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import platform
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks import clusters, counts, full_domain, noise, noisy, packing, partition, projection, publish, stochastic
 from dunnage import __version__
 
+PARTS = (
+    "noise",
+    "partition",
+    "full_domain",
+    "clusters",
+    "noisy",
+    "packing",
+    "stochastic",
+    "projection",
+    "counts",
+    "local",
+    "publish",
+)
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
 
-def table(rows: list[dict[str, object]]) -> str:
-    """Write rows as a Markdown table."""
-    lines = ["| what | ours | peer or baseline | ratio | unit |", "|---|---|---|---|---|"]
+def lines_of(rows: list[dict[str, object]]) -> dict[str, str]:
+    """Write rows as lines of a Markdown table, by name."""
+    lines = {}
     for row in rows:
         ours, peer, ratio = (f"{float(str(row[key])):.3g}" for key in ("ours", "peer", "ratio"))
-        lines.append(f"| {row['name']} | {ours} | {peer} | {ratio} | {row['unit']} |")
-    return "\n".join(lines)
+        lines[str(row["name"])] = f"| {row['name']} | {ours} | {peer} | {ratio} | {row['unit']} |"
+    return lines
 
 
-def page(rows: list[dict[str, object]]) -> str:
+def table(lines: dict[str, str]) -> str:
+    """Put lines under their heading."""
+    return "\n".join(["| what | ours | peer or baseline | ratio | unit |", "|---|---|---|---|---|", *lines.values()])
+
+
+def kept_lines() -> dict[str, str]:
+    """Return the lines that the page has, by name."""
+    found = re.findall(r"^\| (?!what \|)([^|]+) \|.*$", PAGE.read_text(), re.MULTILINE)
+    lines = re.findall(r"^\| (?!what \|)[^|]+ \|.*$", PAGE.read_text(), re.MULTILINE)
+    return dict(zip(found, lines, strict=True))
+
+
+def page(lines: dict[str, str]) -> str:
     """Write the results page."""
     where = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     return f"""# Benchmarks
 
 Ours against peers or baselines, measured in one run: absolute figures do not travel between machines. Where the unit
-is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one below 1. `make bench` repeats it.
+is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one below 1. `make bench` repeats it;
+`python -m benchmarks PART --write` measures one part anew.
 
 ## {__version__}, {datetime.now(UTC).date().isoformat()}, {where}
 
-{table(rows)}
+{table(lines)}
 """
 
 
 def main() -> None:
-    """Run everything."""
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", epilog=f"Parts: {', '.join(PARTS)}.")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="what to run; by default everything")
+    parser.add_argument("--write", action="store_true", help=f"put the rows into {PAGE.name}")
+    asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}. There are {', '.join(PARTS)}.")
     rows: list[dict[str, object]] = []
-    for part in (noise, partition, full_domain, clusters, noisy, packing, stochastic, projection, counts, publish):
-        print(f"running {part.__name__}", file=sys.stderr)
-        rows += part.run()
-    print(table(rows))
-    if "--write" in sys.argv:
-        PAGE.write_text(page(rows))
+    for part in asked.parts or PARTS:
+        print(f"running {part}", file=sys.stderr)
+        rows += importlib.import_module(f"benchmarks.{part}").run()
+    lines = lines_of(rows)
+    print(table(lines))
+    if asked.write:
+        PAGE.write_text(page({**kept_lines(), **lines} if asked.parts else lines))
 
 
 if __name__ == "__main__":

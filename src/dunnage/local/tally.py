@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tally: what a platform keeps of reports, all that estimates need and nothing per device.
+
+One tally belongs to one purpose and one tier. Its parts are sums of symbols (numbers) or counts of symbols or bits
+(places, paths, square waves), each a whole number, so that tallies add up exactly in any order: a day from its hours, a
+fleet from its gateways. Parts are named by *keys*:
+
+- numbers: (attribute, law key) as ``LocalNumeric.read`` gives them: ``(0, "piecewise")``;
+- places and paths: what came in clear as ``read`` gives it, the area or the number of the sequence of areas: ``(3,)``;
+  nothing where all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
+  counts of bits that are set together, ``(bits + 1, bits + 1)``, the last of each axis for any.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.errors import InputError, ParameterError, Problem, ReportError
+from dunnage.local.client import mechanism_of
+from dunnage.local.oracles import OptimisedUnary, SymmetricUnary
+from dunnage.local.report import Report
+from dunnage.local.task import Task, Tier
+from dunnage.noise import ceil_divide
+
+Integers = NDArray[np.int64]
+Packed = NDArray[np.uint8]
+Key = tuple[int | str, ...]
+
+FORMAT = 1
+MOST_COUNTS = 1 << 26
+"""Most counts of one part: half a gigabyte."""
+MOST_BAD_NAMED = 20
+SYMBOLS, BITS, WAVE = "symbols", "bits", "square-wave"
+
+_SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
+_BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  # (value of a byte, bit)
+
+
+@dataclass
+class Sums:
+    """Number, sum and sum of squares of symbols that are numbers, exact however many there are."""
+
+    num: int = 0
+    total: int = 0
+    squares: int = 0
+
+    def add(self, symbols: Integers) -> None:
+        """Add symbols."""
+        self.num += symbols.size
+        for start in range(0, symbols.size, _SAFE):
+            part = symbols[start : start + _SAFE]
+            if (
+                max(int(part.max()), -int(part.min())) > _SAFE
+            ):  # Laplace noise may be large: whole numbers without a limit
+                part = part.astype(object)
+            self.total += int(part.sum())
+            self.squares += int((part * part).sum())
+
+    def add_one(self, symbol: int) -> None:
+        """Add one symbol."""
+        self.num += 1
+        self.total += symbol
+        self.squares += symbol * symbol
+
+    def merge(self, other: Sums) -> None:
+        """Add another part of the same law."""
+        self.num, self.total, self.squares = (
+            self.num + other.num,
+            self.total + other.total,
+            self.squares + other.squares,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the sums as plain data."""
+        return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
+
+
+@dataclass
+class Counts:
+    """How often each symbol came up, or how often each bit was set, in a number of reports.
+
+    Parameters
+    ----------
+    kind
+        ``"symbols"`` or ``"bits"``.
+    counts
+        One count for each symbol or bit; with several axes, one for each combination of them.
+    num
+        Number of reports.
+    """
+
+    kind: str
+    counts: Integers
+    num: int = 0
+
+    @classmethod
+    def zeros(cls, kind: str, *shape: int) -> Counts:
+        """Begin a part.
+
+        Raises
+        ------
+        ParameterError
+            If it would fill the memory.
+        """
+        num = math.prod(shape)
+        if not 1 <= num <= MOST_COUNTS:
+            raise ParameterError(f"a tally has at most {MOST_COUNTS} counts. Got {num}. Use a coarser grid, say.")
+        return cls(kind, np.zeros(shape, dtype=np.int64))
+
+    def add_symbols(self, symbols: Integers) -> None:
+        """Count symbols."""
+        from dunnage.local.batch_kernels import count_symbols
+
+        count_symbols(symbols, self.counts)
+        self.num += symbols.size
+
+    def add_one(self, *places: int | Integers) -> None:
+        """Count one report: of a symbol, of the bits that are set, or of those set together in several places."""
+        self.counts[np.ix_(*(np.atleast_1d(place) for place in places))] += 1
+        self.num += 1
+
+    def add_rows(self, rows: Packed) -> None:
+        """Count the set bits of packed rows, bit by bit."""
+        from dunnage.local.batch_kernels import count_bytes
+
+        by_value = np.zeros((rows.shape[1], 256), dtype=np.int64)
+        count_bytes(rows, by_value)
+        self.counts += (by_value @ _BIT_OF_BYTE).ravel()[: self.counts.size]
+        self.num += len(rows)
+
+    def add_together(self, rows: Sequence[Packed]) -> None:
+        """Count which bits are set together in the packed rows of two or three places.
+
+        The last entry of each axis stands for any place, so that the counts of fewer places are in it as well.
+        """
+        from dunnage.local.batch_kernels import count_together
+
+        num_bits, third = self.counts.shape[0] - 1, rows[2] if len(rows) == 3 else rows[0][:0]
+        count_together(rows[0], rows[1], third, num_bits, self.counts.reshape(num_bits + 1, num_bits + 1, -1))
+        self.num += len(rows[0])
+
+    def merge(self, other: Counts) -> None:
+        """Add another part of the same law.
+
+        Raises
+        ------
+        ParameterError
+            If it counts something else.
+        """
+        if (self.kind, self.counts.shape) != (other.kind, other.counts.shape):
+            raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
+        self.counts += other.counts
+        self.num += other.num
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the counts as plain data."""
+        shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
+        return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
+
+
+Part = Sums | Counts
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What is kept of the reports of one purpose and tier.
+
+    Parameters
+    ----------
+    purpose, tier
+        Their names.
+    num_reports
+        How many reports it holds.
+    parts
+        Sums and counts by key.
+
+    Examples
+    --------
+    >>> tally = Tally(purpose="telemetry", tier="all")
+    >>> tally.sums(0, "piecewise").add(np.array([3, -1]))
+    >>> tally.parts[0, "piecewise"]
+    Sums(num=2, total=2, squares=10)
+    """
+
+    purpose: str
+    tier: str
+    num_reports: int = 0
+    parts: dict[Key, Part] = field(default_factory=dict)
+
+    def sums(self, *key: int | str) -> Sums:
+        """Return the sums of a key, begun if need be."""
+        found = self.parts.setdefault(key, Sums())
+        if not isinstance(found, Sums):
+            raise ParameterError("this part of the tally holds counts. Ask for counts.")
+        return found
+
+    def counts(self, key: Key, kind: str, *shape: int) -> Counts:
+        """Return the counts of a key, begun if need be."""
+        if key not in self.parts:
+            self.parts[key] = Counts.zeros(kind, *shape)
+        found = self.parts[key]
+        if not isinstance(found, Counts) or found.kind != kind or found.counts.shape != shape:
+            raise ParameterError("this part of the tally holds something else. Use one tally for one law.")
+        return found
+
+    def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
+        """Add one report.
+
+        Raises
+        ------
+        ReportError
+            If no report of the tier can hold the payload. Nothing has been added then.
+        """
+        read = mechanism.read(payload, tier=tier)
+        if mechanism.name == "local-numeric":
+            self._add_numbers(mechanism.channel(tier), read)
+        else:
+            self._add_places(mechanism.oracle(tier), read)
+        self.num_reports += 1
+
+    def _add_numbers(self, law: Any, read: list[tuple[int, str, int]]) -> None:
+        for attribute, key, symbol in read:
+            if key == WAVE:
+                last = law.reading(attribute, key).last
+                self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last)
+            else:
+                self.sums(attribute, key).add_one(symbol)
+
+    def _add_places(self, oracle: Any, read: list[tuple[int | None, int]]) -> None:
+        key: Key = tuple(area for area, _ in read if area is not None)
+        if not isinstance(oracle, OptimisedUnary | SymmetricUnary):
+            self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
+            return
+        num_bits = oracle.num_inputs
+        places = [_set_bits(symbol, num_bits) for _, symbol in read]
+        if len(places) > 1:  # the last of each axis stands for any bit
+            places = [np.append(bits, num_bits) for bits in places]
+        shape = (num_bits,) if len(places) == 1 else (num_bits + 1,) * len(places)
+        self.counts(key, BITS, *shape).add_one(*places)
+
+    @staticmethod
+    def of_reports(task: Task, reports: Iterable[Report]) -> Tallies:
+        """Tally reports of a task, each once; see :meth:`Tallies.add`."""
+        tallies = Tallies(task)
+        for report in reports:
+            tallies.add(report)
+        return tallies
+
+    def merge(self, other: Tally) -> None:
+        """Add the tally of other reports of the same purpose and tier.
+
+        Raises
+        ------
+        ParameterError
+            If it is of another purpose, tier or law. Nothing has been added then.
+        """
+        if (self.purpose, self.tier) != (other.purpose, other.tier):
+            raise ParameterError(
+                f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
+            )
+        for key in self.parts.keys() & other.parts.keys():
+            _check_same_law(self.parts[key], other.parts[key])
+        for key, part in other.parts.items():
+            if key in self.parts:
+                self.parts[key].merge(part)  # type: ignore[arg-type]  # checked above
+            else:
+                self.parts[key] = _copied(part)
+        self.num_reports += other.num_reports
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the tally as plain data."""
+        parts = [{"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)]
+        return {"purpose": self.purpose, "tier": self.tier, "num_reports": self.num_reports, "parts": parts}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Tally:
+        """Read what :meth:`to_dict` gave.
+
+        Raises
+        ------
+        InputError
+            If it is something else.
+        """
+        try:
+            return cls._read(data)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+            problem = Problem("this is not a tally", remedy="Write it again from the reports.")
+            raise InputError("the tally", [problem]) from None
+
+    @classmethod
+    def _read(cls, data: Mapping[str, Any]) -> Tally:
+        parts = {_key(part["key"]): _part(part) for part in data["parts"]}
+        names = data["purpose"], data["tier"]
+        if len(parts) < len(data["parts"]) or not all(isinstance(name, str) for name in names):
+            raise ValueError
+        return cls(purpose=names[0], tier=names[1], num_reports=_whole(data["num_reports"]), parts=parts)
+
+
+def _check_same_law(one: Part, other: Part) -> None:
+    alike = type(one) is type(other)
+    if isinstance(one, Counts) and isinstance(other, Counts):
+        alike = (one.kind, one.counts.shape) == (other.kind, other.counts.shape)
+    if not alike:
+        raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
+
+
+def _copied(part: Part) -> Part:
+    if isinstance(part, Sums):
+        return Sums(part.num, part.total, part.squares)
+    return Counts(part.kind, part.counts.copy(), part.num)
+
+
+def _order(item: tuple[Key, Part]) -> list[tuple[bool, int | str]]:
+    return [(isinstance(name, str), name) for name in item[0]]
+
+
+def _whole(value: object, *, signed: bool = False) -> int:
+    if type(value) is not int or (value < 0 and not signed):
+        raise ValueError
+    return value
+
+
+def _key(given: list[Any]) -> Key:
+    if not all(type(name) in (int, str) for name in given):
+        raise ValueError
+    return tuple(given)
+
+
+def _part(data: Mapping[str, Any]) -> Part:
+    num = _whole(data["num"])
+    if data["kind"] == "sums":
+        return Sums(num, _whole(data["total"], signed=True), _whole(data["squares"]))
+    if data["kind"] not in (SYMBOLS, BITS) or not all(map(_whole, data["shape"])):
+        raise ValueError
+    part = Counts.zeros(data["kind"], *data["shape"])
+    counts = [_whole(count) for count in data["counts"]]
+    part.counts[...] = np.array(counts, dtype=np.int64).reshape(part.counts.shape)
+    part.num = num
+    return part
+
+
+def _set_bits(symbol: int, num_bits: int) -> Integers:
+    data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
+    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
+
+
+class Tallies:
+    """The tallies of a task, by purpose and tier, and which reports went into them.
+
+    Ids of reports are kept, some 150 bytes for each, as long as this is: reports that come in pieces go into one.
+
+    Parameters
+    ----------
+    task
+        The task that reports are read by.
+
+    Attributes
+    ----------
+    by_tier
+        Tallies by names of purpose and tier; only of those that reports came for.
+    num_duplicates
+        Reports that had come before, byte for byte: sent again, and counted once.
+    num_conflicting
+        Reports with the id of one that had come before, but other content: left out.
+    num_bad, first_bad
+        Reports that the task or its laws cannot have made, left out; and why, of the first 20.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.by_tier: dict[tuple[str, str], Tally] = {}
+        self.num_duplicates = self.num_conflicting = self.num_bad = 0
+        self.first_bad: list[str] = []
+        self._mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
+        self._tiers = [task.slot_tiers(purpose) for purpose in task.purposes]
+        self._seen: dict[bytes, int] = {}
+
+    @property
+    def num_reports(self) -> int:
+        """How many reports were counted."""
+        return sum(tally.num_reports for tally in self.by_tier.values())
+
+    def add(self, report: Report) -> bool:
+        """Count a report, unless it came before or is none of the task; return whether it was counted."""
+        checksum = zlib.crc32(report.to_bytes())
+        if report.report_id in self._seen:
+            same = self._seen[report.report_id] == checksum
+            self.num_duplicates += same
+            self.num_conflicting += not same
+            return False
+        try:
+            report.check(self.task)
+            names, tally = self._tally(report)
+            tier = self._tiers[report.purpose][report.tier]
+            tally.add_payload(self._mechanisms[report.purpose], tier, report.payload)
+        except ReportError as error:
+            self.num_bad += 1
+            self.first_bad += [str(error)] if len(self.first_bad) < MOST_BAD_NAMED else []
+            return False
+        self.by_tier[names] = tally
+        self._seen[report.report_id] = checksum
+        return True
+
+    def _tally(self, report: Report) -> tuple[tuple[str, str], Tally]:
+        names = self.task.purposes[report.purpose].name, self._tiers[report.purpose][report.tier].name
+        return names, self.by_tier.get(names) or Tally(purpose=names[0], tier=names[1])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give all tallies as plain data."""
+        tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
+        return {"format": FORMAT, "kind": "dunnage tallies", "task": self.task.digest, "tallies": tallies}
