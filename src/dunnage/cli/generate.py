@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result
+from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
 
 if TYPE_CHECKING:
     from dunnage.samples import PackageSetting
@@ -109,6 +109,61 @@ def generate_trips(
     text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}"
     named = {name: str(path) for name, path in paths.items()}
     print_result({**named, "size": setting.num_trips}, text, as_json)
+
+
+@generate_app.command("telemetry")
+def generate_telemetry(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
+    size: Annotated[int, typer.Option(help="Number of vehicles.")] = 5_000,
+    days: Annotated[int, typer.Option(help="Number of days.")] = 1,
+    readings: Annotated[int, typer.Option(help="Rows of a vehicle on a day.")] = 24,
+    attributes: Annotated[int | None, typer.Option(help="How many numbers a row has, 2 to 10.")] = None,
+    law: Annotated[str, typer.Option(help="fleet | gauss | uniform | census.")] = "fleet",
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate what sensors of trucks measure, with a starter policy for devices beside it.
+
+    Example: dunnage generate telemetry -o telemetry.csv --size 5000 --seed 1
+    """
+    from dunnage.samples import TelemetrySetting
+    from dunnage.samples import generate_telemetry as generate
+
+    setting = TelemetrySetting(size=size, days=days, readings=readings, attributes=attributes, law=law)
+    data, policy = generate(setting, out, seed=seed, force=force)
+    text = f"{setting.num_rows} readings of {_vehicles(size)} in {data}\nstarter policy in {policy}"
+    result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
+    print_result(result, text, as_json)
+
+
+@generate_app.command("positions")
+def generate_positions(
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
+    size: Annotated[int, typer.Option(help="Number of vehicles.")] = 9_858,
+    epochs: Annotated[int, typer.Option(help="Number of moments, five minutes apart.")] = 265,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate positions of a fleet in a city, with a starter policy for devices beside them.
+
+    Example: dunnage generate positions -o positions.parquet --size 9858 --seed 1
+    """
+    from dunnage.samples import PositionSetting
+    from dunnage.samples import generate_positions as generate
+
+    setting = PositionSetting(size=size, epochs=epochs)
+    with progress() as tell:
+        tell("moving the fleet")
+        data, policy = generate(setting, out, seed=seed, force=force)
+    text = f"{setting.num_rows} positions of {_vehicles(size)} in {data}\nstarter policy in {policy}"
+    result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
+    print_result(result, text, as_json)
+
+
+def _vehicles(num: int) -> str:
+    return "1 vehicle" if num == 1 else f"{num} vehicles"
 
 
 def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:

@@ -22,6 +22,13 @@ from dunnage.errors import ParameterError, PolicyError, Problem
 from dunnage.exact import shown
 from dunnage.guarantees import Budget, Neighbours, Purpose
 from dunnage.policy.attributes import ROLE_SYNONYMS, read_attribute
+from dunnage.policy.carriers import (
+    CARRIER_MECHANISMS,
+    CarrierPolicy,
+    carriers_of,
+    for_devices_error,
+    is_for_devices,
+)
 from dunnage.policy.draft import draft_policy
 from dunnage.policy.options import PERIOD_FORMATS, PeriodRule, ReadOptions
 from dunnage.policy.tables import Context, Table, attempt, canonical, close_word, plain_data, suggestion
@@ -32,11 +39,14 @@ __all__ = [
     "MOST_POLICY_BYTES",
     "PERIOD_FORMATS",
     "ROLE_SYNONYMS",
+    "CarrierPolicy",
     "PeriodRule",
     "Policy",
     "ReadOptions",
+    "carriers_from_text",
     "close_word",
     "draft_policy",
+    "read_carriers",
     "suggestion",
 ]
 
@@ -71,40 +81,20 @@ class Policy:
         PolicyError
             With all problems found, if it is not a usable policy.
         """
-        try:
-            file = Path(path)
-            with file.open("rb") as stream:
-                content = stream.read(MOST_POLICY_BYTES + 1)
-        except OSError as error:
-            raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-        except (TypeError, ValueError):
-            raise ParameterError(
-                f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path."
-            ) from None
-        return cls.from_text(_decoded(content, file), path=file)
+        text, file = _read_text(path)
+        return cls.from_text(text, path=file)
 
     @classmethod
     def from_text(cls, text: str, *, path: Path | None = None) -> Policy:
         """Read a policy from TOML text; files it names are relative to ``path``."""
-        try:
-            document = tomllib.loads(text, parse_float=Decimal)
-        except (ValueError, ArithmeticError) as error:
-            # Besides its own error, the parser lets out those of numbers that are too long.
-            what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
-            raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
-        except RecursionError:
-            raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
-        return cls.from_dict(document, path=path)
+        return cls.from_dict(_parsed(text, path), path=path)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> Policy:
         """Read a policy from plain data, in the shape of the TOML file."""
-        problems: list[Problem] = []
-        copy = plain_data(document, "", problems) if isinstance(document, Mapping) else {}
-        if not isinstance(document, Mapping):
-            problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
-        if problems:  # one of each: all items of a list are at the same place
-            raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
+        copy = _checked_copy(document, path)
+        if is_for_devices(copy):
+            raise for_devices_error(path)
         return _read_policy(copy, path)
 
     def to_toml(self) -> str:
@@ -128,6 +118,70 @@ class Policy:
             budget=self.budget,
             allow_unbounded=self.allow_unbounded,
         )
+
+
+def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
+    """Read a policy file for devices.
+
+    Parameters
+    ----------
+    path
+        The file, with tables ``[mechanisms.NAME]``.
+
+    Raises
+    ------
+    PolicyError
+        With all problems found, if it is not a usable policy for devices.
+    """
+    text, file = _read_text(path)
+    return carriers_from_text(text, path=file)
+
+
+def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
+    """Read a policy for devices from TOML text.
+
+    Parameters
+    ----------
+    text
+        The text.
+    path
+        The file it is from, for messages.
+    """
+    return carriers_of(_checked_copy(_parsed(text, path), path), path)
+
+
+def _read_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
+    try:
+        file = Path(path)
+        with file.open("rb") as stream:
+            content = stream.read(MOST_POLICY_BYTES + 1)
+    except OSError as error:
+        raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
+    except (TypeError, ValueError):
+        raise ParameterError(f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path.") from None
+    return _decoded(content, file), file
+
+
+def _parsed(text: str, path: Path | None) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text, parse_float=Decimal)
+    except (ValueError, ArithmeticError) as error:
+        # Besides its own error, the parser lets out those of numbers that are too long.
+        what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
+        raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
+    except RecursionError:
+        raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
+
+
+def _checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
+    """Copy a document, which must be plain data that TOML can hold."""
+    problems: list[Problem] = []
+    copy: dict[str, Any] = plain_data(document, "", problems) if isinstance(document, Mapping) else {}
+    if not isinstance(document, Mapping):
+        problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
+    if problems:  # one of each: all items of a list are at the same place
+        raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
+    return copy
 
 
 def _decoded(content: bytes, file: Path) -> str:
@@ -225,6 +279,9 @@ def _read_mechanism(top: Table) -> Mapping[str, Any] | None:
         return None
     table = Table(data, "mechanism", top.problems)
     name = table.text("name", '"partition", the name of a mechanism')
+    if name in CARRIER_MECHANISMS:
+        remedy = "Write its parameters in a table [mechanisms.NAME], and use dunnage device task."
+        table.problem("name", f"{name!r} is for devices", remedy)
     for key, value in data.items():
         if key != "name" and isinstance(value, str | list) and not value:
             table.problem(key, "is blank", "Fill it in, or delete the line.")

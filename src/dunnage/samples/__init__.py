@@ -13,6 +13,7 @@ from dunnage.samples.packages import (
     packages,
     packages_policy,
 )
+from dunnage.samples.positions import CITY_BOX, PositionSetting, generate_positions, positions, positions_policy
 from dunnage.samples.rides import (
     PASSENGER_PARENTS,
     PASSENGER_TYPES,
@@ -23,28 +24,47 @@ from dunnage.samples.rides import (
     rides,
     rides_policy,
 )
+from dunnage.samples.telemetry import (
+    TELEMETRY_LAWS,
+    Sensor,
+    TelemetrySetting,
+    generate_telemetry,
+    telemetry,
+    telemetry_policy,
+)
 from dunnage.samples.town import TRIP_MODES, trip_modes, trip_stops
 from dunnage.samples.trips import TripSetting, generate_trips, trips, trips_policy
 
 __all__ = [
+    "CITY_BOX",
     "LAWS",
     "PASSENGER_PARENTS",
     "PASSENGER_TYPES",
     "SERVICE_DAY",
+    "TELEMETRY_LAWS",
     "TRIP_MODES",
     "PackageSetting",
+    "PositionSetting",
     "RideSetting",
+    "Sensor",
+    "TelemetrySetting",
     "TripSetting",
     "draw_weights",
     "generate_packages",
+    "generate_positions",
     "generate_rides",
+    "generate_telemetry",
     "generate_trips",
     "metro_edges",
     "package_setting",
     "packages",
     "packages_policy",
+    "positions",
+    "positions_policy",
     "rides",
     "rides_policy",
+    "telemetry",
+    "telemetry_policy",
     "trip_modes",
     "trip_stops",
     "trips",

@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated telemetry: what the sensors of trucks tell of speed, load, temperature and more.
+
+Yao et al. 2024 name ten numbers that a carrier's vehicle may report, two of them spare, and test on numbers that follow
+simple laws. ``fleet`` makes up trucks that drive, stand, are loaded and cooled; the other laws are those of the paper.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from dunnage.errors import OutputError, ParameterError
+from dunnage.samples.common import BoolArray, FloatArray, IntArray, targets
+
+TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
+MOST_READINGS = 500_000_000
+"""Most rows that are generated at once."""
+FIRST_DAY = datetime(2026, 10, 14)
+"""Midnight of the first generated day."""
+GROUP_ROWS = 1 << 19
+"""Rows that are held in memory at once, about; they make one row group of a Parquet file."""
+
+_KINDS = (".csv", ".parquet")
+_MINUTES = 1440
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sensor:
+    """A number that vehicles report.
+
+    Parameters
+    ----------
+    name
+        Column.
+    low, high
+        The public domain: what a number of this kind is taken to lie between, whatever was drawn.
+    unit
+        Its unit.
+    decimals
+        Decimals that are recorded.
+    """
+
+    name: str
+    low: int
+    high: int
+    unit: str = ""
+    decimals: int = 0
+
+
+_FLEET = (
+    Sensor(name="speed", low=0, high=130, unit="km/h", decimals=1),
+    Sensor(name="load", low=0, high=40, unit="t", decimals=2),
+    Sensor(name="temperature", low=-30, high=50, unit="degC", decimals=1),
+    Sensor(name="light", low=0, high=1000, unit="lx"),
+    Sensor(name="shocks", low=0, high=20),
+    Sensor(name="humidity", low=0, high=100, unit="%", decimals=1),
+    Sensor(name="age", low=18, high=80, unit="years"),
+    Sensor(name="tenure", low=0, high=50, unit="years", decimals=1),
+    Sensor(name="spare_1", low=0, high=100, decimals=2),
+    Sensor(name="spare_2", low=0, high=100, decimals=2),
+)
+_PAPER = tuple(Sensor(name=sensor.name, low=0, high=100, decimals=4) for sensor in _FLEET)
+_CENSUS = (
+    Sensor(name="age", low=0, high=100, unit="years"),
+    Sensor(name="income", low=0, high=50_000, decimals=2),
+    Sensor(name="school", low=0, high=20, unit="years"),
+    Sensor(name="hours", low=0, high=100, unit="h"),
+    Sensor(name="children", low=0, high=15),
+)
+_SENSORS = {"fleet": _FLEET, "gauss": _PAPER, "uniform": _PAPER, "census": _CENSUS}
+_DEFAULT_ATTRIBUTES = {"fleet": 8, "gauss": 10, "uniform": 10, "census": 5}
+
+# Share of readings that are lost or wrong by themselves, and of sensors that fail for the rest of a vehicle's day.
+_LOST, _WRONG, _FAILS = 0.004, 0.003, 0.01
+_COOLED = 0.35
+# Hour of day and share of trucks that drive then.
+_HOURS, _DRIVING = (0, 4, 6, 9, 12, 13, 17, 20, 24), (0.1, 0.12, 0.5, 0.75, 0.55, 0.7, 0.65, 0.25, 0.1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetrySetting:
+    """Which telemetry is generated.
+
+    Parameters
+    ----------
+    size
+        Number of vehicles; 5,000 as in Yao et al. 2024.
+    days
+        Number of days.
+    readings
+        Rows of a vehicle on a day, evenly spaced, from 1 to 1440.
+    attributes
+        How many numbers a row has, from 2 to 10 (``census``: 5). By default 8 for ``fleet``, else all.
+    law
+        ``fleet``: trucks, with readings that are missing or lie outside the domain. ``gauss``: mean 60, standard
+        deviation 1. ``uniform``: each number has a mean of its own between 30 and 70, and lies within 30 of it.
+        ``census``: five skewed numbers of persons, such as income.
+    """
+
+    size: int = 5_000
+    days: int = 1
+    readings: int = 24
+    attributes: int | None = None
+    law: str = "fleet"
+
+    def __post_init__(self) -> None:
+        if self.law not in TELEMETRY_LAWS:
+            raise ParameterError(f"law must be one of {', '.join(TELEMETRY_LAWS)}. Got {self.law!r}.")
+        if self.size < 1 or self.days < 1 or not 1 <= self.readings <= _MINUTES:
+            raise ParameterError(
+                "size and days must be at least 1, readings of a day 1 to 1440. "
+                f"Got {self.size}, {self.days} and {self.readings}."
+            )
+        if self.num_rows > MOST_READINGS:
+            raise ParameterError(
+                f"at most {MOST_READINGS:,} rows are generated. Got {self.num_rows:,}. Ask for fewer vehicles or days."
+            )
+        if self.attributes is not None and not 2 <= self.attributes <= len(_SENSORS[self.law]):
+            raise ParameterError(
+                f"{self.law} has 2 to {len(_SENSORS[self.law])} attributes. Got {self.attributes}. Choose from these."
+            )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in all."""
+        return self.size * self.days * self.readings
+
+    @property
+    def sensors(self) -> tuple[Sensor, ...]:
+        """The numbers of a row, with their public domains."""
+        return _SENSORS[self.law][: self.attributes or _DEFAULT_ATTRIBUTES[self.law]]
+
+
+def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Table:
+    """Generate telemetry in memory: ``vehicle``, ``time``, and a column for each number.
+
+    Rows are in the order of vehicles, and of time for each. A truck that drives is fast unless it is heavy, a cooled
+    one is cold and dry, its hold is dark until a door is opened, and shocks come with speed. A driver's tenure grows
+    with age. Some readings are missing, a few lie outside the public domain as those of a broken sensor do.
+
+    Parameters
+    ----------
+    setting
+        The setting, or the number of vehicles.
+    seed
+        Seed, for the same rows again.
+
+    Examples
+    --------
+    >>> telemetry(10, seed=1).column_names[:4]
+    ['vehicle', 'time', 'speed', 'load']
+    """
+    if not isinstance(setting, TelemetrySetting):
+        setting = TelemetrySetting(size=setting)
+    return plain_table(pa.concat_tables(_pieces(setting, seed)))
+
+
+def _pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
+    """Draw some vehicles after others, so that few rows are in memory at once."""
+    generator = np.random.default_rng(seed)
+    names = vehicle_names(setting.size)
+    means = generator.uniform(30, 70, len(setting.sensors))
+    of_vehicle = setting.days * setting.readings
+    step = max(1, GROUP_ROWS // of_vehicle)
+    for first in range(0, setting.size, step):
+        num = min(step, setting.size - first)
+        minutes = _minutes(setting, num, generator)
+        drawn = _draw(setting, minutes, means, generator)
+        vehicles = np.repeat(np.arange(first, first + num), of_vehicle)
+        columns = {"vehicle": coded(names, vehicles), "time": moments(minutes.ravel())}
+        columns |= {
+            sensor.name: pa.array(np.round(values.ravel(), sensor.decimals), from_pandas=True)
+            for sensor, values in zip(setting.sensors, drawn, strict=True)
+        }
+        yield pa.table(columns)
+
+
+def _minutes(setting: TelemetrySetting, num: int, generator: np.random.Generator) -> IntArray:
+    """Space readings evenly over days, each vehicle with a first minute of its own. Shape: vehicles, readings."""
+    step = _MINUTES // setting.readings
+    of_day = np.arange(setting.readings) * _MINUTES // setting.readings
+    days = np.arange(setting.days)[:, None] * _MINUTES
+    phase = generator.integers(0, step, num)
+    return np.asarray(phase[:, None] + (days + of_day).reshape(-1))
+
+
+def _draw(
+    setting: TelemetrySetting, minutes: IntArray, means: FloatArray, generator: np.random.Generator
+) -> list[FloatArray]:
+    """Draw each number for all rows of some vehicles. Shapes: vehicles, readings."""
+    if setting.law == "gauss":
+        return [generator.normal(60, 1, minutes.shape) for _ in setting.sensors]
+    if setting.law == "uniform":
+        return [generator.uniform(mean - 30, mean + 30, minutes.shape) for mean in means]
+    drawn = (_census if setting.law == "census" else _trucks)(minutes, generator)[: len(setting.sensors)]
+    if setting.law == "census":
+        return [np.clip(values, sensor.low, sensor.high) for sensor, values in zip(setting.sensors, drawn, strict=True)]
+    return [
+        _broken(np.clip(values, sensor.low, sensor.high), sensor, setting, generator)
+        for sensor, values in zip(setting.sensors, drawn, strict=True)
+    ]
+
+
+def _census(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
+    """Draw persons: most are young, few earn much, few have many children."""
+    shape = minutes.shape
+    age = 85 * generator.beta(1.4, 2.6, shape)
+    school = generator.binomial(20, 0.42 - 0.002 * age)
+    income = np.where(age > 15, generator.lognormal(6.4 + 0.09 * school, 1.0), 0)
+    hours = np.where(age > 15, generator.normal(42, 12, shape) * (generator.random(shape) < 0.62), 0)
+    children = generator.poisson(np.clip(age - 17, 0, 25) * 0.09)
+    return [np.floor(age), income, school.astype(float), np.floor(hours), children.astype(float)]
+
+
+def _trucks(minutes: IntArray, generator: np.random.Generator) -> list[FloatArray]:
+    """Draw what the sensors of trucks would tell if none failed. Shapes: vehicles, readings."""
+    num, shape = len(minutes), minutes.shape
+    hour = minutes % _MINUTES / 60
+    driving = generator.random(shape) < np.interp(hour, _HOURS, _DRIVING)
+    # Each truck goes out full or half full and comes back lighter.
+    load = generator.uniform(4, 36, (num, 1)) * np.clip(generator.normal(1.25 - 0.05 * hour, 0.15), 0, 1)
+    heavy = load / 40
+    highway = generator.random(shape) < 0.45
+    speed = np.where(highway, generator.normal(84 - 16 * heavy, 7), generator.normal(41 - 9 * heavy, 12)) * driving
+    cooled = generator.random((num, 1)) < _COOLED
+    daylight = np.maximum(0, np.sin((hour - 6) / 12 * np.pi))
+    open_door = ~driving & (generator.random(shape) < 0.25)
+    outdoors = 11 + 9 * daylight + generator.normal(0, 3, (num, 1))
+    inside = np.where(cooled, generator.choice([-20.0, 3.0, 6.0], (num, 1)), outdoors)
+    temperature = inside + open_door * 0.3 * (outdoors - inside) + generator.normal(0, 0.8, shape)
+    light = np.where(open_door, 40 + 600 * daylight * generator.random(shape), generator.exponential(3, shape))
+    shocks = generator.poisson(0.15 + driving * (0.4 + speed / 60))
+    humidity = np.where(cooled, 45, 62) - 0.6 * (temperature - inside) + generator.normal(0, 7, shape)
+    age = np.clip(generator.normal(43, 11, (num, 1)), 21, 72)
+    tenure = (age - 19) * generator.beta(1.6, 2.4, (num, 1))
+    spares = [50 + 12 * generator.standard_normal(shape) + 20 * (heavy - 0.4), 100 * generator.beta(2, 5, shape)]
+    constant = [np.broadcast_to(np.floor(age), shape), np.broadcast_to(tenure, shape)]
+    return [speed, load, temperature, light, shocks.astype(float), humidity, *constant, *spares]
+
+
+def _broken(
+    values: FloatArray, sensor: Sensor, setting: TelemetrySetting, generator: np.random.Generator
+) -> FloatArray:
+    """Let readings be lost, sensors fail until the end of a day, and some readings lie outside the domain."""
+    width = sensor.high - sensor.low
+    spike = sensor.high + width * generator.uniform(0.05, 0.5, values.shape)
+    wrong = np.where(generator.random(values.shape) < _WRONG, spike, values)
+    lost = generator.random(values.shape) < _LOST
+    lost |= _failures(len(values), setting, generator)
+    return np.where(lost, np.nan, wrong)
+
+
+def _failures(num: int, setting: TelemetrySetting, generator: np.random.Generator) -> BoolArray:
+    """Tell which readings come after a failure on their day. Shape: vehicles, readings."""
+    fails = generator.random((num, setting.days, 1)) < _FAILS
+    since = generator.integers(0, setting.readings, (num, setting.days, 1))
+    return np.asarray(fails & (np.arange(setting.readings) >= since)).reshape(num, -1)
+
+
+def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
+    """Write the starter policy for generated telemetry.
+
+    Parameters
+    ----------
+    setting
+        The setting: it says which numbers there are.
+    dataset
+        What the task is called.
+    """
+    numbers = "\n".join(_number_text(sensor) for sensor in setting.sensors)
+    return f"""# Starter policy for generated telemetry. Every epsilon is an example: choose your own.
+#   dunnage device task THIS.toml -o task.json
+dataset = {json.dumps(dataset)}
+protects = "vehicle"
+
+[attributes.vehicle]
+role = "identifier"        # stays on the device: no report names it
+
+[attributes.time]
+role = "drop"              # says which reading a slot reports
+
+{numbers}
+[tiers]                    # public: a vehicle's tier is chosen without looking at what it measures
+basic = 1.0
+strict = 0.5
+
+[schedule]
+time = "time"
+slots_per_day = 1          # one report a day, at a moment drawn before the day begins
+slot_minutes = {_slot_minutes(setting.readings)}          # how far moments are apart, and how old a reading may be
+
+[allowance]                # what all reports of one vehicle may give away together
+lifetime = {max(30, setting.days)}
+
+[mechanisms.telemetry]
+name = "local-numeric"     # all numbers above; at both tiers
+"""
+
+
+def _slot_minutes(readings: int) -> int:
+    """Return the least distance of moments that divides a day evenly and in which a vehicle reads its sensors."""
+    return next(m for m in range(_MINUTES // readings, _MINUTES + 1) if _MINUTES % m == 0 and m * readings >= _MINUTES)
+
+
+def _number_text(sensor: Sensor) -> str:
+    unit = f"unit = {json.dumps(sensor.unit)}\n" if sensor.unit else ""
+    return (
+        f'[attributes.{sensor.name}]\nrole = "quasi-identifier"\nkind = "numeric"\n'
+        f'domain = [{sensor.low}, {sensor.high}]\n{unit}missing = "middle"\n'
+    )
+
+
+def generate_telemetry(
+    setting: TelemetrySetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
+) -> tuple[Path, Path]:
+    """Write generated telemetry as CSV or Parquet, by the ending, and a starter policy beside it.
+
+    Returns
+    -------
+    tuple
+        The paths of the data and of the policy.
+    """
+    path, policy = data_and_policy(out, force)
+    write_pieces(_pieces(setting, seed), path)
+    policy.write_text(telemetry_policy(setting, path.stem), encoding="utf-8")
+    return path, policy
+
+
+# What positions are written with as well
+
+
+def data_and_policy(out: str | os.PathLike[str], force: bool) -> tuple[Path, Path]:
+    """Name the files to write, data as CSV or Parquet and the policy beside it; refuse to write over others."""
+    path = Path(out)
+    if path.suffix not in _KINDS:
+        raise OutputError(f"{path} must end in {' or '.join(_KINDS)}. Choose such a name.")
+    data, policy = targets(path.with_suffix(".csv"), (path.suffix, ".toml"), force)
+    return data, policy
+
+
+def vehicle_names(num: int) -> pa.Array:
+    """Name vehicles: ``V0000001`` and so on."""
+    return pa.array([f"V{number:07d}" for number in range(1, num + 1)], pa.string())
+
+
+def coded(labels: pa.Array, codes: IntArray) -> pa.DictionaryArray:
+    """Give a label to each row without spelling it out for each."""
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), labels)
+
+
+def moments(minutes: IntArray) -> pa.Array:
+    """Turn minutes since the midnight of the first day into moments."""
+    return pa.array(np.datetime64(FIRST_DAY, "ms") + minutes * np.timedelta64(60_000, "ms"))
+
+
+def plain_table(table: pa.Table) -> pa.Table:
+    """Spell out the names of vehicles."""
+    at = table.column_names.index("vehicle")
+    return table.set_column(at, "vehicle", table["vehicle"].cast(pa.string())).combine_chunks()
+
+
+def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
+    """Write tables of one kind one after the other, as CSV or Parquet by the ending; nothing half-written stays."""
+    work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:
+        (_write_csv if path.suffix == ".csv" else _write_parquet)(pieces, work)
+        os.replace(work, path)
+    except OSError as error:
+        reason = error.strerror or "the disk failed"
+        raise OutputError(f"{path} could not be written: {reason}. Make room, or choose another place.") from None
+    finally:
+        work.unlink(missing_ok=True)
+
+
+def _write_parquet(pieces: Iterable[pa.Table], path: Path) -> None:
+    rest = iter(pieces)
+    first = next(rest)
+    # Measured numbers hardly ever come again, so that a dictionary of them only costs time. Readers are to find plain
+    # text, not our way of holding it: so no schema of ours is stored.
+    labels = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
+    with pq.ParquetWriter(path, first.schema, compression="zstd", use_dictionary=labels, store_schema=False) as writer:
+        writer.write_table(first)
+        for piece in rest:
+            writer.write_table(piece)
+
+
+def _write_csv(pieces: Iterable[pa.Table], path: Path) -> None:
+    rest = map(_as_text, pieces)
+    first = next(rest)
+    with pacsv.CSVWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for piece in rest:
+            writer.write_table(piece)
+
+
+def _as_text(piece: pa.Table) -> pa.Table:
+    """Spell out names, and write moments as ISO 8601 does, with a T; each is spelled once."""
+    table = plain_table(piece)
+    minutes = table["time"].combine_chunks().cast(pa.int64()).to_numpy() // 60_000
+    known, codes = np.unique(minutes, return_inverse=True)
+    spelled = [(datetime(1970, 1, 1) + timedelta(minutes=int(minute))).isoformat() for minute in known]
+    return table.set_column(1, "time", pa.array(spelled, pa.string()).take(pa.array(codes)))
