@@ -384,7 +384,7 @@ def _scope(held: Guarantee) -> str:
     scopes: dict[type, str] = {
         WithinCluster: "between values of the same cluster; which cluster a record is in is public",
         WithinPublishedBorders: "between values that the published borders do not separate",
-        LocalDP: "between any two values the device could have held, for one report",
+        LocalDP: f"between any two values the device could have held, for one {held.protects}",
         MetricLocalDP: "between two values at distance one",
     }
     fallback = f"whether or not one {held.protects} is in the data"

@@ -26,7 +26,16 @@ import pyarrow.parquet as pq
 
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.release_words import COUNTS_TABLE_WORDS, count_column_words, counts_readme, loss_words
+from dunnage.release_words import (
+    COUNTS_TABLE_WORDS,
+    ESTIMATES_TABLE_WORDS,
+    count_column_words,
+    counts_readme,
+    estimate_column_words,
+    estimate_loss_words,
+    estimates_readme,
+    loss_words,
+)
 from dunnage.trips import Universe
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,7 +45,7 @@ CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
 TABLES = ("data", "classes", "members")
-ROWS, COUNTS = "rows", "counts"
+ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 """Kinds of release."""
 
 RELEASE_FILES = frozenset(
@@ -123,7 +132,7 @@ class Release:
 
     @property
     def kind(self) -> str:
-        """What a line of ``data`` is: ``rows`` (a record) or ``counts`` (a type of trips)."""
+        """What a line of ``data`` is: ``rows`` (a record), ``counts`` (a type of trips), ``estimates`` (a value)."""
         return str(self.certificate.body["kind"])
 
     def check_rows(self, verb: str) -> None:
@@ -132,7 +141,7 @@ class Release:
         Raises
         ------
         ParameterError
-            If the release is one of counts.
+            If the release is one of counts or estimates.
         """
         if self.kind != ROWS:
             raise ParameterError(
@@ -444,6 +453,8 @@ def _describe_column(name: str, release: Release, table: str = "data") -> str:
     """Say in a few words what a column of a released table is."""
     if release.kind == COUNTS:
         return count_column_words(name, release.universe)
+    if release.kind == ESTIMATES:
+        return estimate_column_words(name, release.certificate.body)
     noisy = _noise_words(release)
     fixed = {
         "row": "number of the released row; the order is random and unrelated to the owner's",
@@ -571,6 +582,10 @@ def _readme(release: Release) -> str:
     if release.kind == COUNTS:
         rest = counts_readme(release.certificate.body, release.universe, columns)
         return _readme_head(release, {"data": COUNTS_TABLE_WORDS}, loss_words(release.certificate.body)) + rest
+    if release.kind == ESTIMATES:
+        rest = estimates_readme(release.certificate.body, columns)
+        head = _readme_head(release, {"data": ESTIMATES_TABLE_WORDS}, estimate_loss_words(release.certificate.body))
+        return head + rest
     return _readme_head(release, _TABLE_WORDS) + _readme_of_rows(release, columns)
 
 

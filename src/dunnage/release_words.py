@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README of a release of counts tells whoever receives it: units, noise, and how to read and use them.
+"""What READMEs of releases of counts and of estimates tell whoever receives them: units, noise, how to read them.
 
-Everything follows from the certificate. Nothing here is given the counts themselves.
+Everything follows from the certificate. Nothing here is given the counts or estimates themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dunnage.exact import decimal_text, exact
 from dunnage.trips import Universe
 
 CELLS = "cells"
+ESTIMATES_TABLE_WORDS = "one line an estimated value, with its interval"
 COUNTS_TABLE_WORDS = "one line a type of trips that has any; **one that is not listed has none**"
 
 
@@ -306,3 +307,141 @@ def trips_amount(trips: float) -> str:
     """Write a number of trips that is not exact, with its unit."""
     text = amount(trips)
     return f"{text} trip{'' if text == '1' else 's'}"
+
+
+def estimate_column_words(name: str, body: Mapping[str, Any]) -> str:
+    """Say in a few words what a column of released estimates is.
+
+    Parameters
+    ----------
+    name
+        The column.
+    body
+        What the certificate states.
+    """
+    level = f"{100 * body['mechanism']['confidence']:g} %"
+    words = {
+        "quantity": "what is estimated: mean, present (share of vehicles that have a value), share, quantile",
+        "purpose": "reporting duty that it comes from",
+        "attribute": "number that it is about; empty for places and paths",
+        "bin_lower": "lower end of the bin whose share it is, in the unit of the number",
+        "bin_upper": "upper end of the bin whose share it is",
+        "cell": "cell of the grid whose share it is, by its quadtree code; the one past the last: outside or missing",
+        "lon": "longitude of the middle of the cell, in degrees",
+        "lat": "latitude of the middle of the cell, in degrees",
+        "path": "path whose share it is: its cells in order; outside: outside or missing; other: all not listed",
+        "value": "the estimate; empty if no report told of it",
+        "lower": f"lower end of the interval (closed) that holds the truth with {level}",
+        "upper": f"upper end of the interval (closed) that holds the truth with {level}",
+        "unit": "unit of value, lower and upper; empty for shares, which are parts of 1",
+    }
+    return words[name]
+
+
+def estimate_loss_words(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what a vehicle of each tier gives away by a slot, a day and a lifetime of reports; nothing if void.
+
+    Parameters
+    ----------
+    body
+        What the certificate of a release of estimates states.
+    """
+    if body["basis"] == "void":
+        return ()
+    loss = body["measures"]["loss"]
+    return tuple(_tier_loss_words(tier, told, loss["lifetime"]) for tier, told in sorted(loss["tiers"].items()))
+
+
+def _tier_loss_words(tier: str, told: Mapping[str, Any], lifetime: Any) -> str:
+    if told["slot"] is None:
+        return f"A vehicle of tier {tier} gives away more than any bound, as it shows areas as they are."
+    slot, day = (decimal_text(exact(told[key])) for key in ("slot", "day"))
+    each = ", ".join(f"{name} {decimal_text(exact(part))}" for name, part in sorted(told["reports"].items()))
+    whole = f"; {decimal_text(exact(lifetime))} in its lifetime, then it falls silent" if lifetime is not None else ""
+    return f"A vehicle of tier {tier} gives away at most epsilon {slot} a slot ({each}), {day} a day{whole}."
+
+
+def estimates_readme(body: Mapping[str, Any], columns: str) -> str:
+    """Write what follows after promise and files in the README of a release of estimates.
+
+    Parameters
+    ----------
+    body
+        What the certificate states.
+    columns
+        A line for each column.
+    """
+    return f"""
+## What it is
+
+{_reports_words(body["measures"]["reports"])}
+
+{_interval_words(body)}
+
+## Columns of `data`
+
+{columns}
+
+{_subject_words(body)}
+
+## Read it
+
+```python
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+means = data[data["quantity"] == "mean"]
+shares = data[data["quantity"] == "share"]
+```
+
+Whatever is computed from these files alone keeps the promise.
+"""
+
+
+def tiers_words(reports: Mapping[str, int]) -> str:
+    """Say how many reports came from each tier.
+
+    Parameters
+    ----------
+    reports
+        Their number by tier.
+    """
+    return ", ".join(f"tier {tier} {num:,}" for tier, num in sorted(reports.items())) or "none, so no estimate"
+
+
+def _reports_words(reports: Mapping[str, Mapping[str, int]]) -> str:
+    said = "\n".join(f"- {purpose}: {tiers_words(tiers)}" for purpose, tiers in sorted(reports.items()))
+    return f"Estimates from reports that vehicles had perturbed before they sent them:\n\n{said}"
+
+
+def _interval_words(body: Mapping[str, Any]) -> str:
+    level, combine = f"{100 * body['mechanism']['confidence']:g} %", body["mechanism"]["combine"]
+    tiers = {
+        "auto": "Values weigh tiers by precision unless these were found to differ; intervals hold either way.",
+        "precision": "Tiers are weighed by precision: right only if they have nothing to do with what is reported.",
+        "stratify": "Each tier weighs as much as it has reports.",
+    }
+    return (
+        f"Each interval holds the truth with {level} by itself, not all of them at once. It is of vehicles at random\n"
+        "moments, as many as reported, and clipped to the public domain. Shares are not negative and add up to 1;\n"
+        f"where that moved one out of its interval, the interval was extended to it.\n{tiers[combine]}"
+    )
+
+
+def _subject_words(body: Mapping[str, Any]) -> str:
+    """Describe grids and numbers, from which cells and intervals are understood."""
+    lines = []
+    for item in body["attributes"]:
+        domain = item["domain"]
+        if domain["kind"] == "numeric":
+            missing = {"middle": "counts as the middle of it", "symbol": "is left out of the mean"}[item["missing"]]
+            unit = f" {domain['unit']}" if domain["unit"] else ""
+            span = f"{decimal_text(exact(domain['lower']))} to {decimal_text(exact(domain['upper']))}{unit}"
+            lines.append(f"- {item['name']}: public domain {span}; a missing value {missing}")
+        else:
+            side, box = 2 ** (domain["levels"] - 1), ", ".join(str(end) for end in domain["box"])
+            lines.append(
+                f"- {item['name']}: {side:,} columns by {side:,} rows over west, south, east, north {box}; the code of "
+                "a cell has a bit of the column before a bit of the row, the coarsest first"
+            )
+    return "\n".join(lines)

@@ -4,17 +4,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from dunnage.certificate import odds
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text, exact
+from dunnage.guarantees import Loss
+from dunnage.local.client import check_task
+from dunnage.local.client import mechanism_of as device_mechanism
+from dunnage.local.estimators import normal_quantile
+from dunnage.local.task import Purpose as TaskPurpose
+from dunnage.local.task import Task, Tier
 from dunnage.mechanisms.foresight import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
-from dunnage.release import COUNTS, Release
-from dunnage.release_words import bound_words, days_words, loss_words, noise_spread, several, trips_amount
+from dunnage.release import COUNTS, ESTIMATES, Release
+from dunnage.release_words import (
+    bound_words,
+    days_words,
+    estimate_loss_words,
+    loss_words,
+    noise_spread,
+    several,
+    tiers_words,
+    trips_amount,
+)
 from dunnage.schema import Schema
 from dunnage.trips import Universe
 
@@ -46,7 +64,7 @@ def _release_text(release: Release) -> str:
     parts = [
         f"{title}\n{'=' * len(title)}",
         _statement_text(body),
-        _counts_text(release) if release.kind == COUNTS else _measures_text(body["measures"]),
+        _FIGURES_OF.get(release.kind, _rows_text)(release),
         *(interval_picture(release, name) for name in _pictured(release)),
         label_list(release),
         f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
@@ -56,7 +74,7 @@ def _release_text(release: Release) -> str:
 
 def _statement_text(body: dict[str, Any] | Any) -> str:
     guarantee = ", ".join(f"{key} {value}" for key, value in body["guarantee"].items())
-    mechanism = ", ".join(f"{key} {value}" for key, value in body["mechanism"].items())
+    mechanism = ", ".join(f"{key} {_parameter_text(key, value)}" for key, value in body["mechanism"].items())
     lines = [f"Guarantee   {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
     lines += [f"{word:<11} {body[key]}" for key, word in _SAID.items() if key in body]
     if "holds" in body:
@@ -66,6 +84,13 @@ def _statement_text(body: dict[str, Any] | Any) -> str:
     lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
     lines += ["In clear", *_bullets(body["in_clear"]), "Assumes", *_bullets([*body["assumptions"]])]
     return "\n".join(lines)
+
+
+def _parameter_text(key: str, value: Any) -> str:
+    """Write a parameter; of the purposes of estimates only what they are."""
+    if key == "purposes" and isinstance(value, dict):
+        return " and ".join(f"{name} ({item['name']}, {item['method']})" for name, item in sorted(value.items()))
+    return str(value)
 
 
 def _bullets(items: list[str]) -> list[str]:
@@ -129,6 +154,41 @@ def _noisy_sums(measures: dict[str, Any]) -> list[str]:
         f"{trips_amount(noise_spread(exact(item['scale']), item['law']))} on each of {item['groups']:,}"
         for item in measures["features"]
     ]
+
+
+def _rows_text(release: Release) -> str:
+    return _measures_text(release.certificate.body["measures"])
+
+
+def _estimates_text(release: Release) -> str:
+    """Describe released estimates: from how many reports, at which loss, and the largest of them."""
+    body = release.certificate.body
+    reports = sorted(body["measures"]["reports"].items())
+    lines = [f"Reports     {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports]
+    lines += [f"Map         {name}: {message}" for name, message in sorted(body["measures"].get("maps", {}).items())]
+    lines += [f"Loss        {words}" for words in estimate_loss_words(body)]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in release.data.to_pylist():
+        groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
+    for (purpose, quantity), rows in groups.items():
+        many = len(rows) > MOST_CLASSES_DRAWN
+        chosen = sorted(rows, key=lambda row: -(row["value"] or 0.0))[:MOST_CLASSES_DRAWN] if many else rows
+        lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
+        lines += [_estimate_line(row) for row in chosen]
+    return "\n".join(lines)
+
+
+def _estimate_line(row: dict[str, Any]) -> str:
+    about = [str(row[key]) for key in ("attribute", "path") if row.get(key)]
+    about += [f"{row['bin_lower']:g} to {row['bin_upper']:g}"] if row.get("bin_lower") is not None else []
+    if row.get("cell") is not None:
+        centre = f" ({row['lon']:.5g}, {row['lat']:.5g})" if row["lon"] is not None else ", outside or missing"
+        about.append(f"cell {row['cell']}{centre}")
+    value = "not told" if row["value"] is None else f"{row['value']:.5g}"
+    return f"  {', '.join(about):<32} {value:>9}  {row['lower']:.5g} .. {row['upper']:.5g} {row['unit']}".rstrip()
+
+
+_FIGURES_OF: dict[str, Callable[[Release], str]] = {COUNTS: _counts_text, ESTIMATES: _estimates_text}
 
 
 def _released_text(measures: dict[str, Any]) -> str:
@@ -301,3 +361,101 @@ def dry_run_text(run: DryRun) -> str:
             *([text] if (text := foresight_text(run.foresight)) else []),
         ]
     )
+
+
+def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.95) -> str:
+    """Describe a task: what it asks, what vehicles give away, and how far estimates of a fleet would be off.
+
+    Parameters
+    ----------
+    task
+        The task.
+    devices
+        How many vehicles report, all tiers together and alike in size; None leaves the prediction out.
+    confidence
+        Of the intervals whose half width is told.
+    """
+    title = f"Task of {task.dataset}, version {task.version}"
+    schedule = task.schedule
+    lines = [
+        f"{title}\n{'=' * len(title)}",
+        f"Digest      {task.digest}",
+        f"Protects    {task.protects}",
+        f"Schedule    {several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, drawn before the "
+        f"day; sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC",
+    ]
+    for purpose in task.purposes:
+        lines += ["", *_purpose_lines(task, purpose)]
+        lines += _predicted_lines(task, purpose, devices, confidence) if devices is not None else []
+    return "\n".join([*lines, "", "What a vehicle gives away", *_loss_lines(task)])
+
+
+def _purpose_lines(task: Task, purpose: TaskPurpose) -> Iterator[str]:
+    mechanism = device_mechanism(task, purpose)
+    yield f"{purpose.name}: {purpose.mechanism}" + "".join(f", {k} {v}" for k, v in purpose.parameters.items())
+    for quantity in purpose.quantities:
+        unit = f" {quantity.unit}" if quantity.unit else ""
+        span = f"{decimal_text(quantity.low)} to {decimal_text(quantity.high)}{unit}"
+        yield f"  {quantity.name:<20} {span}; missing: {quantity.missing}"
+    if purpose.grid is not None:
+        grid, side = purpose.grid, purpose.grid.num_columns
+        width, height = (float(pitch) for pitch in grid.pitch_km)
+        yield f"  grid of {side:,} x {side:,} cells, {width:.3g} km by {height:.3g} km each" + (
+            f"; paths of {purpose.steps} cells" if purpose.steps > 1 else ""
+        )
+    for tier in mechanism.levels:
+        bits = mechanism.payload_bits(tier)
+        yield (
+            f"  tier {tier.name:<15} epsilon {decimal_text(tier.epsilon)} a report; "
+            f"{several(math.ceil(bits / 8), 'byte')} of payload"
+        )
+
+
+def _predicted_lines(task: Task, purpose: TaskPurpose, devices: int, confidence: float) -> Iterator[str]:
+    """Say how far each estimate would be off, per tier and together, if tiers are alike in size."""
+    mechanism = device_mechanism(task, purpose)
+    each = max(devices // len(mechanism.levels), 1)
+    rows = {tier.name: _predicted(mechanism, tier, each) for tier in mechanism.levels}
+    if len(rows) > 1:  # as precise tiers weigh more
+        together = zip(*rows.values(), strict=True)
+        rows["together"] = [math.sqrt(1 / sum(1 / sd**2 for sd in of_tiers)) for of_tiers in together]
+    names = [quantity.name for quantity in purpose.quantities] or ["share"]
+    units = [quantity.unit for quantity in purpose.quantities] or [""]
+    factor = normal_quantile(confidence)
+    level = f"{100 * confidence:g} %"
+    yield f"  Predicted for {devices:,} vehicles: standard deviation, and half width of a {level} interval"
+    for tier, sds in rows.items():
+        for name, unit, sd in zip(names, units, sds, strict=True):
+            yield f"    {tier:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip()
+    if purpose.grid is not None:
+        verdict = mechanism.noise_verdict(devices)
+        yield f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}"
+
+
+def _predicted(mechanism: Any, tier: Tier, devices: int) -> list[float]:
+    found = mechanism.predicted_sd(tier, devices)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _loss_lines(task: Task) -> Iterator[str]:
+    """Say what a report, a slot, a day and a lifetime give away, and what that means in odds."""
+    losses = check_task(task)
+    for tier in task.tier_names:
+        day = losses.of_day(tier)
+        parts: list[tuple[str, Fraction | None]] = [
+            *((f"one report of {p.name}", losses.by_report[tier, p.name]) for p in task.purposes),
+            *([("one slot", losses.of_slot(tier))] if len(task.purposes) > 1 else []),
+            ("a day", day),
+            ("a lifetime", None if day is None else task.limits.lifetime),
+        ]
+        yield f"  tier {tier}"
+        for name, loss in parts:
+            yield f"    {name:<28} {_odds_text(loss)}"
+        if day is not None:
+            yield f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then the vehicle falls silent"
+
+
+def _odds_text(loss: Fraction | None) -> str:
+    if loss is None:
+        return "no bound"
+    return f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1]['sentence']}"

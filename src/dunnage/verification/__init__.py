@@ -4,7 +4,8 @@
 Digests come before parsing. Then what can be counted is counted again: k over public and generalised columns, class
 sizes, bounds, sums, domains, and every figure the certificate prints. Intervals around noisy values must follow from
 the laws of the noise and these from epsilon; epsilon and delta of a sample are worked out again. Counts must be of
-types in the public domain, and their noise must add up to epsilon. What cannot be seen from outside is said.
+types in the public domain, and their noise must add up to epsilon. Estimates must be of what the task reports, and what
+vehicles give away must follow from it. What cannot be seen from outside is said.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ from dunnage.measures import (
 from dunnage.release import (
     CERTIFICATE_FILE,
     COUNTS,
+    ESTIMATES,
     RELEASE_FILES,
     ROWS,
     SET_TYPE,
@@ -75,6 +77,12 @@ from dunnage.release import (
 )
 from dunnage.verification.clusters import check_asked, check_labels, cluster_figures, cluster_widths, fewest_persons
 from dunnage.verification.counts import check_cells, check_count_columns, check_count_loss, counts_not_checked
+from dunnage.verification.estimates import (
+    check_estimate_columns,
+    check_estimate_lines,
+    check_estimate_loss,
+    estimates_not_checked,
+)
 from dunnage.verification.noise import check_noise, check_sample
 from dunnage.verification.reading import (
     comparable,
@@ -217,6 +225,8 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
 def _not_checked(certificate: Certificate) -> tuple[str, ...]:
     if certificate.body["kind"] == COUNTS:
         return counts_not_checked(certificate)
+    if certificate.body["kind"] == ESTIMATES:
+        return estimates_not_checked(certificate)
     noisy = not {"noise", "published_intervals"}.isdisjoint(certificate.body["measures"])
     more: tuple[str, ...] = NOISE_NOT_CHECKED if noisy else ()
     more += PERSONS_NOT_CHECKED if "persons" in certificate.body["measures"] else ()
@@ -662,4 +672,12 @@ _CHECKS: Mapping[str, tuple[Callable[[Release, Path], str], ...]] = {
         check_sample,
     ),
     COUNTS: (_check_statement, check_count_columns, _check_csv, check_cells, check_count_loss, _check_texts),
+    ESTIMATES: (
+        _check_statement,
+        check_estimate_columns,
+        _check_csv,
+        check_estimate_lines,
+        check_estimate_loss,
+        _check_texts,
+    ),
 }

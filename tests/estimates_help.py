@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small fleet, its task and its tallies, for the tests of estimates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dunnage.local.batch import perturb_column
+from dunnage.local.client import mechanism_of
+from dunnage.local.tally import Tally
+from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.noise import Noise
+
+GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
+TIERS = (Tier(name="basic", epsilon="2"), Tier(name="strict", epsilon="1"))
+SPEED = Quantity(name="speed", low=0, high=120, unit="km/h")
+LOAD = Quantity(name="load", low=0, high="20.5", unit="t", missing="symbol")
+
+
+def fleet_task(
+    *names: str,
+    telemetry: dict[str, Any] | None = None,
+    places: dict[str, Any] | None = None,
+    paths: dict[str, Any] | None = None,
+    quantities: tuple[Quantity, ...] = (SPEED, LOAD),
+    grid: Grid = GRID,
+    schedule: Schedule | None = None,
+) -> Task:
+    """Give a task of the named purposes, all three if none is named; each takes parameters of its mechanism."""
+    duties = {
+        "telemetry": {"mechanism": "local-numeric", "quantities": quantities, "parameters": telemetry or {}},
+        "places": {"mechanism": "local-location", "grid": grid, "parameters": places or {}},
+        "paths": {"mechanism": "local-trajectory", "grid": grid, "steps": 2, "parameters": paths or {}},
+    }
+    purposes = tuple(Purpose(name=name, tiers=TIERS, **duties[name]) for name in names or tuple(duties))
+    limits = Limits(lifetime="5000", allow_unbounded=True)
+    return Task(dataset="fleet", purposes=purposes, schedule=schedule or Schedule(slots_per_day=2), limits=limits)
+
+
+def columns(purpose: str, num: int, seed: int) -> list[np.ndarray]:
+    """Make columns of values for a purpose."""
+    generator = np.random.default_rng(seed)
+    lon, lat = 103.9 + 0.3 * generator.beta(2, 4, num), 30.5 + 0.3 * generator.beta(2, 3, num)
+    lon[::20] = np.nan
+    loads = np.where(generator.uniform(size=num) < 0.2, np.nan, generator.uniform(0, 20, num))
+    by_purpose = {
+        "telemetry": [generator.uniform(20, 90, num), loads],
+        "places": [lon, lat],
+        "paths": [lon, lat, lon + 0.01, lat],
+    }
+    return by_purpose[purpose]
+
+
+def fleet_tallies(task: Task, num: int = 3000, seed: int = 1) -> list[Tally]:
+    """Perturb a fleet: so many vehicles in each tier of each purpose."""
+    return [
+        perturb_column(
+            mechanism_of(task, purpose), tier, columns(purpose.name, num, seed), Noise(), purpose=purpose.name
+        )
+        for purpose in task.purposes
+        for tier in task.slot_tiers(purpose)
+    ]
