@@ -92,6 +92,8 @@ COMMANDS = [
     ("generate", "packages"),
     ("generate", "rides"),
     ("generate", "trips"),
+    ("generate", "telemetry"),
+    ("generate", "positions"),
     ("draft",),
     ("publish",),
     ("show",),
@@ -101,6 +103,13 @@ COMMANDS = [
     ("audit",),
     ("budget", "show"),
     ("budget", "set"),
+    ("device", "task"),
+    ("device", "perturb"),
+    ("device", "simulate"),
+    ("device", "keys"),
+    ("device", "seal"),
+    ("device", "open"),
+    ("estimate",),
 ]
 
 

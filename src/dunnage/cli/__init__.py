@@ -16,11 +16,21 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from dunnage.cli.devices import (
+    DEFAULT_DEVICES,
+    device_app,
+    estimate,
+    is_device_policy,
+    shown_device_policy,
+    shown_reports,
+    shown_task,
+)
 from dunnage.cli.generate import generate_app
 from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
+    from dunnage.auditing.fleet import Fleet
     from dunnage.dataset import Dataset
     from dunnage.noise import Noise
     from dunnage.planning.models import Model
@@ -43,6 +53,8 @@ budget_app = typer.Typer(
 )
 app.add_typer(generate_app, name="generate")
 app.add_typer(budget_app, name="budget")
+app.add_typer(device_app, name="device")
+app.command("estimate")(estimate)
 
 _INTERRUPTED = 130
 
@@ -239,14 +251,19 @@ def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
 
 @app.command()
 def show(
-    path: Annotated[Path, typer.Argument(help="A release, plan or audit folder, a policy or a ledger.")],
+    path: Annotated[
+        Path, typer.Argument(help="A release, plan or audit folder, a policy, task, report file or ledger.")
+    ],
+    devices: Annotated[
+        int, typer.Option(min=1, help="A task, or a policy for devices: predict errors for this many vehicles.")
+    ] = DEFAULT_DEVICES,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a release, plan, audit, policy or ledger for a person.
+    """Show a release, plan, audit, policy, task, report file or ledger for a person.
 
     Example: dunnage show release
     """
-    print_result(*_shown(path), as_json)
+    print_result(*_shown(path, devices), as_json)
 
 
 def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
@@ -271,11 +288,17 @@ def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
     return dict(describe_release(release)), release_text(release)
 
 
-def _shown(path: Path) -> tuple[dict[str, Any], str]:
+def _shown(path: Path, devices: int) -> tuple[dict[str, Any], str]:
     if path.is_dir():
         return _shown_folder(path)
     if not path.exists():
         raise ParameterError(f"{path} does not exist. Give a release, a plan, a policy (.toml) or a ledger (.sqlite).")
+    if path.suffix == ".json":
+        return shown_task(path, devices)
+    if path.suffix in (".jsonl", ".bin"):
+        return shown_reports(path)
+    if path.suffix == ".toml" and is_device_policy(path):
+        return shown_device_policy(path, devices)
     if path.suffix == ".toml":
         from dunnage.policy import Policy
         from dunnage.publishing import promise
@@ -293,7 +316,8 @@ def _shown(path: Path) -> tuple[dict[str, Any], str]:
     if path.name.endswith(".key.parquet"):
         raise ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
     raise ParameterError(
-        f"{path} is neither a release, a plan, a policy (.toml) nor a ledger (.sqlite). Give one of these."
+        f"{path} is neither a release, a plan, a policy (.toml), a task (.json), a report file (.jsonl, .bin) nor a "
+        "ledger (.sqlite). Give one of these."
     )
 
 
@@ -512,7 +536,7 @@ def audit(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Audit a release of classes or noisy rows: attacks against chance, and with a plan what privacy cost. Private.
+    """Audit a release: attacks against chance, errors against the truth, and with a plan what privacy cost. Private.
 
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
@@ -531,7 +555,7 @@ def audit(
         tell("reading")
         found = audit_release(
             release,
-            None if external else _audited(release, data, policy, period),
+            None if external else _audited_rows(release, data, policy, period),
             plan,
             key=None if external or key is None else Key.read(key),
             population=None if external else _population(release, population, policy, period),
@@ -544,6 +568,17 @@ def audit(
         write_audit(found, out, force=force)
     kept = "may be handed out" if external else "private"
     print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
+
+
+def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
+    """Load the rows that a release was made from, or those that devices reported from."""
+    from dunnage.release import Release
+
+    if data is not None and policy is not None and Release.read(release).kind == "estimates":
+        from dunnage.auditing.fleet import Fleet
+
+        return Fleet.read(data, policy)
+    return _audited(release, data, policy, period)
 
 
 def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:

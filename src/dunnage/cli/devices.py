@@ -1,0 +1,427 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dunnage device and dunnage estimate: tasks, reports of one vehicle or a fleet, estimates, sealed identities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, print_text, progress
+from dunnage.errors import OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from dunnage.devices import Collected, FileColumns
+    from dunnage.local.task import Task
+    from dunnage.policy import CarrierPolicy
+    from dunnage.release import Release
+
+device_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Perturb on devices, or simulate a fleet of them; seal identity records.",
+    epilog="Example: dunnage device task fleet.toml -o task.json",
+)
+
+TaskOption = Annotated[Path, typer.Option("--task", help="Task file, as dunnage device task wrote it.")]
+VehicleColumn = Annotated[str, typer.Option(help="Column that names the vehicle.")]
+TimeColumn = Annotated[str, typer.Option(help="Column of the moment; UTC unless it has a zone or an offset.")]
+PlaceColumns = Annotated[str, typer.Option(help="Columns of longitude and latitude, with a comma between them.")]
+MaxAge = Annotated[
+    int | None,
+    typer.Option(help="Minutes that a row may be old at its slot's moment; by default the length of a slot."),
+]
+KeysOption = Annotated[Path, typer.Option("--keys", help="Key ring, as dunnage device keys wrote it.")]
+AliasColumn = Annotated[str, typer.Option(help="Column of the vehicle's alias, which stays readable.")]
+
+MOST_TOP_ROWS = 10
+DEFAULT_DEVICES = 5_000
+
+
+@device_app.command("task")
+def device_task(
+    policy: Annotated[Path, typer.Argument(help="Policy for devices.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Task file to write (.json).")],
+    devices: Annotated[int, typer.Option(min=1, help="Predict errors for this many vehicles.")] = DEFAULT_DEVICES,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write the task that devices and platform agree on, and say what its reports promise.
+
+    Example: dunnage device task fleet.toml -o task.json
+    """
+    from dunnage.folders import new_file
+    from dunnage.local.client import check_task
+    from dunnage.local.tasks import read_task
+
+    if out.suffix != ".json":
+        raise OutputError(f"{out} must end in .json. Choose such a name.")
+    if out.exists() and not force:
+        raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
+    task = read_task(policy)
+    statements = check_task(task).statements()
+    hints = _hints(task, devices)
+    with new_file(out) as sink:
+        sink.write(task.to_json().encode())
+    result = {"task": str(out), "digest": task.digest, "losses": statements, "predicted": hints}
+    lines = [f"Task      {out}", f"Digest    {task.digest}", *(f"Promises  {text}" for text in statements)]
+    lines += [f"Predicts  {text}" for text in hints]
+    lines.append(f"See also  dunnage show {out} --devices {devices}")
+    print_result(result, "\n".join(lines), as_json)
+
+
+def _hints(task: Task, devices: int) -> list[str]:
+    """Say in a line for each purpose how far estimates of a fleet would be off."""
+    from dunnage.local.client import mechanism_of
+
+    hints = []
+    for purpose in task.purposes:
+        mechanism = mechanism_of(task, purpose)
+        if purpose.grid is not None:
+            hints.append(f"{purpose.name}: {mechanism.noise_verdict(devices).message}")
+            continue
+        tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
+        sds = mechanism.predicted_sd(tier, devices)
+        means = (f"{q.name} {2 * sd:.2g} {q.unit}".rstrip() for q, sd in zip(purpose.quantities, sds, strict=True))
+        told = f"means are within about {', '.join(means)}"
+        hints.append(f"{purpose.name}: {devices:,} vehicles, all of tier {tier.name}: {told}")
+    return hints
+
+
+def _columns(vehicle: str, time: str, places: str) -> FileColumns:
+    from dunnage.devices import FileColumns
+
+    return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
+
+
+@device_app.command("perturb")
+def device_perturb(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of the vehicle.")],
+    task: TaskOption,
+    allowance: Annotated[Path, typer.Option(help="The vehicle's own allowance; private.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
+    vehicle: Annotated[str | None, typer.Option(help="Which vehicle, if the file has several.")] = None,
+    tier: Annotated[str | None, typer.Option(help="The vehicle's public tier, to enrol in.")] = None,
+    enrol: Annotated[bool, typer.Option("--enrol", help="Start the allowance of a new vehicle.")] = False,
+    adopt: Annotated[bool, typer.Option("--adopt", help="Take on another task; what was spent stays spent.")] = False,
+    now: Annotated[
+        str | None, typer.Option(help="Report what is due at this time, or now. Else: play back the file's days.")
+    ] = None,
+    vehicle_column: VehicleColumn = "vehicle",
+    time_column: TimeColumn = "time",
+    place_columns: PlaceColumns = "lon,lat",
+    max_age: MaxAge = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make the reports of one vehicle: one of each purpose for each of its slots. A second run gives the same bytes.
+
+    Example: dunnage device perturb truck.csv --task task.json --allowance truck.allowance --enrol -o reports.jsonl
+    """
+    from dunnage.devices import perturb, read_clock, read_task_file
+
+    with progress() as tell:
+        tell("perturbing")
+        done = perturb(
+            data,
+            read_task_file(task),
+            allowance,
+            out,
+            vehicle=vehicle,
+            tier=tier,
+            enrol=enrol,
+            adopt=adopt,
+            now=None if now is None else read_clock(now),
+            columns=_columns(vehicle_column, time_column, place_columns),
+            max_age=max_age,
+            force=force,
+        )
+    print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
+
+
+@device_app.command("simulate")
+def device_simulate(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of many vehicles.")],
+    task: TaskOption,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Report file (.jsonl, .bin); tallies with --tally (.json).")],
+    tiers_column: Annotated[str | None, typer.Option(help="Public column of tiers; else tiers are drawn.")] = None,
+    seed: SeedOption = None,
+    every_row: Annotated[bool, typer.Option("--every-row", help="Every row is a slot; says what that costs.")] = False,
+    tally: Annotated[bool, typer.Option("--tally", help="Keep tallies only: for many millions of rows.")] = False,
+    vehicle_column: VehicleColumn = "vehicle",
+    time_column: TimeColumn = "time",
+    place_columns: PlaceColumns = "lon,lat",
+    max_age: MaxAge = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let every vehicle of a file report as its device would. The seed repeats tiers and slots, never the noise.
+
+    Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
+    """
+    from dunnage.devices import read_task_file, simulate
+
+    if tiers_column is not None and seed is not None and every_row:
+        raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
+    with progress() as tell:
+        tell("reading")
+        done = simulate(
+            data,
+            read_task_file(task),
+            out,
+            columns=_columns(vehicle_column, time_column, place_columns),
+            tiers_column=tiers_column,
+            seed=seed,
+            every_row=every_row,
+            tally=tally,
+            max_age=max_age,
+            force=force,
+            progress=tell,
+        )
+    print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
+
+
+def estimate(
+    reports: Annotated[list[Path], typer.Argument(help="Report files (.jsonl, .bin) or files of tallies (.json).")],
+    task: TaskOption,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Release folder to make.")],
+    confidence: Annotated[float, typer.Option(help="How sure intervals are.")] = 0.95,
+    combine: Annotated[str, typer.Option(help="How tiers are combined: auto | precision | stratify.")] = "auto",
+    allow_noise: Annotated[bool, typer.Option("--allow-noise", help="Also make a map that is noise.")] = False,
+    sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Estimate means, maps and paths from reports, with intervals and a certificate.
+
+    Example: dunnage estimate reports.jsonl --task task.json -o estimates
+    """
+    from dunnage.certificate import load_private_key
+    from dunnage.devices import collect, read_task_file
+    from dunnage.folders import check_new_folder
+    from dunnage.local.estimate import estimate as estimate_tallies
+    from dunnage.local.estimate import write_estimates
+    from dunnage.release import CERTIFICATE_FILE
+
+    check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
+    if sign is not None:
+        load_private_key(sign)  # before a long reading of reports
+    with progress() as tell:
+        agreed = read_task_file(task)
+        found = collect(reports, agreed, progress=tell)
+        for line in found.lines():
+            print_text(f"WARNING: left out: {line}", err=True)
+        tell("estimating")
+        release = estimate_tallies(
+            found.tallies, agreed, confidence=confidence, combine=combine, allow_noise=allow_noise
+        )
+        write_estimates(release, out, sign=sign, force=force)
+    result = {"release": str(out), **found.to_dict(), **_described(release)}
+    print_result(result, _estimate_text(out, found, release), as_json)
+
+
+def _described(release: Release) -> dict[str, Any]:
+    from dunnage.release import describe_release
+
+    return dict(describe_release(release))
+
+
+def _estimate_text(out: Path, found: Collected, release: Release) -> str:
+    guarantee = ", ".join(f"{key} {value}" for key, value in release.certificate.body["guarantee"].items())
+    lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted", f"Promises  {guarantee}"]
+    return "\n".join([*lines, *_rows_text(release)])
+
+
+def _rows_text(release: Release) -> list[str]:
+    """Write the estimates of each purpose; of many, those with the largest values."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in release.data.to_pylist():
+        groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)
+    lines = []
+    for title, rows in groups.items():
+        ranked = rows if len(rows) <= MOST_TOP_ROWS else sorted(rows, key=lambda row: -(row["value"] or 0))
+        lines.append(title + (f" (top {MOST_TOP_ROWS} of {len(rows):,})" if len(rows) > MOST_TOP_ROWS else ""))
+        lines += [_row_text(row) for row in ranked[:MOST_TOP_ROWS]]
+    return lines
+
+
+def _row_text(row: dict[str, Any]) -> str:
+    figures = ("value", "lower", "upper")
+    cells = [row[key] for key in row if key not in ("quantity", "purpose", "unit", *figures)]
+    told = (f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells if cell not in (None, ""))
+    # The cell past the last has no place.
+    nowhere = row.get("cell") is not None and row["lon"] is None
+    name = "outside or missing" if nowhere else ", ".join(told)
+    value, lower, upper = ("-" if row[key] is None else f"{row[key]:.4g}" for key in figures)
+    return f"  {name:<28} {value:>9}  [{lower}, {upper}] {row['unit']}".rstrip()
+
+
+@device_app.command("keys")
+def device_keys(
+    ring: Annotated[Path, typer.Argument(help="Key ring to make, renew or show; private.")],
+    renew: Annotated[bool, typer.Option("--renew", help="Add a new active key; old ones still open.")] = False,
+    drop: Annotated[str | None, typer.Option(help="Drop a retired key: nobody opens its records any more.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="AES-256-GCM (by default) | SM4-GCM.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a key ring, or renew it; without options, show which keys an existing one has, never the keys themselves.
+
+    Example: dunnage device keys fleet.keys
+    """
+    from dunnage.local.identity import KeyRing
+
+    if renew and drop is not None:
+        raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
+    if not ring.exists():
+        if renew or drop is not None:
+            raise ParameterError(f"there is no key ring at {ring}. Make one first: dunnage device keys {ring}.")
+        keys = KeyRing.new(algorithm or "AES-256-GCM")
+        keys.write(ring)
+    else:
+        keys = KeyRing.read(ring)
+        if algorithm is not None and not renew:
+            raise ParameterError(f"{ring} exists already. --algorithm goes with --renew then. Add it.")
+        if renew or drop is not None:
+            keys = keys.renewed(algorithm) if renew else keys.without(str(drop))
+            keys.write(ring, force=True)
+    listed = [
+        {"id": key.key_id, "algorithm": key.algorithm, "created": key.created, "state": key.state} for key in keys.keys
+    ]
+    lines = [f"Key ring  {ring} (private; keep a copy: without it nothing opens)"]
+    lines += [f"  {key['id']}  {key['algorithm']:<11}  {key['created']}  {key['state']}" for key in listed]
+    print_result({"ring": str(ring), "keys": listed}, "\n".join(lines), as_json)
+
+
+@device_app.command("seal")
+def device_seal(
+    records: Annotated[Path, typer.Argument(help="CSV of identity records; or sealed lines, to seal anew.")],
+    keys: KeysOption,
+    out: Annotated[Path, typer.Option("-o", "--out", help="File of sealed JSON lines to write (.jsonl).")],
+    alias_column: AliasColumn = "vehicle",
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Seal identity records under the ring's active key; sealed lines (.jsonl) are sealed anew under it.
+
+    Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
+    """
+    from dunnage.devices import rotate_file, seal_file
+    from dunnage.local.identity import KeyRing
+
+    if out.suffix != ".jsonl":
+        raise OutputError(f"{out} must end in .jsonl. Choose such a name.")
+    ring = KeyRing.read(keys)
+    if records.suffix == ".jsonl":
+        num = rotate_file(records, ring, out, force=force)
+    else:
+        num = seal_file(records, ring, out, alias=alias_column, force=force)
+    text = f"{num} records in {out}, sealed with key {ring.active.key_id}; aliases stay readable"
+    print_result({"out": str(out), "records": num, "key": ring.active.key_id}, text, as_json)
+
+
+@device_app.command("open")
+def device_open(
+    sealed: Annotated[Path, typer.Argument(help="Sealed JSON lines.")],
+    keys: KeysOption,
+    out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; private.")],
+    alias_column: AliasColumn = "vehicle",
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Open sealed identity records into a private CSV file.
+
+    Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
+    """
+    from dunnage.devices import open_file
+    from dunnage.local.identity import KeyRing
+
+    if out.suffix != ".csv":
+        raise OutputError(f"{out} must end in .csv. Choose such a name.")
+    num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)
+    print_result({"out": str(out), "records": num}, f"{num} records in {out} (private)", as_json)
+
+
+# What dunnage show calls
+
+
+def is_device_policy(path: Path) -> bool:
+    """Tell whether a file is a policy for devices; one that cannot be read is left to others to complain about."""
+    import tomllib
+
+    from dunnage.policy.carriers import is_for_devices
+
+    try:
+        return is_for_devices(tomllib.loads(path.read_text(encoding="utf-8-sig")))
+    except (OSError, ValueError, ArithmeticError, RecursionError):
+        return False
+
+
+def shown_device_policy(path: Path, devices: int) -> tuple[dict[str, Any], str]:
+    """Describe a policy for devices: what each mechanism promises, tiers, schedule, predicted errors."""
+    from dunnage.local.client import check_task, mechanism_of
+    from dunnage.local.tasks import task_of
+    from dunnage.policy import read_carriers
+    from dunnage.showing import promise_text
+
+    policy = read_carriers(path)
+    task = task_of(policy)
+    promises = {purpose.name: mechanism_of(task, purpose).promise(task).to_dict() for purpose in task.purposes}
+    statements, hints = check_task(task).statements(), _hints(task, devices)
+    parts = ["\n".join(_policy_lines(policy, task))]
+    parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
+    parts.append("\n".join(["Gives away", *(f"  {text}" for text in statements)]))
+    parts.append("\n".join(["Predicted error", *(f"  {text}" for text in hints)]))
+    described = {
+        "dataset": policy.dataset,
+        "digest": policy.digest(),
+        "task": task.to_dict(),
+        "promises": promises,
+        "losses": statements,
+        "predicted": hints,
+    }
+    return described, "\n\n".join(parts)
+
+
+def _policy_lines(policy: CarrierPolicy, task: Task) -> list[str]:
+    schedule, limits = task.schedule, task.limits
+    lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
+    lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
+    lines += [f"  {place.name:<20} {4 ** (place.levels - 1):,} cells of a box" for place in policy.places]
+    tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
+    lines.append(
+        "Tiers         " + ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
+    )
+    lines.append(
+        f"Schedule      {schedule.slots_per_day} of {schedule.num_moments} moments a day, drawn before it; a report "
+        f"may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC"
+    )
+    day = "" if limits.day is None else f", of a day {float(limits.day):g}"
+    return [*lines, f"Allowance     of a lifetime epsilon {float(limits.lifetime):g}{day}"]
+
+
+def shown_task(path: Path, devices: int) -> tuple[dict[str, Any], str]:
+    """Describe a task, or a file of tallies."""
+    import json
+
+    from dunnage.devices import describe_tallies, read_task_file
+
+    try:
+        with path.open("rb") as source:
+            is_tallies = b'"dunnage tallies"' in source.read(200)
+    except OSError as error:
+        raise ParameterError(f"{path} cannot be read: {error.strerror}. Check the file.") from None
+    if is_tallies:
+        return describe_tallies(path)
+    from dunnage.showing import task_text
+
+    task = read_task_file(path)
+    described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json())}
+    return described, task_text(task, devices)
+
+
+def shown_reports(path: Path) -> tuple[dict[str, Any], str]:
+    """Describe a file of reports."""
+    from dunnage.devices import describe_reports
+
+    return describe_reports(path)

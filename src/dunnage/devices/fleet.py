@@ -1,0 +1,560 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Simulate a fleet from one file: every vehicle of it reports as its own device would, rows streaming past.
+
+By schedule, each vehicle draws its slots for each day from the first to the last of the file, whatever rows there are,
+and reports at each of them until its allowance is used up. With ``every_row`` each row is a slot of its own; what that
+composes to is part of the result. Noise is always that of the system. A seed makes the *public* draws (tiers, slots)
+repeatable and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dunnage import noise_arrays
+from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
+from dunnage.devices.reading import MICROS, FileColumns, Floats, Integers, RowFile, Rows
+from dunnage.devices.readings import Log, Readings, Window, most_steps, value_of
+from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.exact import decimal_text
+from dunnage.folders import new_file
+from dunnage.local.batch import perturb_column
+from dunnage.local.client import TaskLosses, check_task, mechanism_of
+from dunnage.local.report import ID_BYTES, Report, write_reports
+from dunnage.local.tally import Tallies
+from dunnage.local.task import SECONDS_PER_DAY, Task
+from dunnage.noise import Noise
+
+Progress = Callable[[str], None]
+Packed = NDArray[np.uint8]
+
+MOST_DRAWN_BYTES = 1 << 29
+
+
+@dataclass(kw_only=True)
+class Simulation:
+    """What a simulated fleet did.
+
+    Parameters
+    ----------
+    num_rows, num_vehicles, num_reports
+        Rows read, vehicles found, reports made.
+    first_day, last_day
+        Days after 1 January 1970; None where moments were not looked at.
+    num_missing
+        Slots without a row of their moment; these reported that it is missing.
+    num_silent
+        Slots that were not reported since the vehicle's allowance was used up.
+    composed
+        What all reports of a vehicle give away together, tier by tier.
+    notes
+        What else there is to say.
+    """
+
+    num_rows: int = 0
+    num_vehicles: int = 0
+    num_reports: int = 0
+    first_day: int | None = None
+    last_day: int | None = None
+    num_missing: int = 0
+    num_silent: int = 0
+    composed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        days = [None if day is None else day_text(day) for day in (self.first_day, self.last_day)]
+        return {
+            "rows": self.num_rows,
+            "vehicles": self.num_vehicles,
+            "reports": self.num_reports,
+            "days": days,
+            "missing": self.num_missing,
+            "silent": self.num_silent,
+            "composed": self.composed,
+            "notes": self.notes,
+        }
+
+    def summary(self) -> str:
+        """Say it for a person."""
+        lines = [f"Reports   {self.num_reports:,} of {self.num_vehicles:,} vehicles, from {self.num_rows:,} rows"]
+        if self.first_day is not None and self.last_day is not None:
+            lines.append(f"Days      {day_text(self.first_day)} to {day_text(self.last_day)} (UTC)")
+        if self.num_missing:
+            lines.append(f"Missing   {self.num_missing:,} slots had no row of their moment; that is what they report")
+        if self.num_silent:
+            lines.append(f"Silent    {self.num_silent:,} slots were not reported: the allowance was used up")
+        lines += [f"Gives     {text}" for text in self.composed]
+        return "\n".join([*lines, *(f"Note      {note}" for note in self.notes)])
+
+
+def simulate(
+    data: str | os.PathLike[str],
+    task: Task,
+    out: str | os.PathLike[str],
+    *,
+    columns: FileColumns | None = None,
+    tiers_column: str | None = None,
+    seed: int | None = None,
+    every_row: bool = False,
+    tally: bool = False,
+    max_age: int | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Simulation:
+    """Let every vehicle of a file report, and write the reports or their tallies.
+
+    Parameters
+    ----------
+    data
+        CSV or Parquet file with rows of many vehicles.
+    task
+        The task.
+    out
+        Report file (``.jsonl``, ``.bin``), or with ``tally`` a file of tallies (``.json``).
+    columns
+        Names of columns.
+    tiers_column
+        Public column with the tier of each vehicle; left out, tiers are drawn, each as likely as the others.
+    seed
+        Makes the draws of tiers and slots repeatable; never those of the noise.
+    every_row
+        Let each row be a slot.
+    tally
+        Keep tallies only.
+    max_age
+        By schedule: minutes that a row may be old at its slot's moment; by default the length of a slot.
+    force
+        Replace a file that is there.
+    progress
+        Called with what is being done.
+
+    Returns
+    -------
+    Simulation
+        Counts, and what the reports of a vehicle compose to.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used. Nothing is written then.
+    """
+    target = check_tally_file(out, force=force) if tally else check_report_file(out, force=force)
+    if every_row and max_age is not None:
+        raise ParameterError("--max-age is for slots of the schedule. Got --every-row as well. Leave one out.")
+    run = _Run(Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally))
+    told = progress or (lambda stage: None)
+    readings = run.every_row(told) if every_row else run.scheduled(Window(task=task, max_age=max_age), told)
+    if tally:
+        write_tallies(run.tallied(readings), target)
+    else:
+        write_reports(target, run.reports(readings, told), force=force)
+    return run.finish(every_row)
+
+
+def check_tally_file(out: str | os.PathLike[str], *, force: bool) -> Path:
+    """Check that a file of tallies may be written here."""
+    if not str(out).endswith(".json"):
+        raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
+    return check_new_file(out, force=force)
+
+
+def write_tallies(tallies: Tallies, target: Path) -> None:
+    """Write tallies to a file that appears whole or not at all."""
+    with new_file(target) as sink:
+        sink.write(json.dumps(tallies.to_dict(), separators=(",", ":")).encode("ascii") + b"\n")
+
+
+class _Run:
+    """One simulation: the vehicles found so far, and what they reported."""
+
+    def __init__(
+        self,
+        path: Path,
+        task: Task,
+        columns: FileColumns,
+        tiers_column: str | None,
+        seed: int | None,
+        *,
+        needs_time: bool,
+    ) -> None:
+        self.task, self.columns, self.tiers_column = task, columns, tiers_column
+        self.losses = check_task(task)
+        self.noise, self.public = Noise(), Noise(seed=seed)
+        self.mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
+        time = columns.time if needs_time or most_steps(task) > 1 else None
+        labels = [columns.vehicle, *([tiers_column] if tiers_column else [])]
+        self.source = RowFile(path, numbers=columns.numbers_of(task), time=time, labels=labels)
+        self.fleet = _Fleet(self.source, task, tiers_column, self.public)
+        self.done = Simulation()
+
+    def _rows(self, told: Progress) -> Iterator[tuple[Rows, Integers]]:
+        """Yield rows with the numbers of their vehicles."""
+        total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
+        for rows in self.source:
+            vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
+            if rows.micros is not None:
+                self._note_days(rows.micros)
+            self.done.num_rows += rows.size
+            told(f"reading: {self.done.num_rows:,}{total} rows")
+            yield rows, vehicles
+        if not self.done.num_rows:
+            raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
+
+    def _note_days(self, micros: Integers) -> None:
+        first, last = (int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (micros.min(), micros.max()))
+        done = self.done
+        done.first_day = first if done.first_day is None else min(first, done.first_day)
+        done.last_day = last if done.last_day is None else max(last, done.last_day)
+        if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
+            what = f"spans more than {MOST_DAYS_OF_FILE} days"
+            raise InputError(str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")])
+
+    def every_row(self, told: Progress) -> Iterator[Readings]:
+        """Yield every row as a reading; its path is the vehicle's rows before it."""
+        history = _History(self.source, self.columns, most_steps(self.task))
+        window = Window(task=self.task)
+        for rows, vehicles in self._rows(told):
+            slots = None if rows.micros is None else window.first_slots(rows.micros)
+            steps = [*history.before(rows, vehicles), rows.numbers]
+            yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
+
+    def scheduled(self, window: Window, told: Progress) -> Iterator[Readings]:
+        """Yield the readings of drawn slots, day by day, once all rows have been seen."""
+        log, drawn = Log(window, self.columns), _DrawnSlots(self.task, self.public)
+        for rows, vehicles in self._rows(told):
+            assert rows.micros is not None
+            log.add(vehicles, rows, drawn.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
+        log.close()
+        first, last = self.done.first_day, self.done.last_day
+        assert first is not None
+        assert last is not None
+        drawn.reach(first, last, self.fleet.num_vehicles)
+        left = self._affordable()[self.fleet.tiers]
+        for day in range(first, last + 1):
+            vehicles, slots = drawn.of_day(day, self.fleet.num_vehicles)
+            speaks = _rank_of_equals(vehicles) < left[vehicles]
+            self.done.num_silent += int((~speaks).sum())
+            vehicles, slots = vehicles[speaks], slots[speaks]
+            left -= np.bincount(vehicles, minlength=left.size)
+            readings = log.readings(vehicles, self.fleet.tiers[vehicles], day * drawn.num_moments + slots)
+            self.done.num_missing += readings.num_missing
+            yield readings
+
+    def _affordable(self) -> Integers:
+        """Return how many slots the lifetime's allowance pays for, tier by tier."""
+        slots = (self.losses.bounded_of_slot(tier) for tier in self.task.tier_names)
+        most = np.iinfo(np.int64).max // 2
+        return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
+
+    def tallied(self, readings: Iterator[Readings]) -> Tallies:
+        """Perturb readings and keep their tallies."""
+        tallies = Tallies(self.task)
+        for some in readings:
+            for number, purpose in enumerate(self.task.purposes):
+                values, tiers = some.columns(purpose, self.columns.places), self._tiers(number, some.tiers)
+                for index, tier in enumerate(self.task.slot_tiers(purpose)):
+                    own = slice(None) if len(purpose.tiers) == 1 else np.flatnonzero(tiers == index)
+                    names = purpose.name, tier.name
+                    tallies.by_tier[names] = perturb_column(
+                        self.mechanisms[number],
+                        tier,
+                        [column[own] for column in values],
+                        self.noise,
+                        tally=tallies.by_tier.get(names),
+                        purpose=purpose.name,
+                    )
+            self.done.num_reports += some.tiers.size * len(self.task.purposes)
+        tallies.by_tier = {names: tally for names, tally in tallies.by_tier.items() if tally.num_reports}
+        return tallies
+
+    def _tiers(self, purpose: int, tiers: Integers) -> Integers:
+        """Return which of a purpose's tiers vehicles report in."""
+        own = [self.task.tier_index(self.task.purposes[purpose], name) for name in self.task.tier_names]
+        return np.array(own)[tiers]
+
+    def reports(self, readings: Iterator[Readings], told: Progress) -> Iterator[Report]:
+        """Perturb readings one by one, those of a slot in an order of their own that no vehicle has."""
+        for some in readings:
+            assert some.slots is not None
+            purposes, num = np.divmod(np.arange(some.tiers.size * len(self.mechanisms)), max(some.tiers.size, 1))
+            ids = np.frombuffer(self.noise.draw_bytes(ID_BYTES * num.size), dtype=np.uint64)
+            values = list(self._values(some))
+            tiers = [self._tiers(number, some.tiers) for number in range(len(self.mechanisms))]
+            for at in np.lexsort((ids, some.slots[num])):
+                purpose, row = int(purposes[at]), int(num[at])
+                yield self._report(
+                    purpose, int(tiers[purpose][row]), int(some.slots[row]), ids[at].tobytes(), values[purpose][row]
+                )
+                self.done.num_reports += 1
+                if self.done.num_reports % 10_000 == 0:
+                    told(f"perturbing: {self.done.num_reports:,} reports")
+
+    def _values(self, some: Readings) -> Iterator[list[tuple[float, ...]]]:
+        """Yield for each purpose the cells of each reading."""
+        for purpose in self.task.purposes:
+            columns = some.columns(purpose, self.columns.places)
+            yield list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def _report(self, number: int, tier: int, slot: int, report_id: bytes, cells: tuple[float, ...]) -> Report:
+        purpose = self.task.purposes[number]
+        day, moment = divmod(slot, self.task.schedule.num_moments)
+        payload = self.mechanisms[number].perturb(
+            value_of(purpose, cells), tier=self.task.slot_tiers(purpose)[tier], noise=self.noise
+        )
+        return Report(
+            task=self.task.prefix,
+            purpose=number,
+            tier=tier,
+            day=day,
+            slot=moment,
+            report_id=report_id,
+            payload=payload,
+        )
+
+    def finish(self, every_row: bool) -> Simulation:
+        """Return what was done, and what it composes to."""
+        done = self.done
+        done.num_vehicles = self.fleet.num_vehicles
+        done.notes = self.source.notes()
+        done.composed = self._rows_composed() if every_row else self._days_composed()
+        slots = done.num_reports // len(self.task.purposes)
+        if done.num_missing * 2 > slots:
+            done.notes.append(
+                "most slots had no row of the last minutes: where rows are farther apart than slots, say with "
+                "--max-age how old a row may be"
+            )
+        return done
+
+    def _rows_composed(self) -> list[str]:
+        most = np.zeros(len(self.task.tier_names), dtype=np.int64)
+        np.maximum.at(most, self.fleet.tiers, self.fleet.num_rows)
+        return [
+            f"{_composed(self.losses, tier, int(num))}; each row was taken as a slot, so this is no schedule to keep"
+            for tier, num in zip(self.task.tier_names, most, strict=True)
+            if num
+        ]
+
+    def _days_composed(self) -> list[str]:
+        first, last = self.done.first_day, self.done.last_day
+        assert first is not None
+        assert last is not None
+        num = (last - first + 1) * self.task.schedule.slots_per_day
+        affordable = self._affordable()
+        held = np.bincount(self.fleet.tiers, minlength=len(affordable)) > 0
+        return [
+            _composed(self.losses, tier, min(num, int(most)))
+            for tier, most, any_vehicle in zip(self.task.tier_names, affordable, held, strict=True)
+            if any_vehicle
+        ]
+
+
+def _composed(losses: TaskLosses, tier: str, num_slots: int) -> str:
+    """Say what slots of a vehicle give away together."""
+    slot, limit = losses.of_slot(tier), losses.task.limits.lifetime
+    slots = f"reports of {num_slots:,} {'slot' if num_slots == 1 else 'slots'}"
+    if slot is None:
+        return f"tier {tier}: {slots} of a vehicle give away more than any bound"
+    total: Fraction = slot * num_slots
+    beyond = f", beyond the limit of a lifetime, {decimal_text(limit)}" if total > limit else ""
+    return f"tier {tier}: {slots} of a vehicle compose to epsilon {decimal_text(total)} at most{beyond}"
+
+
+def _rank_of_equals(numbers: Integers) -> Integers:
+    """Return, for sorted numbers, how many equal ones come before each."""
+    starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))[: numbers.size]
+    return np.arange(numbers.size) - np.repeat(starts, np.diff(np.append(starts, numbers.size)))
+
+
+class _Fleet:
+    """The vehicles of a file, numbered as they come, each with a tier."""
+
+    def __init__(self, source: RowFile, task: Task, tiers_column: str | None, public: Noise) -> None:
+        self._source, self._tier_names, self._column = source, list(task.tier_names), tiers_column
+        self._public = public
+        self._names = pa.array([], pa.string())
+        self._last = self._names, np.zeros(0, dtype=np.int64)
+        self.tiers = np.zeros(0, dtype=np.int64)
+        self.num_rows = np.zeros(0, dtype=np.int64)
+
+    @property
+    def num_vehicles(self) -> int:
+        """Vehicles found so far."""
+        return len(self._names)
+
+    def numbers_of(self, rows: Rows, column: str) -> Integers:
+        """Return the number of each row's vehicle; one that comes for the first time gets a tier."""
+        labels = rows.labels[column]
+        codes = labels.indices.to_numpy(zero_copy_only=False)
+        known = self._last[1] if labels.dictionary.equals(self._last[0]) else self._find(labels.dictionary)
+        fresh = np.unique(codes[known[codes] < 0])  # a dictionary may hold names that no row has
+        if fresh.size:
+            new = pc.unique(labels.dictionary.take(pa.array(fresh)))
+            self._names = pa.concat_arrays([self._names, new])
+            known = self._find(labels.dictionary)
+        self._last = labels.dictionary, known  # batches of one row group have the same
+        vehicles: Integers = known[codes]
+        num_new = self.num_vehicles - self.tiers.size
+        self.num_rows = np.append(self.num_rows, np.zeros(num_new, dtype=np.int64))
+        self.num_rows += np.bincount(vehicles, minlength=self.num_vehicles)
+        if self._column is None:
+            self.tiers = np.append(self.tiers, noise_arrays.below(self._public, len(self._tier_names), num_new))
+        else:
+            self.tiers = np.append(self.tiers, np.full(num_new, -1))
+            self._note_tiers(rows, self._column, vehicles)
+        return vehicles
+
+    def _find(self, names: pa.Array) -> Integers:
+        """Return the numbers of vehicles by name; -1 for those not seen yet."""
+        found = pc.index_in(names, value_set=self._names).fill_null(-1)
+        return np.asarray(found.cast(pa.int64()).to_numpy(zero_copy_only=False))
+
+    def _note_tiers(self, rows: Rows, column: str, vehicles: Integers) -> None:
+        tiers = self._read_tiers(rows.labels[column])
+        if (tiers < 0).any():
+            known = f"Write one of {', '.join(self._tier_names)}."
+            raise self._source.refused(rows.first, column, "is no tier of the task", tiers < 0, known)
+        fresh = self.tiers[vehicles] < 0
+        self.tiers[vehicles[fresh]] = tiers[fresh]
+        differs = self.tiers[vehicles] != tiers
+        if differs.any():
+            remedy = "A vehicle's tier is public and fixed: write one tier in all its rows."
+            raise self._source.refused(rows.first, column, "differs from other rows of the vehicle", differs, remedy)
+
+    def _read_tiers(self, labels: pa.DictionaryArray) -> Integers:
+        names = {name: number for number, name in enumerate(self._tier_names)}
+        known = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
+        return np.asarray(known[labels.indices.to_numpy(zero_copy_only=False)])
+
+
+class _History:
+    """The last rows of each vehicle, which its next path begins with."""
+
+    def __init__(self, source: RowFile, columns: FileColumns, num_steps: int) -> None:
+        self._source, self._columns, self._num = source, columns, num_steps - 1
+        # For each vehicle the latest row first; NaN where there was none. Shape: rows before, vehicles.
+        self._places = {name: np.full((self._num, 0), np.nan) for name in columns.places}
+        self._micros = np.zeros(0, dtype=np.int64)
+
+    def before(self, rows: Rows, vehicles: Integers) -> list[dict[str, Floats]]:
+        """Return for each row the places of the vehicle's rows before it, the earliest first."""
+        if not self._num:
+            return []
+        self._grow(int(vehicles.max()) + 1)
+        order = np.argsort(vehicles, kind="stable")
+        own = vehicles[order]
+        rank = _rank_of_equals(own)
+        self._check_order(rows, order, own, rank)
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        steps: list[dict[str, Floats]] = [{} for _ in range(self._num)]
+        for name, kept in self._places.items():
+            column = rows.numbers[name][order]
+            for lag in range(1, self._num + 1):
+                steps[self._num - lag][name] = self._lagged(column, kept, own, rank, lag)[back]
+            self._keep(column, kept, own, rank)
+        return steps
+
+    def _grow(self, num_vehicles: int) -> None:
+        more = num_vehicles - self._micros.size
+        if more > 0:
+            self._micros = np.append(self._micros, np.zeros(more, dtype=np.int64))
+            empty = np.full((self._num, more), np.nan)
+            self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}
+
+    def _check_order(self, rows: Rows, order: Integers, own: Integers, rank: Integers) -> None:
+        assert rows.micros is not None
+        micros = rows.micros[order]
+        before = np.where(rank > 0, np.append(0, micros[:-1]), self._micros[own])
+        if (micros < before).any():
+            wrong = np.zeros(order.size, dtype=bool)
+            wrong[order] = micros < before
+            what, remedy = "is before that of an earlier row of the vehicle", "Sort the file by time."
+            raise self._source.refused(rows.first, self._columns.time, what, wrong, remedy)
+        self._micros[own] = micros  # of several the last stays, since rows of a vehicle are in order
+
+    @staticmethod
+    def _lagged(column: Floats, kept: Floats, own: Integers, rank: Integers, lag: int) -> Floats:
+        here = np.append(np.full(lag, np.nan), column)[: column.size]
+        early = np.flatnonzero(rank < lag)
+        here[early] = kept[lag - 1 - rank[early], own[early]]
+        return here
+
+    def _keep(self, column: Floats, kept: Floats, own: Integers, rank: Integers) -> None:
+        last = np.flatnonzero(np.append(own[1:] != own[:-1], True))
+        before = kept.copy()
+        for lag in range(self._num):
+            inside = rank[last] >= lag
+            here, there = last[inside], last[~inside]
+            kept[lag, own[here]] = column[here - lag]
+            kept[lag, own[there]] = before[lag - 1 - rank[there], own[there]]
+
+
+class _DrawnSlots:
+    """The slots that vehicles drew for their days, as bits; drawn when they are first asked for.
+
+    A draw depends on nothing, so that drawing late is drawing before the day.
+    """
+
+    def __init__(self, task: Task, public: Noise) -> None:
+        self._schedule, self._public = task.schedule, public
+        self.num_moments = task.schedule.num_moments
+        self._first = 0
+        self._bits: Packed = np.zeros((0, 0, -(-self.num_moments // 8)), dtype=np.uint8)  # day, vehicle, byte
+
+    def matter(self, window: Window, vehicles: Integers, micros: Integers, num_vehicles: int) -> NDArray[np.bool_]:
+        """Return which rows may be the reading of a drawn slot, or part of its path."""
+        slots = window.first_slots(micros)
+        last = int(slots.max()) + window.num_slots - 1
+        self.reach(int(slots.min()) // self.num_moments, last // self.num_moments, num_vehicles)
+        found = np.zeros(slots.size, dtype=bool)
+        for lag in range(window.num_slots):
+            days, moments = np.divmod(slots + lag, self.num_moments)
+            found |= (self._bits[days - self._first, vehicles, moments >> 3] >> (moments & 7) & 1).astype(bool)
+        return found
+
+    def reach(self, first: int, last: int, num_vehicles: int) -> None:
+        """Draw what was not drawn yet of some days and vehicles."""
+        days, held, _ = self._bits.shape
+        if num_vehicles > held:
+            more = max(num_vehicles, held * 3 // 2) - held  # a few in advance, so that growing stays cheap
+            self._bits = np.concatenate([self._bits, self._draw(days, more)], axis=1)
+            held += more
+        if not days:
+            self._first, self._bits = first, self._draw(last - first + 1, held)
+            return
+        early, late = self._first - first, last - (self._first + days - 1)
+        if early > 0:
+            self._first, self._bits = first, np.concatenate([self._draw(early, held), self._bits])
+        if late > 0:
+            self._bits = np.concatenate([self._bits, self._draw(late, held)])
+
+    def _draw(self, days: int, vehicles: int) -> Packed:
+        """Draw the slots of vehicles for days, each set as likely as any other."""
+        num, bits = days * vehicles, self._bits.shape[2]
+        if num * bits + self._bits.size > MOST_DRAWN_BYTES:
+            raise ParameterError("the file has too many vehicles and days to simulate at once. Split it by days.")
+        drawn, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
+        # Floyd's sampling, as a device does it: one draw for each slot.
+        for last in range(self.num_moments - self._schedule.slots_per_day, self.num_moments) if num else ():
+            moments = noise_arrays.below(self._public, last + 1, num)
+            moments = np.where(drawn[rows, moments >> 3] >> (moments & 7) & 1, last, moments)
+            drawn[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
+        return drawn.reshape(days, vehicles, bits)
+
+    def of_day(self, day: int, num_vehicles: int) -> tuple[Integers, Integers]:
+        """Return vehicles and slots of a day, in the order of vehicles."""
+        bits = np.unpackbits(self._bits[day - self._first, :num_vehicles], axis=1, bitorder="little")
+        vehicles, slots = np.nonzero(bits)
+        return vehicles, slots

@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of vehicles from CSV and Parquet files, some at a time, as columns of doubles.
+
+Whether a device reports must not depend on what a cell holds: a number that is missing, NaN or no number at all
+is NaN here, is counted, and is reported as the task says. What rows are *about* must be readable: a vehicle or a moment
+that is not there is an :class:`~dunnage.errors.InputError` with the rows concerned.
+
+Moments are UTC unless they say otherwise: a time of a zone, or with an offset, is taken to UTC; one without is UTC
+already; a plain number is seconds after 1 January 1970. What Arrow says about a file may quote its cells, so its words
+are never repeated.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
+from dunnage.exact import shown
+from dunnage.io import CSV_ENDINGS, PARQUET_ENDINGS
+from dunnage.local.task import MOST_DAYS, SECONDS_PER_DAY, Task
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+BATCH_ROWS = 1 << 20
+MICROS = 1_000_000
+_BLOCK_BYTES = 1 << 24
+_MOST_SECONDS = MOST_DAYS * SECONDS_PER_DAY
+_MISSING_WORDS = ("", "na", "n/a", "nan", "null", "none", "-")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileColumns:
+    """Names of the columns that a task does not name itself.
+
+    Parameters
+    ----------
+    vehicle, time
+        Which vehicle a row is about, and when.
+    places
+        Longitude and latitude.
+    """
+
+    vehicle: str = "vehicle"
+    time: str = "time"
+    places: tuple[str, str] = ("lon", "lat")
+
+    def __post_init__(self) -> None:
+        places: object = self.places
+        if not isinstance(places, tuple) or len(places) != 2 or not all(isinstance(name, str) for name in places):
+            raise ParameterError(
+                f"place columns must be two names. Got {shown(places)}. Write lon,lat: longitude before latitude."
+            )
+        names = [self.vehicle, self.time, *self.places]
+        if len(set(names)) < len(names) or not all(names):
+            raise ParameterError(f"vehicle, time and place columns must differ. Got {', '.join(names)}. Mend them.")
+
+    def numbers_of(self, task: Task) -> list[str]:
+        """Name the columns of numbers that a task needs, each once."""
+        found = [quantity.name for purpose in task.purposes for quantity in purpose.quantities]
+        found += self.places if any(purpose.grid for purpose in task.purposes) else ()
+        return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a file, column by column.
+
+    Parameters
+    ----------
+    first
+        Number of the first of them, counted from 1 below the header.
+    size
+        How many there are.
+    numbers
+        Columns of doubles by name, NaN where there is no number.
+    micros
+        Moments in microseconds after 1 January 1970, UTC; None if they were not asked for.
+    labels
+        Columns of text by name, each text once; None never stands in them.
+    """
+
+    first: int
+    size: int
+    numbers: dict[str, Floats]
+    micros: Integers | None = None
+    labels: dict[str, pa.DictionaryArray] = field(default_factory=dict)
+
+
+class RowFile:
+    """The rows of a CSV or Parquet file, some at a time; memory does not grow with the file.
+
+    Parameters
+    ----------
+    path
+        The file.
+    numbers
+        Columns to read as numbers.
+    time
+        Column of moments, if they are needed.
+    labels
+        Columns to read as text.
+    optional
+        Columns of ``labels`` that need not be there.
+
+    Attributes
+    ----------
+    num_rows
+        How many rows there are; None if that is not known before reading.
+    unreadable
+        Cells that held something, but no number, by column, in the last pass.
+
+    Raises
+    ------
+    InputError
+        With all that is missing, if the file or a column cannot be used.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        numbers: Sequence[str],
+        time: str | None = None,
+        labels: Sequence[str] = (),
+        optional: Sequence[str] = (),
+    ) -> None:
+        self.path, self.time, self.numbers = path, time, list(numbers)
+        self.num_rows: int | None = None
+        self.unreadable: dict[str, int] = {}
+        self._parquet = _is_parquet(path)
+        with _reported(path):
+            names = self._header()
+        self.labels = [name for name in labels if name in names or name not in optional]
+        self._check(names)
+
+    def _header(self) -> list[str]:
+        if not self._parquet:
+            return _csv_header(self.path)
+        with pq.ParquetFile(self.path) as source:
+            self.num_rows = int(source.metadata.num_rows)
+            self._schema = source.schema_arrow
+            return list(source.schema_arrow.names)
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read, each once."""
+        return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
+
+    def _check(self, names: list[str]) -> None:
+        problems = [problem for name in self.columns for problem in self._problems(names, name)]
+        if problems:
+            raise InputError(str(self.path), problems)
+
+    def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
+        if names.count(name) != 1:
+            what = "there are several such columns" if name in names else "there is no such column"
+            yield Problem(what, where=name, remedy="Name the columns as the task and the options say.")
+        elif self._parquet:
+            kind = self._schema.field(name).type
+            if name in self.numbers and not _reads_as_number(kind):
+                yield Problem("the column does not hold numbers", where=name, remedy="Write it as double, say.")
+            if name == self.time and not _reads_as_moment(kind):
+                yield Problem("the column does not hold moments", where=name, remedy="Write it as timestamps, say.")
+            if name in self.labels and not (_is_text(kind) or pa.types.is_integer(_plain(kind))):
+                yield Problem("the column does not hold names", where=name, remedy="Write it as text.")
+
+    def __iter__(self) -> Iterator[Rows]:
+        """Yield the rows in order.
+
+        Raises
+        ------
+        InputError
+            If something cannot be read, or a vehicle or a moment is missing.
+        """
+        self.unreadable = dict.fromkeys(self.numbers, 0)
+        first = 1
+        with _reported(self.path):
+            for batch in self._parquet_batches() if self._parquet else self._csv_batches():
+                if batch.num_rows:
+                    yield self._rows(first, batch)
+                    first += batch.num_rows
+
+    def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
+        text = [name for name in self.labels if _is_text(self._schema.field(name).type)]
+        # Not read ahead: a row group may be larger than the memory that is wanted. Names are read as codes.
+        with pq.ParquetFile(self.path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=text) as source:
+            yield from source.iter_batches(BATCH_ROWS, columns=self.columns, use_threads=False)
+
+    def _csv_batches(self) -> Iterator[pa.RecordBatch]:
+        bad_rows: list[int] = []
+
+        def note(row: pacsv.InvalidRow) -> str:
+            bad_rows.append(-1 if row.number is None else int(row.number) - 1)
+            return "skip"
+
+        with (
+            pa.input_stream(str(self.path), compression="detect") as stream,
+            pacsv.open_csv(
+                stream,
+                read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES),
+                parse_options=pacsv.ParseOptions(newlines_in_values=True, invalid_row_handler=note),
+                convert_options=pacsv.ConvertOptions(
+                    include_columns=self.columns,
+                    column_types=dict.fromkeys(self.columns, pa.string()),
+                    strings_can_be_null=False,
+                ),
+            ) as source,
+        ):
+            for batch in source:
+                self._check_rows(bad_rows)
+                yield batch
+            self._check_rows(bad_rows)
+
+    def _check_rows(self, bad_rows: list[int]) -> None:
+        if bad_rows:
+            raise self._wrong_rows("", "a row has more or fewer cells than the header", bad_rows, "Mend the cells.")
+
+    def _rows(self, first: int, batch: pa.RecordBatch) -> Rows:
+        columns = {name: batch.column(batch.schema.get_field_index(name)) for name in self.columns}
+        labels = {name: self._label_column(first, name, columns[name]) for name in self.labels}
+        micros = self._moment_column(first, self.time, columns[self.time]) if self.time else None
+        numbers = {name: self._number_column(name, columns[name]) for name in self.numbers}
+        return Rows(first, batch.num_rows, numbers, micros, labels)
+
+    def _label_column(self, first: int, name: str, column: pa.Array) -> pa.DictionaryArray:
+        labels = coded(column)
+        blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
+        if labels.null_count or blank.any():
+            codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            missing = codes < 0
+            missing[~missing] = blank[codes[~missing]]
+            if missing.any():
+                raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
+        return labels
+
+    def _moment_column(self, first: int, name: str, column: pa.Array) -> Integers:
+        micros, wrong = moments_of(column)
+        if wrong.any():
+            what = "is missing, or no moment from 1970 to 9999"
+            remedy = "Write 2026-10-14T08:05:00 (UTC) or 2026-10-14T16:05:00+08:00, or seconds after 1 January 1970."
+            raise self.refused(first, name, what, wrong, remedy)
+        return micros
+
+    def _number_column(self, name: str, column: pa.Array) -> Floats:
+        numbers, num_wrong = numbers_of(column)
+        self.unreadable[name] += num_wrong
+        return numbers
+
+    def refused(self, first: int, column: str, what: str, wrong: Bools, remedy: str) -> InputError:
+        """Make an error about some rows of a batch that begins at row ``first``; more may follow in later ones."""
+        return self._wrong_rows(column, what, (first + np.flatnonzero(wrong)).tolist(), remedy)
+
+    def _wrong_rows(self, column: str, what: str, rows: list[int], remedy: str) -> InputError:
+        named = tuple(row for row in rows[:MOST_ROWS_NAMED] if row > 0)
+        problem = Problem(what, where=column, rows=named, num_rows=len(rows), remedy=remedy)
+        return InputError(str(self.path), [problem])
+
+    def notes(self) -> list[str]:
+        """Say which cells held something that is no number."""
+        return [
+            f"{name}: 1 cell is no number, and counts as missing"
+            if num == 1
+            else f"{name}: {num:,} cells are no numbers, and count as missing"
+            for name, num in self.unreadable.items()
+            if num
+        ]
+
+
+def _is_parquet(path: Path) -> bool:
+    if not path.is_file():
+        what = "is a folder, not a file" if path.is_dir() else "does not exist"
+        raise InputError(str(path), [f"{what}. Check the path."])
+    name = path.name.lower()
+    if not name.endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)):
+        known = ", ".join(CSV_ENDINGS + PARQUET_ENDINGS)
+        raise InputError(str(path), [f"is neither CSV nor Parquet by its name. Use one of {known}."])
+    return name.endswith(PARQUET_ENDINGS)
+
+
+@contextmanager
+def _reported(path: Path) -> Iterator[None]:
+    """Turn what readers say into an error that quotes no cell."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}" if error.strerror else "is damaged or cut off"
+    except (pa.ArrowException, csv.Error, UnicodeError, EOFError, zlib.error):
+        reason = "is damaged, cut off, or not UTF-8 text" if not _is_parquet(path) else "is not a readable Parquet file"
+    else:
+        return
+    raise InputError(str(path), [f"{reason}. Check it, or write it again."])
+
+
+def _csv_header(path: Path) -> list[str]:
+    with pa.input_stream(str(path), compression="detect") as stream:
+        content = stream.read(1 << 20)
+    text = bytes(content).decode("utf-8-sig", errors="replace")
+    if not text.strip():
+        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+    return next(cells for cells in csv.reader(text.splitlines()) if cells)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return str(_plain(kind)) in ("string", "large_string", "string_view")
+
+
+def _reads_as_number(kind: pa.DataType) -> bool:
+    plain, kinds = _plain(kind), pa.types
+    known = (kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null)
+    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
+
+
+def _reads_as_moment(kind: pa.DataType) -> bool:
+    plain, kinds = _plain(kind), pa.types
+    known = (kinds.is_timestamp, kinds.is_date, kinds.is_integer, kinds.is_floating)
+    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
+
+
+def coded(column: pa.Array) -> pa.DictionaryArray:
+    """Return a column of names as text, each text spelled once."""
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string()).dictionary_encode()
+    if column.type.value_type != pa.string():
+        column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
+    return column
+
+
+def numbers_of(column: pa.Array) -> tuple[Floats, int]:
+    """Return a column as doubles, NaN where nothing is, and how many cells held something that is no number."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not _is_text(column.type):
+        return column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), 0
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    trimmed = pc.if_else(pc.equal(trimmed, ""), pa.scalar(None, pa.string()), trimmed)
+    try:
+        return trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False), 0
+    except pa.ArrowInvalid:
+        return _numbers_of_text(trimmed)
+
+
+def _numbers_of_text(column: pa.Array) -> tuple[Floats, int]:
+    """Read text cell by cell, each text once."""
+    texts = column.dictionary_encode()
+    read = [_number(text) for text in texts.dictionary.to_pylist()]
+    numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
+    wrong = np.array([number is None for number in read] + [False])
+    codes = texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)
+    return numbers[codes], int(wrong[codes].sum())
+
+
+def _number(text: str) -> float | None:
+    """Read one number; NaN if it is missing, None if it is something else."""
+    if text.lower() in _MISSING_WORDS:
+        return math.nan
+    try:
+        return None if "_" in text else float(text)
+    except ValueError:
+        return None
+
+
+def moments_of(column: pa.Array) -> tuple[Integers, Bools]:
+    """Return moments in microseconds after 1 January 1970, UTC, and which cells hold none."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if _is_text(column.type):
+        return _moments_of_text(column.cast(pa.string()))
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(column.type):
+        seconds = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        wrong = missing | ~((seconds >= 0) & (seconds < _MOST_SECONDS))
+        return np.where(wrong, 0, np.where(wrong, 0, seconds) * MICROS).astype(np.int64), wrong
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s"))
+    per_second = _PER_SECOND[column.type.unit] if pa.types.is_timestamp(column.type) else 1
+    if pa.types.is_uint64(column.type):
+        column = pc.min_element_wise(column, pa.scalar(_MOST_SECONDS, pa.uint64()))
+        missing = column.is_null().to_numpy(zero_copy_only=False) | missing
+    counted = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    wrong = missing | (counted < 0) | (counted // per_second >= _MOST_SECONDS)
+    inside = np.where(wrong, 0, counted)
+    return inside * (MICROS // per_second) if per_second <= MICROS else inside // (per_second // MICROS), wrong
+
+
+def _moments_of_text(column: pa.Array) -> tuple[Integers, Bools]:
+    """Read moments, each text once."""
+    texts = pc.utf8_trim_whitespace(column).dictionary_encode()
+    try:  # quick, where no text has a zone
+        counted = texts.dictionary.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        read = np.where((counted >= 0) & (counted < _MOST_SECONDS * MICROS), counted, -1)
+    except pa.ArrowInvalid:
+        read = np.array([parse_moment(text) for text in texts.dictionary.to_pylist()], dtype=np.int64)
+    micros = np.append(read, -1)[texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)]
+    return micros, micros < 0
+
+
+def parse_moment(text: str) -> int:
+    """Read a moment as microseconds after 1 January 1970, UTC; -1 if it is none.
+
+    Examples
+    --------
+    >>> parse_moment("1970-01-01T08:00:01+08:00"), parse_moment("1970-01-01 00:00:01"), parse_moment("x")
+    (1000000, 1000000, -1)
+    """
+    try:
+        if text.isascii() and text.replace(".", "", 1).isdigit() and not _is_compact_date(text):
+            seconds = float(text)
+            return int(seconds * MICROS) if seconds < _MOST_SECONDS else -1
+        moment = datetime.fromisoformat(text)
+        since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        return -1
+    micros = (since.days * SECONDS_PER_DAY + since.seconds) * MICROS + since.microseconds
+    return micros if 0 <= micros < _MOST_SECONDS * MICROS else -1
+
+
+def _is_compact_date(text: str) -> bool:
+    """Tell whether digits are a date like 20261014 rather than seconds; that would be in 1970 otherwise."""
+    return len(text) == 8 and text.isdigit() and text[:2] in ("19", "20")
