@@ -18,6 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from dunnage._version import __version__
+from dunnage.auditing.carriers import (
+    CarrierCase,
+    EstimatesSight,
+    carrier_inside_findings,
+    carrier_outside_findings,
+)
 from dunnage.auditing.counts import (
     CountsCase,
     CountsSight,
@@ -26,6 +32,7 @@ from dunnage.auditing.counts import (
     counts_outside_findings,
 )
 from dunnage.auditing.finding import TOPICS, Finding
+from dunnage.auditing.fleet import Fleet
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
 from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
 from dunnage.auditing.outside import outside_findings
@@ -52,6 +59,8 @@ NOISE = "noise"
 """What a noisy release tells, in the place of a statistic of classes."""
 COUNTS = "counts"
 """What a release of counts tells, in the place of a statistic of classes."""
+ESTIMATES = "estimates"
+"""What a release of estimates from devices tells, in the place of a statistic of classes."""
 MOST_AUDIT_BYTES = 1 << 26
 
 Progress = Callable[[str], None]
@@ -72,7 +81,7 @@ class Audit:
     protects
         What one record is.
     statistic
-        What was told about a class, or ``noise``, or ``counts``.
+        What was told about a class, or ``noise``, ``counts``, ``estimates``.
     findings
         The findings, by topic.
     at_risk
@@ -197,7 +206,7 @@ def _finding_from(content: Mapping[str, Any]) -> Finding:
 
 def audit(
     release: Place,
-    data: Dataset | None = None,
+    data: Dataset | Fleet | None = None,
     plan: Plan | str | os.PathLike[str] | None = None,
     *,
     key: Key | None = None,
@@ -208,14 +217,17 @@ def audit(
     seconds: float = DEFAULT_SECONDS,
     progress: Progress | None = None,
 ) -> Audit:
-    """Attack a release of classes, of noisy rows or of counts, and score it against the truth. Private unless external.
+    """Attack a release of classes, noisy rows, counts or estimates, and score it against the truth.
+
+    The audit is private unless external.
 
     Parameters
     ----------
     release
         The release, or its folder; the key beside a folder is found by itself.
     data
-        The rows that were published; not needed, and not looked at, for an external audit.
+        The rows that were published, or for estimates the :class:`~dunnage.auditing.fleet.Fleet` that reported; not
+        needed, and not looked at, for an external audit.
     plan
         A packing plan made on the release, or its folder.
     key
@@ -236,8 +248,8 @@ def audit(
     Raises
     ------
     UserError
-        If the release has neither classes nor noisy rows nor counts, or release, data, key and plan do not belong
-        together.
+        If the release has neither classes nor noisy rows, counts or estimates, or release, data, key and plan do not
+        belong together.
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
     if not external and data is None:
@@ -245,11 +257,13 @@ def audit(
     if tolerance is not None and not 0 < tolerance < 1:
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     found, key = _opened(release, key, with_key=not external)
-    if data is not None and not external and found.certificate.body["kind"] != COUNTS:  # which have other attributes
-        _refuse_other_policy(found, data)
+    rows, fleet = (None, None) if external else _rows_or_fleet(found, data)
+    if rows is not None and found.certificate.body["kind"] != COUNTS:  # which have other attributes
+        _refuse_other_policy(found, rows)
     asked = _Asked(
         release=found,
-        data=None if external else data,
+        data=rows,
+        fleet=fleet,
         plan=_plan_of(plan, found, external=external),
         key=key,
         population=population,
@@ -274,12 +288,22 @@ def audit(
     )
 
 
+def _rows_or_fleet(release: Release, data: Dataset | Fleet | None) -> tuple[Dataset | None, Fleet | None]:
+    """Return the data as what they are, if that is what the release was made from."""
+    of_devices = release.certificate.body["kind"] == ESTIMATES
+    if data is not None and of_devices != isinstance(data, Fleet):
+        what = "devices, so it is compared with a Fleet" if of_devices else "an owner's rows, so no Fleet made it"
+        raise ParameterError(f"the release comes from {what}. Got {type(data).__name__}. Read the data anew.")
+    return (None, data) if isinstance(data, Fleet) else (data, None)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Asked:
     """What is audited, and with what; no data for an external audit."""
 
     release: Release
     data: Dataset | None
+    fleet: Fleet | None
     plan: Plan | None
     key: Key | None
     population: Dataset | None
@@ -308,7 +332,35 @@ def _told(asked: _Asked) -> _Told:
     """Audit a release by what it is of."""
     if asked.release.certificate.body["kind"] == COUNTS:
         return _told_by_counts(asked)
+    if asked.release.certificate.body["kind"] == ESTIMATES:
+        return _told_by_estimates(asked)
     return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
+
+
+def _told_by_estimates(asked: _Asked) -> _Told:
+    """Audit a release of estimates from devices."""
+    sight, told = EstimatesSight.of(asked.release), _Told(ESTIMATES)
+    outside, notes = carrier_outside_findings(sight.task, asked.tell)
+    inside, more = (
+        carrier_inside_findings(CarrierCase.of(sight, asked.fleet), asked.tell) if asked.fleet is not None else ([], [])
+    )
+    known = {item.name for item in inside}  # numbers are guessed better by who knows the fleet: that counts
+    told.add([item for item in outside if item.name not in known], notes)
+    told.add(inside, [*more, *_estimates_lacks(asked)])
+    return told
+
+
+def _estimates_lacks(asked: _Asked) -> list[str]:
+    """Say which questions were not put to a release of estimates, or cannot be answered."""
+    wanted = {
+        "How far estimates are off cannot be told without the truth.": asked.fleet is None,
+        "Reports are attacked by their laws: there are no values to know roughly.": asked.tolerance is not None,
+        "Estimates have no rows, so a population cannot be looked for in them.": asked.population is not None,
+        "Estimates have no classes, so they were not compared with other releases; losses of reports add up.": bool(
+            asked.also
+        ),
+    }
+    return [note for note, was_asked in wanted.items() if was_asked]
 
 
 def _told_by_counts(asked: _Asked) -> _Told:

@@ -11,6 +11,7 @@ from typing import Any
 from dunnage._version import __version__
 from dunnage.auditing.audit import Audit
 from dunnage.auditing.finding import TOPICS, Finding, percent
+from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures
 from dunnage.pages.rides import ride_pictures
@@ -31,6 +32,7 @@ _STATISTICS = {
     "values": "of each class the smallest and largest number, the lowest common node, or the set of labels",
     "noise": "a noisy value and an interval for each record",
     "counts": "how many trips there are of each type, as noise allows",
+    "estimates": "means and shares with intervals, estimated from what devices perturbed before they sent it",
 }
 _BASELINES = {
     False: "what somebody has without the release",
@@ -39,6 +41,12 @@ _BASELINES = {
 }
 # Shown first, in this order, as far as they were found; the part of a name before a bracket.
 _KEY_FINDINGS = (
+    "localisation, 1 day",
+    "localisation, 30 days",
+    "tuple guess",
+    "unique by areas, 4 hours",
+    "error of the mean",
+    "RMSE of shares",
     "membership guess",
     "membership bound",
     "RMSE per cell",
@@ -80,6 +88,8 @@ def audit_page(audit: Audit) -> str:
     """
     topics = [(topic, [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
     pictures = {"utility": [*ride_pictures(audit), *count_pictures(audit)]}
+    for topic, drawn in carrier_pictures(audit).items():
+        pictures.setdefault(topic, []).extend(drawn)
     content = {
         "audit": audit,
         "title": f"Audit of {audit.dataset}" + (f", {audit.period}" if audit.period else ""),

@@ -1,0 +1,787 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates from devices: what whoever collects the reports can tell about one vehicle, and how far estimates are off.
+
+Attacks follow from the laws of the reports, which are public: :mod:`dunnage.auditing.tracking`. The attacker is the
+platform, or whoever listens to it: he sees every report of one vehicle, knows the task, and, in an audit that is not
+external, also how the whole fleet's values and places are spread. Of several tiers the one with the largest epsilon is
+attacked. Errors compare with the truth and are private. Their baseline is what anybody could say without a report: the
+middle of the domain, and a map on which all places are alike.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth
+from dunnage.auditing.tracking import (
+    Guess,
+    NumberGuess,
+    even_weights,
+    guess_numbers,
+    guess_tuple,
+    locate,
+    movement,
+    unique_by_slots,
+    unique_shares,
+)
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
+from dunnage.local.client import TaskLosses, check_task, mechanism_of
+from dunnage.local.estimate import OTHER, OUTSIDE
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric, SampledReport
+from dunnage.local.oracles import InClear
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import Purpose, Task, Tier
+from dunnage.local.trajectory import Independent, LocalTrajectory
+from dunnage.noise import Noise
+from dunnage.release import Release
+from dunnage.release_words import several
+from dunnage.svg import number_text
+from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Progress = Callable[[str], None]
+
+PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
+CURVE = (1, 12, 30, 96, 365)
+"""Numbers of reports that are drawn on the page: among them an hour and eight of one every five minutes."""
+UNIQUE_HOURS = (1, 2, 4)
+MOST_COMPARED = 500
+"""Vehicles whose drawn slots are compared with the whole fleet."""
+MOST_MAP_CELLS = 4_096
+_MEAN, _PRESENT = "mean", "present"
+_MOST_SLOTS = 1 << 27
+"""Most slots of all vehicles, whether drawn or not, that the truth is averaged over."""
+
+
+# What the release tells
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanEstimate:
+    """A released mean, or share of values that are there.
+
+    Parameters
+    ----------
+    purpose, quantity
+        What was reported.
+    of_presence
+        Whether it is the share of values that are there.
+    value, lower, upper
+        Estimate (None if nothing was told of it) and interval.
+    """
+
+    purpose: str
+    quantity: Quantity
+    of_presence: bool
+    value: float | None
+    lower: float
+    upper: float
+
+    @property
+    def name(self) -> str:
+        """Name of the quantity."""
+        return self.quantity.name
+
+    @property
+    def label(self) -> str:
+        """What it is called on a page."""
+        return f"{self.name}, share present" if self.of_presence else self.name
+
+    @property
+    def unit(self) -> str:
+        """Its unit."""
+        return "share" if self.of_presence else self.quantity.unit
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MapEstimate:
+    """Released shares of places or paths.
+
+    Parameters
+    ----------
+    what
+        ``place`` or ``path``.
+    grid
+        The grid of a map; None for paths.
+    num_inputs
+        How many shares there are, listed or not.
+    inputs
+        Those that are listed, by their number.
+    value, lower, upper
+        Their shares and intervals.
+    remainder
+        Share of all that are not listed.
+    """
+
+    what: str
+    grid: Grid | None
+    num_inputs: int
+    inputs: Integers
+    value: Floats
+    lower: Floats
+    upper: Floats
+    remainder: float = 0.0
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EstimatesSight:
+    """A release of estimates as anyone reads it.
+
+    Parameters
+    ----------
+    task
+        What devices reported.
+    num_reports
+        Reports of each purpose, at most.
+    confidence
+        Stated confidence of every interval.
+    means, maps
+        What was estimated.
+    """
+
+    task: Task
+    num_reports: int
+    confidence: float
+    means: tuple[MeanEstimate, ...]
+    maps: Mapping[str, MapEstimate]
+
+    @classmethod
+    def of(cls, release: Release) -> EstimatesSight:
+        """Read a release.
+
+        Raises
+        ------
+        ReleaseError
+            If its lines or figures are not those of estimates, or do not follow from its task.
+        """
+        try:
+            check_estimate_columns(release, Path())
+            check_estimate_lines(release, Path())
+            task = Task.from_json(json.dumps(release.certificate.body["measures"]["task"]))
+            check_task(task)
+        except (CheckFailed, TaskError) as failure:
+            raise ReleaseError(f"the release does not say what was estimated, or how: {failure}. Verify it.") from None
+        body = release.certificate.body
+        lines = release.data.to_pylist()
+        purposes = {purpose.name: purpose for purpose in task.purposes}
+        means = [_mean_of(purposes[line["purpose"]], line) for line in lines if line["quantity"] in (_MEAN, _PRESENT)]
+        maps = {
+            name: _map_of(task, purpose, [line for line in lines if line["purpose"] == name])
+            for name, purpose in purposes.items()
+            if purpose.grid is not None and body["measures"]["reports"][name]
+        }
+        return cls(
+            task=task,
+            num_reports=max(sum(tiers.values()) for tiers in body["measures"]["reports"].values()),
+            confidence=float(body["mechanism"]["confidence"]),
+            means=tuple(means),
+            maps=maps,
+        )
+
+
+def _mean_of(purpose: Purpose, line: Mapping[str, Any]) -> MeanEstimate:
+    return MeanEstimate(
+        purpose=purpose.name,
+        quantity=next(quantity for quantity in purpose.quantities if quantity.name == line["attribute"]),
+        of_presence=line["quantity"] == _PRESENT,
+        value=line["value"],
+        lower=line["lower"],
+        upper=line["upper"],
+    )
+
+
+def _map_of(task: Task, purpose: Purpose, lines: Sequence[Mapping[str, Any]]) -> MapEstimate:
+    mechanism = mechanism_of(task, purpose)
+    law = mechanism.channel(mechanism.levels[0])
+    paths = isinstance(mechanism, LocalTrajectory)
+    listed = [line for line in lines if not paths or line["path"] != OTHER]
+    return MapEstimate(
+        what="path" if paths else "place",
+        grid=None if paths else purpose.grid,
+        num_inputs=law.num_inputs if paths else len(listed),
+        inputs=np.array([_path_number(mechanism, line["path"]) if paths else line["cell"] for line in listed]),
+        value=np.array([line["value"] for line in listed]),
+        lower=np.array([line["lower"] for line in listed]),
+        upper=np.array([line["upper"] for line in listed]),
+        remainder=math.fsum(line["value"] for line in lines if paths and line["path"] == OTHER),
+    )
+
+
+def _path_number(mechanism: LocalTrajectory, text: str) -> int:
+    """Return the number of a path that is written as its cells in order."""
+    outside = mechanism.grid.outside
+    if text == OUTSIDE:
+        return int(mechanism.paths.index((outside,) * mechanism.steps))
+    return int(mechanism.paths.index(tuple(outside if cell == OUTSIDE else int(cell) for cell in text.split(">"))))
+
+
+# The attacker, by the laws alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One kind of report of the vehicle that is attacked: one of the tier with the largest epsilon.
+
+    Parameters
+    ----------
+    task, purpose
+        What is reported.
+    mechanism, tier
+        By which law.
+    most_reports
+        How many reports the allowance of a lifetime pays for.
+    """
+
+    task: Task
+    purpose: Purpose
+    mechanism: Any
+    tier: Tier
+    most_reports: int
+
+    @classmethod
+    def all_of(cls, task: Task, losses: TaskLosses) -> list[Target]:
+        """List the kinds of report of a task."""
+        found = []
+        for purpose in task.purposes:
+            tiers = {name: task.slot_tiers(purpose)[task.tier_index(purpose, name)] for name in task.tier_names}
+            name = max(tiers, key=lambda each: tiers[each].epsilon)
+            loss = losses.bounded_of_slot(name)
+            most = int(task.limits.lifetime // loss) if loss else 1 << 31
+            found.append(
+                cls(
+                    task=task,
+                    purpose=purpose,
+                    mechanism=mechanism_of(task, purpose),
+                    tier=tiers[name],
+                    most_reports=max(most, 1),
+                )
+            )
+        return found
+
+    @property
+    def law(self) -> Any:
+        """The law of one report."""
+        return self.mechanism.channel(self.tier)
+
+    @property
+    def what(self) -> str:
+        """What is told: a place or a path."""
+        return "path" if self.purpose.steps > 1 else "place"
+
+    @property
+    def subject(self) -> str:
+        """Who is found, as a sentence begins."""
+        return "A truck that goes the same path at every slot" if self.what == "path" else "A truck that stays parked"
+
+    def reports_of(self, days: int) -> int:
+        """Return how many reports so many days hold, as far as the allowance reaches."""
+        return min(days * self.task.schedule.slots_per_day, self.most_reports)
+
+
+def carrier_outside_findings(task: Task, tell: Progress) -> tuple[list[Finding], list[str]]:
+    """Find what the task alone tells about one vehicle; return findings and notes."""
+    losses = check_task(task)
+    findings, notes = list(_suspicion(losses)), []
+    if len(task.purposes) > 1:
+        notes.append(
+            "Each kind of report was attacked by itself. Those of one slot tell more together, at most as much as is "
+            "said of suspicions."
+        )
+    for target in Target.all_of(task, losses):
+        tell(f"attacking {target.purpose.name}")
+        try:
+            findings += _number_findings(target, None) if target.purpose.grid is None else _place_findings(target)
+        except ParameterError as error:
+            notes.append(f"{target.purpose.name} was not attacked: {error}")
+    return findings, notes
+
+
+def _suspicion(losses: TaskLosses) -> Iterator[Finding]:
+    """Say what a suspicion of one half becomes at most by one slot, one day and a lifetime."""
+    task = losses.task
+    slots = [losses.of_slot(name) for name in task.tier_names]
+    slot = None if None in slots else max(loss for loss in slots if loss is not None)
+    spans = {
+        "one slot": (slot, "one slot's reports"),
+        "one day": (None if slot is None else slot * task.schedule.slots_per_day, "a day's reports"),
+        "lifetime": (None if slot is None else task.limits.lifetime, "all reports that the allowance pays for"),
+    }
+    for name, (loss, words) in spans.items():
+        # Only what has no bound is certain; a float would say so from a loss of 37 on.
+        value = 1.0 if loss is None else min(1 / (1 + math.exp(-float(loss))), math.nextafter(1.0, 0.0))
+        bound = "there is no bound" if loss is None else f"their loss is at most {number_text(float(loss))}"
+        yield counted(
+            f"suspicion at most, {name}",
+            value,
+            0.5,
+            f"By {words} a suspicion of one half about a vehicle becomes {percent(value)} at most: {bound}.",
+            unit="probability",
+            topic="table" if name == "one slot" else "several releases",
+            private=False,
+            details={"loss": None if loss is None else float(loss)},
+        )
+
+
+def _guess_finding(
+    name: str, guess: Guess, sentence: str, *, topic: str, private: bool = False, details: Mapping[str, Any]
+) -> Finding:
+    how = "" if guess.computed else " Estimated by drawing."
+    return Finding(
+        name=name,
+        value=guess.value,
+        interval=guess.interval,
+        baseline=min(guess.baseline, 1.0),
+        unit="probability",
+        sentence=sentence + how,
+        topic=topic,
+        private=private,
+        details={**details, "computed": guess.computed},
+    )
+
+
+def _place_findings(target: Target) -> Iterator[Finding]:
+    """Say how well a parked truck is found, and whether a move is seen. Paths are found as places are."""
+    law, name = target.law, target.purpose.name
+    told = ", by its areas in clear" if isinstance(law, InClear) and law.num_groups > 1 else ""
+    for number, (words, days) in enumerate(PERIODS):
+        num = target.reports_of(days)
+        guess = _located(law, num)
+        ends = " (where the allowance ends)" if num < days * target.task.schedule.slots_per_day else ""
+        yield _guess_finding(
+            f"localisation, {words} ({name})",
+            guess,
+            f"{target.subject} is found by {several(num, 'report')}{ends} with {percent(guess.value)}{told}; guessing "
+            f"among {law.num_inputs:,} {target.what}s gives {percent(guess.baseline)}.",
+            topic="several releases" if number else "attributes",
+            details={"reports": num} | ({} if number else {"curve": localisation_curve(target)}),
+        )
+    yield from _every_slot(target)
+    yield from _movement(target)
+
+
+@lru_cache(maxsize=256)
+def _located(law: Any, num_reports: int) -> Guess:
+    """Find a parked truck among places that are alike; the same question is asked more than once."""
+    return locate(law, num_reports)
+
+
+def localisation_curve(target: Target) -> list[list[float]]:
+    """Return numbers of reports, the chance that a parked truck is found by them, and its interval."""
+    found = [(num, _located(target.law, num)) for num in CURVE]
+    return [[num, guess.value, *guess.interval] for num, guess in found]
+
+
+def _every_slot(target: Target) -> Iterator[Finding]:
+    """Say what a report at every moment would give away, as published: for an hour and for eight."""
+    minutes = target.task.schedule.slot_minutes
+    for hours in (1, 8):
+        num = hours * 60 // minutes
+        if num < 2:
+            continue
+        guess = _located(target.law, num)
+        finds = "finds" if target.task.schedule.slots_per_day == target.task.schedule.num_moments else "would find"
+        yield _guess_finding(
+            f"localisation, every slot for {several(hours, 'hour')} ({target.purpose.name})",
+            guess,
+            f"A report every {several(minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, {finds} a "
+            f"truck that does not move with {percent(guess.value)}.",
+            topic="several releases",
+            details={"reports": num},
+        )
+
+
+def _movement(target: Target) -> Iterator[Finding]:
+    if not isinstance(target.mechanism, LocalLocation):
+        return
+    found, name = movement(target.law), target.purpose.name
+    yield counted(
+        f"movement seen ({name})",
+        found.fresh,
+        0.0,
+        f"By one more report the best test tells moved from stayed {percent(found.fresh)} more often where that is "
+        "true, for the two places that are easiest to tell apart: every report is drawn anew.",
+        unit="share",
+        topic="attributes",
+        private=False,
+    )
+    yield counted(
+        f"movement seen if reports were kept ({name})",
+        found.kept,
+        found.fresh,
+        f"If a device kept the report it once drew for a place and sent it again there (memoisation), the same test "
+        f"would do so {percent(found.kept)} more often: staying shows as the same report. That is why none is kept.",
+        unit="share",
+        topic="attributes",
+        private=False,
+    )
+
+
+def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
+    """Say how well numbers are guessed by one report, one by one and all at once, and as the other form would."""
+    mechanism: LocalNumeric = target.mechanism
+    weights = [_weights_of(target, attribute, truth) for attribute in mechanism.attributes]
+    guesses, num_told = _guesses(mechanism, target.tier, weights)
+    other = LocalNumeric(
+        quantities=mechanism.quantities, tiers=mechanism.levels, as_published=not mechanism.as_published
+    )
+    other_guesses, other_told = _guesses(other, target.tier, weights)
+    other_name = "sound" if mechanism.as_published else "published"
+    prior = "spread evenly" if truth is None else "spread as they really are"
+    for attribute, guess, else_guess in zip(mechanism.attributes, guesses, other_guesses, strict=True):
+        if not attribute.presence:
+            yield counted(
+                f"number guess ({attribute.name})",
+                guess.value,
+                guess.baseline,
+                f"Which of {NUM_BUCKETS} buckets a vehicle's {attribute.name} is in is guessed right by one report "
+                f"with {percent(guess.value)}, if numbers are {prior}; the {other_name} form at the same stated "
+                f"epsilon would give {percent(else_guess.value)}.",
+                unit="probability",
+                topic="attributes",
+                private=truth is not None,
+                details={"told": guess.told, "share": guess.share, other_name: else_guess.value},
+            )
+    value, else_value = guess_tuple(guesses, num_told), guess_tuple(other_guesses, other_told)
+    num = sum(not attribute.presence for attribute in mechanism.attributes)
+    yield counted(
+        f"tuple guess ({target.purpose.name})",
+        value,
+        math.prod(guess.baseline for guess in guesses),
+        f"All {several(num, 'number')} of a vehicle are guessed into the right buckets at once by one report with "
+        f"{_small(value)}, numbers having nothing to do with each other; the {other_name} form would give "
+        f"{_small(else_value)}.",
+        unit="probability",
+        topic="attributes",
+        private=truth is not None,
+        details={
+            "numbers_told": num_told,
+            other_name: else_value,
+            "true_loss": _loss(mechanism, target.tier),
+            f"{other_name}_true_loss": _loss(other, target.tier),
+        },
+    )
+
+
+def _small(chance: float) -> str:
+    return percent(chance) if chance >= 1e-4 else f"1 in {number_text(round(1 / chance))}"
+
+
+def _loss(mechanism: LocalNumeric, tier: Tier) -> float | None:
+    loss = mechanism.true_loss(tier)
+    return None if loss is None else float(loss)
+
+
+def _weights_of(target: Target, attribute: Any, truth: Truth | None) -> Floats | None:
+    if attribute.presence:
+        return None
+    known = truth.numbers.get((target.purpose.name, attribute.name)) if truth else None
+    if known is None or not known.num:
+        return even_weights(NUM_BUCKETS, attribute.steps)
+    return np.asarray(known.weights / known.weights.sum())
+
+
+def _guesses(mechanism: LocalNumeric, tier: Tier, weights: Sequence[Floats | None]) -> tuple[list[NumberGuess], int]:
+    report = mechanism.channel(tier)
+    num_told = report.num_sampled if isinstance(report, SampledReport) else len(mechanism.attributes)
+    return guess_numbers(report, weights), num_told
+
+
+# The attacker who knows the fleet, and the owner
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CarrierCase:
+    """A release of estimates and the rows that it was made from.
+
+    Parameters
+    ----------
+    sight
+        The release as anyone reads it.
+    fleet, truth
+        The private rows, and what they come to.
+    """
+
+    sight: EstimatesSight
+    fleet: Fleet
+    truth: Truth
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, sight: EstimatesSight, fleet: Fleet) -> CarrierCase:
+        """Bring release and rows together.
+
+        Raises
+        ------
+        ReleaseError
+            If they belong to different tasks.
+        """
+        if sight.task.digest != fleet.task.digest:
+            raise ReleaseError(
+                "the release was made for another task than this policy's. Give the policy as it was when devices "
+                "reported."
+            )
+        by_row, why = _counts_rows(sight, fleet)
+        return cls(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=by_row), notes=(why, *fleet.notes))
+
+
+def _counts_rows(sight: EstimatesSight, fleet: Fleet) -> tuple[bool, str]:
+    """Decide whether the truth is that of rows or of slots, and say why."""
+    rows = "The truth is taken over all rows alike"
+    if fleet.micros is None:
+        return True, f"{rows}, as the policy names no column of time."
+    if sight.num_reports == fleet.num_rows:
+        return True, f"{rows}, as there are as many of them as reports."
+    if fleet.num_rows * 2 < fleet.num_slots:
+        return True, f"{rows}, as they lie farther apart than the slots of the schedule."
+    if fleet.num_slots > _MOST_SLOTS:
+        return True, f"{rows}, as vehicles and slots are too many to look at each."
+    return False, "The truth is taken over all slots of all vehicles and days alike, drawn or not."
+
+
+def carrier_inside_findings(case: CarrierCase, tell: Progress) -> tuple[list[Finding], list[str]]:
+    """Find what takes the true rows: attacks by who knows the fleet, and errors; return findings and notes."""
+    findings: list[Finding] = []
+    notes = list(case.notes)
+    losses = check_task(case.fleet.task)
+    for target in Target.all_of(case.fleet.task, losses):
+        tell(f"attacking {target.purpose.name} with what is known of the fleet")
+        try:
+            if target.purpose.grid is None:
+                findings += _number_findings(target, case.truth)
+            else:
+                findings += _habit_findings(case, target)
+        except ParameterError as error:
+            notes.append(f"{target.purpose.name} was not attacked by who knows the fleet: {error}")
+    tell("comparing with the truth")
+    findings += _mean_errors(case)
+    for name, found in case.sight.maps.items():
+        findings += _map_errors(case, name, found)
+    return findings, notes
+
+
+def _habit_findings(case: CarrierCase, target: Target) -> Iterator[Finding]:
+    """Attack with the true map as prior, and look for vehicles that nobody else travels with."""
+    counts = case.truth.maps.get(target.purpose.name)
+    for words, days in PERIODS[:2]:
+        num = target.reports_of(days)
+        if counts is not None and not isinstance(target.law, Independent):
+            prior = counts.astype(np.float64)
+            guess = locate(target.law, num, prior)
+            yield _guess_finding(
+                f"localisation, fleet known, {words} ({target.purpose.name})",
+                guess,
+                f"{target.subject} is found by {several(num, 'report')} with {percent(guess.value)} by who also knows "
+                f"how often each {target.what} is taken in the whole fleet; by that knowledge alone it is "
+                f"{percent(guess.baseline)}.",
+                topic="several releases" if days > 1 else "attributes",
+                private=True,
+                details={"reports": num},
+            )
+    if isinstance(target.law, InClear) and target.law.num_groups > 1 and target.purpose.steps == 1:
+        yield from _uniqueness(case, target)
+
+
+def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
+    grid, fleet = target.purpose.grid, case.fleet
+    if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MOST_SLOTS // 4:
+        return
+    if 60 % fleet.task.schedule.slot_minutes:  # an hour is no whole number of slots
+        return
+    areas, per_hour = fleet.areas(grid), 60 // fleet.task.schedule.slot_minutes
+    lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
+    starts = range(0, areas.shape[1] - max(lengths, default=0) + 1, max(per_hour, 1))
+    if not lengths:
+        return
+    shares = {start: unique_shares(areas[:, start:], lengths) for start in starts}
+    worst = max(shares, key=lambda start: (shares[start][-1], shares[start][0]))
+    longer = [hours * per_hour for hours in range(1, UNIQUE_HOURS[-1] + 1) if hours * per_hour <= max(lengths)]
+    curve = [
+        [length / per_hour, share]
+        for length, share in zip(longer, unique_shares(areas[:, worst:], longer), strict=True)
+    ]
+    clock = f"{worst % fleet.task.schedule.num_moments // per_hour:02}:00"
+    for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
+        yield counted(
+            f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})",
+            share,
+            0.0,
+            f"Seen in clear at every slot for {several(hours, 'hour')}, {percent(share)} of the {fleet.num_vehicles:,} "
+            f"vehicles have a sequence of areas that no other has: from {clock} UTC on, when most are after "
+            f"{several(UNIQUE_HOURS[len(lengths) - 1], 'hour')}.",
+            unit="share",
+            topic="records",
+            private=True,
+            details={"curve": curve, "starts": clock, "areas": grid.num_areas},
+        )
+    yield _unique_as_scheduled(fleet, target, areas)
+
+
+def _unique_as_scheduled(fleet: Fleet, target: Target, areas: Integers) -> Finding:
+    """Draw slots for some vehicles as devices do, and ask whether anyone else was in the same areas then."""
+    noise, schedule = Noise(), fleet.task.schedule
+    num = min(MOST_COMPARED, len(areas))
+    seen = np.zeros((num, areas.shape[1]), dtype=bool)
+    for vehicle in range(num):
+        for first in range(0, areas.shape[1], schedule.num_moments):
+            seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
+    share = unique_by_slots(areas, seen)
+    return Finding(
+        name=f"unique by areas, as scheduled ({target.purpose.name})",
+        value=share,
+        interval=wilson(share * num, num),
+        baseline=0.0,
+        unit="share",
+        sentence=f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
+        f"alone: no other one was in the same areas at the same times. Drawn for {several(num, 'vehicle')}.",
+        topic="records",
+        private=True,
+    )
+
+
+# Errors
+
+
+def _mean_errors(case: CarrierCase) -> Iterator[Finding]:
+    """Say how far each mean is off, and how many intervals hold the truth."""
+    covered: list[bool] = []
+    for found in case.sight.means:
+        truth = _true_mean(case, found)
+        if truth is None:
+            continue
+        covered.append(found.lower <= truth <= found.upper)
+        yield _mean_error(found, truth)
+    if covered:
+        yield _coverage(case, "numbers", sum(covered), len(covered))
+
+
+def _true_mean(case: CarrierCase, found: MeanEstimate) -> float | None:
+    """Return the true mean in units: missing numbers are the middle, or left out if that is reported by itself."""
+    known = case.truth.numbers.get((found.purpose, found.name))
+    if known is None or known.num + known.num_missing == 0:
+        return None
+    symbol = found.quantity.missing == "symbol"
+    if found.of_presence:
+        return known.num / (known.num + known.num_missing)
+    if symbol and not known.num:
+        return None
+    return found.quantity.in_units(known.total / (known.num if symbol else known.num + known.num_missing))
+
+
+def _mean_error(found: MeanEstimate, truth: float) -> Finding:
+    low, high = (0.0, 1.0) if found.of_presence else (float(found.quantity.low), float(found.quantity.high))
+    middle, unit = (low + high) / 2, found.unit
+    estimate = middle if found.value is None else found.value
+    error = abs(estimate - truth)
+    relative = f", {percent(error / abs(truth))} of it" if truth else ""
+    holds = "holds" if found.lower <= truth <= found.upper else "misses"
+    told = "Nothing was told of it" if found.value is None else f"It is estimated as {number_text(found.value)}"
+    return counted(
+        f"error of the mean ({found.label})",
+        error,
+        abs(middle - truth),
+        f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: off by "
+        f"{number_text(error)}{relative}. The interval {holds} it. The middle of the domain would be off by "
+        f"{number_text(abs(middle - truth))}.",
+        unit=unit or "ratio",
+        topic="utility",
+        private=True,
+        details={
+            "label": found.label,
+            "truth": truth,
+            "value": found.value,
+            "lower": found.lower,
+            "upper": found.upper,
+            "low": low,
+            "high": high,
+            "relative": error / abs(truth) if truth else None,
+        },
+    )
+
+
+def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Finding:
+    share, stated = num_covered / num, case.sight.confidence
+    return Finding(
+        name=f"coverage ({name})",
+        value=share,
+        interval=wilson(num_covered, num),
+        baseline=stated,
+        unit="share",
+        sentence=f"{num_covered:,} of {num:,} intervals hold the truth; {percent(stated)} of them should, each for "
+        "itself.",
+        topic="utility",
+        private=True,
+    )
+
+
+def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Finding]:
+    """Say how far a map, or a table of paths, is off."""
+    counts = case.truth.maps[name]
+    truth = counts / counts.sum()
+    listed, even = truth[found.inputs], 1 / found.num_inputs
+    off, rest = found.value - listed, 1 - float(listed.sum())
+    # Inputs that are not listed share the remainder alike.
+    others = found.num_inputs - len(found.inputs)
+    spread = found.remainder / others if others else 0.0
+    unlisted = np.delete(truth, found.inputs) - spread if others else np.zeros(0)
+    differences = np.concatenate([off, unlisted])
+    measures = {
+        "RMSE of shares": (_rmse(differences), _rmse(truth[: found.num_inputs] - even), "by the root mean square"),
+        "MAE of shares": (
+            float(np.abs(differences).mean()),
+            float(np.abs(truth[: found.num_inputs] - even).mean()),
+            "on average",
+        ),
+    }
+    for measure, (value, baseline, words) in measures.items():
+        yield counted(
+            f"{measure} ({name})",
+            value,
+            baseline,
+            f"The share of each of {found.num_inputs:,} {found.what}s is off by {number_text(100 * value)} points of "
+            f"a hundred {words}; a map on which all are alike would be off by {number_text(100 * baseline)}.",
+            unit="share",
+            topic="utility",
+            private=True,
+        )
+    apart = min(1.0, float(np.abs(differences).sum()) / 2)
+    yield counted(
+        f"total variation distance ({name})",
+        apart,
+        min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
+        f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true.",
+        unit="share",
+        topic="utility",
+        private=True,
+        details=_map_details(found, truth) | {"unlisted": rest},
+    )
+    holds = (found.lower <= listed + 1e-12) & (listed <= found.upper + 1e-12)
+    yield _coverage(case, name, int(holds.sum()), len(holds))
+
+
+def _rmse(differences: Floats) -> float:
+    return math.sqrt(float((differences**2).mean()))
+
+
+def _map_details(found: MapEstimate, truth: Floats) -> dict[str, Any]:
+    """Return true and estimated shares by row from the north, for the page."""
+    grid = found.grid
+    if grid is None or grid.num_cells > MOST_MAP_CELLS:
+        return {}
+    estimated = np.zeros(found.num_inputs)
+    estimated[found.inputs] = found.value
+    order = [
+        [grid.cell_at(column, row) for column in range(grid.num_columns)] for row in range(grid.num_rows - 1, -1, -1)
+    ]
+    return {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}

@@ -1,0 +1,665 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracking: where somebody who collects reports finds a vehicle, which ones are unique, and who moved. Pure numbers.
+
+A vehicle that stays where it is sends one report after another through the same channel. Whoever sees them guesses the
+likeliest place. With a loss of ``l`` in each report, the posterior of a place is proportional to its prior times
+``exp(l * n)``, n being the reports that speak for it: so the guess depends on these numbers alone, and the chance that
+it is right is a sum over them.
+
+==========================  ========================================================================================
+unary encoding              numbers are binomial and independent of each other: closed form, also with a prior
+randomised response         numbers are multinomial: closed form by generating functions for places that are alike
+any law, few outcomes       all multisets of symbols are looked at
+Hadamard response, others   drawn again and again, with an interval
+==========================  ========================================================================================
+
+Closed forms have sums of positive terms only, so that nothing cancels in floating point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage import noise_arrays
+from dunnage.auditing.finding import wilson
+from dunnage.errors import ParameterError
+from dunnage.local import batch_laws
+from dunnage.local.estimators import walsh_hadamard
+from dunnage.local.numeric import JointReport, SampledReport
+from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
+from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, RandomisedResponse, SymmetricUnary
+from dunnage.local.planar import Planar
+from dunnage.local.trajectory import Independent
+from dunnage.noise import Noise
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+SIMULATIONS, FEWEST_SIMULATIONS = 2_000, 200
+"""How often what has no closed form is drawn; the more symbols there are, the less often."""
+MOST_ENUMERATED = 1 << 17
+"""Most multisets of symbols that are looked at one by one."""
+MOST_ENTRIES = 1 << 22
+"""Most entries of a channel's matrix, or of a table of draws, that are held at once."""
+MOST_RESPONSES = 600
+"""Most reports for which randomised response is computed in closed form."""
+MOST_DRAWN_REPORTS = 2_000
+"""Most reports of one vehicle that are drawn; more never find it less often."""
+MOST_WITH_PRIOR = 1_200
+"""Most places of unary encoding that are told apart by a prior in closed form."""
+_NEGLIGIBLE = 1e-18
+_TIE = 1e-9
+_WORD = 53
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess:
+    """How often the likeliest guess is right.
+
+    Parameters
+    ----------
+    value
+        The chance.
+    interval
+        Itself, if it was computed; at 95 % confidence if it was estimated by drawing.
+    baseline
+        The same without any report: the likeliest place beforehand.
+    """
+
+    value: float
+    interval: tuple[float, float]
+    baseline: float
+
+    @property
+    def computed(self) -> bool:
+        """Whether the chance was computed, not estimated by drawing."""
+        return self.interval[0] == self.interval[1]
+
+    @classmethod
+    def exactly(cls, value: float, baseline: float) -> Guess:
+        """Make a guess whose chance was computed; guessing never gets worse by reports."""
+        value = min(1.0, max(float(value), baseline))
+        return cls(value=value, interval=(value, value), baseline=baseline)
+
+    @classmethod
+    def drawn(cls, hits: int, num: int, baseline: float) -> Guess:
+        """Make a guess that was right so many times."""
+        return cls(value=hits / num, interval=wilson(hits, num), baseline=baseline)
+
+
+def uniform(num: int) -> Floats:
+    """Return the prior of places that are alike."""
+    return np.full(num, 1 / num)
+
+
+def locate(law: Any, num_reports: int, prior: Floats | None = None, *, noise: Noise | None = None) -> Guess:
+    """Return how often a vehicle that stays in one place is found by its reports.
+
+    Parameters
+    ----------
+    law
+        The law of one report: a frequency oracle, one with areas in clear, the planar law, or one for each place of a
+        path.
+    num_reports
+        Reports that were seen, all of the same place.
+    prior
+        What is known beforehand: a chance for each input. All alike if left out.
+    noise
+        Where draws come from, if there is no closed form.
+
+    Raises
+    ------
+    ParameterError
+        If the law has so many inputs that the attack cannot be computed here.
+    """
+    noise = noise or Noise()
+    if isinstance(law, Independent):
+        return _each_place(law, num_reports, noise)
+    beforehand = uniform(law.num_inputs) if prior is None else _checked(prior, law.num_inputs)
+    if isinstance(law, InClear):
+        return _by_area(law, num_reports, beforehand, noise)
+    return _within(law, num_reports, beforehand, noise)
+
+
+def _checked(prior: Floats, num_inputs: int) -> Floats:
+    given = np.asarray(prior, dtype=np.float64)
+    if given.shape != (num_inputs,) or not (given >= 0).all() or not given.sum() > 0:
+        raise ParameterError(f"a prior has a chance for each of the {num_inputs} inputs. Give their shares.")
+    return np.asarray(given / given.sum())
+
+
+def _each_place(law: Independent, num_reports: int, noise: Noise) -> Guess:
+    """Guess every place of a path by itself, as each was perturbed by itself; places are alike."""
+    one = locate(law.place, num_reports, noise=noise)
+    low, high = (end**law.steps for end in one.interval)
+    return Guess(value=one.value**law.steps, interval=(low, high), baseline=one.baseline**law.steps)
+
+
+def _by_area(law: InClear, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+    """Guess inside each area: which one it is, is seen as soon as there is a report."""
+    baseline = float(prior.max())
+    if not num_reports:
+        return Guess.exactly(baseline, baseline)
+    size, found = law.group_size, np.zeros(3)
+    inside = np.zeros((law.num_groups, size + 1))
+    inside[:, :size] = prior[:-1].reshape(law.num_groups, size)
+    inside[0, size] = prior[-1]
+    alike, how_many = np.unique(inside, axis=0, return_counts=True)
+    for chances, num in zip(alike, how_many, strict=True):
+        if (weight := float(chances.sum())) > 0:
+            guess = _within(law.oracle, num_reports, chances / weight, noise)
+            found += num * weight * np.array([guess.value, *guess.interval])
+    value, low, high = np.minimum(found, 1.0).tolist()
+    return Guess(value=value, interval=(min(low, value), max(high, value)), baseline=baseline)
+
+
+def _within(law: Any, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+    baseline, possible = float(prior.max()), prior[prior > 0]
+    if not num_reports:
+        return Guess.exactly(baseline, baseline)
+    alike = bool(np.ptp(possible) <= _TIE * baseline)
+    if isinstance(law, OptimisedUnary | SymmetricUnary) and (alike or len(possible) <= MOST_WITH_PRIOR):
+        chance = unary_guess(possible, law.p, law.q, float(law.loss), num_reports, alike=alike)
+        return Guess.exactly(chance, baseline)
+    if isinstance(law, RandomisedResponse) and alike and num_reports <= MOST_RESPONSES:
+        return Guess.exactly(response_guess(len(possible), law.num_inputs, law.p, num_reports), baseline)
+    if _num_multisets(law, num_reports) <= MOST_ENUMERATED and law.num_inputs * law.num_symbols <= MOST_ENTRIES:
+        return Guess.exactly(enumerated_guess(channel_matrix(law), prior, num_reports), baseline)
+    if num_reports > MOST_DRAWN_REPORTS:
+        fewer = _within(law, MOST_DRAWN_REPORTS, prior, noise)
+        return Guess(value=fewer.value, interval=(fewer.interval[0], 1.0), baseline=baseline)
+    if isinstance(law, HadamardResponse):
+        if num_reports == 1 and alike and len(possible) == law.num_inputs >= 3 * law.num_blocks:
+            # Of the rows 1, 2 and 3 of a block one agrees with any column: every symbol speaks for some place.
+            return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
+        return _hadamard_drawn(law, num_reports, prior, noise)
+    return _matrix_drawn(law, num_reports, prior, noise)
+
+
+def _num_multisets(law: Any, num_reports: int) -> int:
+    return math.comb(law.num_symbols + num_reports - 1, num_reports) if law.num_symbols <= MOST_ENUMERATED else 1 << 62
+
+
+# Closed forms
+
+
+def mixed_powers(first: Floats, second: Floats, num: int, times: Callable[[Floats, Floats], Floats]) -> Floats:
+    """Return the sum over i < num of ``first^i second^(num - 1 - i)``, without a difference that could cancel.
+
+    Parameters
+    ----------
+    first, second
+        Numbers, or coefficients of polynomials.
+    num
+        How many terms; 2 or more.
+    times
+        How they are multiplied.
+    """
+    # With S(m) the sum of m terms: S(2m) = S(m) (A^m + B^m) and S(m + 1) = A S(m) + B^m, from S(2) = A + B on.
+    powers, total, done = (first, second), np.zeros(0), 1
+    for digit in f"{num:b}"[1:]:
+        both = powers[0] + powers[1]
+        total = both if done == 1 else times(total, both)
+        powers, done = (times(powers[0], powers[0]), times(powers[1], powers[1])), 2 * done
+        if digit == "1":
+            total = times(first, total) + powers[1]
+            powers, done = (times(powers[0], first), times(powers[1], second)), done + 1
+    return total
+
+
+def unary_guess(prior: Floats, p: float, q: float, loss: float, num_reports: int, *, alike: bool) -> float:
+    """Return the chance for unary encoding: the own bit is set with p, each other one with q, all independently.
+
+    Parameters
+    ----------
+    prior
+        Chances of the possible places.
+    p, q
+        Chances of bits.
+    loss
+        What a set bit says for its place, as a logarithm.
+    num_reports
+        Number of reports.
+    alike
+        Whether all chances of the prior are the same: then the answer does not take longer for more places.
+    """
+    from scipy.stats import binom
+
+    counts = np.arange(num_reports + 1)
+    own, upto = binom.pmf(counts, num_reports, p), binom.cdf(counts, num_reports, q)
+    if len(prior) == 1:
+        return 1.0
+    if alike:
+        below = np.concatenate([[0.0], upto[:-1]])
+        # Of t others that have as many, each is guessed as often: the mean of 1 / (1 + t), none having more.
+        return float(own @ mixed_powers(upto, below, len(prior), np.multiply)) / len(prior)
+    return float(sum(chance * (own @ _beats_all(prior, place, upto, loss)) for place, chance in enumerate(prior)))
+
+
+def _beats_all(prior: Floats, place: int, upto: Floats, loss: float) -> Floats:
+    """Return, for each number of reports that speak for a place, the chance that no other place is likelier."""
+    counts, num = np.arange(len(upto)), len(upto) - 1
+    lead = (math.log(prior[place]) - np.log(np.delete(prior, place))) / loss
+    limits = counts[:, None] + lead  # others may have up to so many: (counts, others)
+    whole = np.rint(limits)
+    tied = np.abs(limits - whole) < _TIE
+    first = np.arange(len(prior) - 1) < place  # ties go to whichever comes first
+    most = np.where(tied, whole - first, np.floor(limits)).astype(np.int64)
+    chances = np.where(most < 0, 0.0, upto[np.clip(most, 0, num)])
+    return np.asarray(chances.prod(axis=1))
+
+
+def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
+    """Return the chance for randomised response among places that are alike.
+
+    Parameters
+    ----------
+    num_places
+        Places that are possible.
+    num_symbols
+        Symbols there are, one for each of these and of others that are known not to be the place.
+    p
+        Chance that a report is true.
+    num_reports
+        Number of reports.
+    """
+    from scipy.stats import binom
+
+    chances = binom.pmf(np.arange(num_reports + 1), num_reports, p)
+    terms = (
+        chance * _most_often(own, num_reports - own, num_places, num_symbols)
+        for own, chance in enumerate(chances.tolist())
+        if chance > _NEGLIGIBLE
+    )
+    return math.fsum(terms)
+
+
+def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float:
+    """Return the chance that a place which came up ``own`` times is guessed, all others having ``rest`` together.
+
+    That others come up at most ``own`` times each is a coefficient of a power of a truncated exponential series; each
+    is weighed as a Poisson number here, so that coefficients are chances.
+    """
+    from scipy.stats import poisson
+
+    if own > rest or num_places == 1:
+        return 1.0
+    if not rest:
+        return 1 / num_places
+    mean = rest / (num_symbols - 1)
+    series = poisson.pmf(np.arange(rest + 1), mean)
+    upto, below = series.copy(), series.copy()
+    upto[own + 1 :], below[own:] = 0.0, 0.0
+
+    def times(one: Floats, other: Floats) -> Floats:
+        return np.convolve(one, other)[: rest + 1]
+
+    guessed = mixed_powers(upto, below, num_places, times) / num_places
+    free = num_symbols - num_places  # symbols that are no places come up as they like
+    if free:
+        guessed = times(guessed, poisson.pmf(np.arange(rest + 1), mean * free))
+    return float(guessed[rest] / poisson.pmf(rest, mean * (num_symbols - 1)))
+
+
+# All outcomes, or many of them
+
+
+def channel_matrix(law: Any) -> Floats:
+    """Return the probability of each symbol (columns) for each input (rows) of a law of few of both."""
+    if isinstance(law, Planar):
+        return _planar_rows(law)
+    if law.num_inputs * law.num_symbols > MOST_ENTRIES:
+        raise ParameterError("there are too many symbols to look at them all. Choose fewer levels.")
+    exponents = [
+        [-math.inf if (e := law.exponent(index, symbol)) is None else float(e) for symbol in range(law.num_symbols)]
+        for index in range(law.num_inputs)
+    ]
+    weights = np.exp(np.array(exponents) + _log_base(law))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+def _log_base(law: Any) -> Floats:
+    """Return the part of the logarithm of each symbol's probability that is the same for all inputs."""
+    if not isinstance(law, OptimisedUnary | SymmetricUnary):
+        return np.zeros(law.num_symbols)
+    bits = np.array([symbol.bit_count() for symbol in range(law.num_symbols)])
+    return np.asarray(bits * math.log(law.q / (1 - law.q)))
+
+
+def _planar_rows(law: Planar) -> Floats:
+    from dunnage.local.distribution import planar_matrix
+
+    if law.num_inputs * law.num_symbols > MOST_ENTRIES:
+        raise ParameterError("the grid is too fine for the attack on the planar law. Choose fewer levels.")
+    rows = planar_matrix(law).T
+    rows = np.vstack([rows, rows[law.centre]])  # a missing place counts as the middle
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+
+def enumerated_guess(matrix: Floats, prior: Floats, num_reports: int) -> float:
+    """Return the chance by looking at every multiset of symbols.
+
+    Parameters
+    ----------
+    matrix
+        Probability of each symbol (columns) for each input (rows).
+    prior
+        Chance of each input.
+    num_reports
+        Number of reports.
+    """
+    total = []
+    for symbols in combinations_with_replacement(range(matrix.shape[1]), num_reports):
+        counts = np.bincount(symbols, minlength=1)
+        orders = math.factorial(num_reports) / math.prod(math.factorial(int(count)) for count in counts)
+        total.append(orders * float((prior * matrix[:, symbols].prod(axis=1)).max()))
+    return math.fsum(total)
+
+
+def _uniforms(noise: Noise, size: int) -> Floats:
+    return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
+
+
+def _draw_places(prior: Floats, num: int, noise: Noise) -> Integers:
+    """Draw inputs by their chances; none whose chance is 0."""
+    ends = np.cumsum(prior)
+    drawn = np.searchsorted(ends, _uniforms(noise, num) * ends[-1], side="right")
+    return np.asarray(np.minimum(drawn, np.flatnonzero(prior)[-1]), dtype=np.int64)
+
+
+def _drawn(
+    scores: Callable[[Integers], Floats], prior: Floats, width: int, num_reports: int, baseline: float, noise: Noise
+) -> Guess:
+    """Draw places, and count how often the one of the highest score is the true one, of several an even part."""
+    step = max(1, MOST_ENTRIES // max(width, num_reports))
+    num = min(SIMULATIONS, max(FEWEST_SIMULATIONS, 2 * MOST_ENTRIES // width))
+    with np.errstate(divide="ignore"):
+        logs = np.log(prior)
+    hits = 0
+    for start in range(0, num, step):
+        true = _draw_places(prior, min(step, num - start), noise)
+        posterior = scores(true) + logs
+        tied = posterior >= posterior.max(axis=1, keepdims=True) - _TIE
+        # Of several that are as likely one is chosen by a coin, so that the count stays binomial.
+        chosen = _uniforms(noise, len(true)) * tied.sum(axis=1) < 1
+        hits += int((tied[np.arange(len(true)), true] & chosen).sum())
+    return Guess.drawn(hits, num, baseline)
+
+
+def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+    blocks, columns, loss = law.num_blocks, law.num_columns, float(law.loss)
+    of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
+
+    def scores(true: Integers) -> Floats:
+        drawn = batch_laws.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
+        counts = _counts_by_row(drawn.reshape(len(true), num_reports), blocks * columns)
+        table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
+        # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
+        return loss * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2
+
+    return _drawn(scores, prior, law.num_symbols, num_reports, float(prior.max()), noise)
+
+
+def _counts_by_row(symbols: Integers, num_symbols: int) -> Integers:
+    rows = np.arange(len(symbols))[:, None] * num_symbols
+    return np.bincount((rows + symbols).ravel(), minlength=len(symbols) * num_symbols).reshape(-1, num_symbols)
+
+
+def _matrix_drawn(law: Any, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+    matrix = channel_matrix(law)
+    ends = np.cumsum(matrix, axis=1)
+    with np.errstate(divide="ignore"):
+        logs = np.maximum(np.log(matrix), -1e6)  # what cannot be weighs most, and stays finite
+
+    def scores(true: Integers) -> Floats:
+        symbols = np.empty((len(true), num_reports), dtype=np.int64)
+        for place in np.unique(true).tolist():
+            rows = np.flatnonzero(true == place)
+            drawn = np.searchsorted(ends[place], _uniforms(noise, len(rows) * num_reports) * ends[place, -1], "right")
+            symbols[rows] = np.minimum(drawn, matrix.shape[1] - 1).reshape(len(rows), num_reports)
+        return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ logs.T)
+
+    return _drawn(scores, prior, max(matrix.shape), num_reports, float(prior.max()), noise)
+
+
+# Who moved
+
+
+@dataclass(frozen=True, kw_only=True)
+class Movement:
+    """How well two reports tell whether a vehicle moved between them, from one known place to another.
+
+    Parameters
+    ----------
+    fresh
+        Advantage of the best test when every report is drawn anew: the total variation between the two places.
+    kept
+        The same when a device keeps the symbol it once drew for a place and sends it again (memoisation): staying
+        shows as the same symbol, and moving only by accident.
+    """
+
+    fresh: float
+    kept: float
+
+
+def movement(law: Any) -> Movement:
+    """Return how well moves are seen, between the two places for which it is easiest.
+
+    Parameters
+    ----------
+    law
+        A frequency oracle, or one with areas in clear: between areas a move is then seen at once.
+    """
+    if isinstance(law, InClear):
+        return Movement(fresh=1.0, kept=1.0) if law.num_groups > 1 else movement(law.oracle)
+    if isinstance(law, Planar):
+        return _matrix_movement(_planar_rows(law))
+    p, q, num = law.p, law.q, law.num_inputs
+    if isinstance(law, RandomisedResponse):
+        return Movement(fresh=p - q, kept=1 - (2 * p * q + (num - 2) * q * q))
+    if isinstance(law, HadamardResponse):
+        # Two halves of blocks are told apart; between inputs of one block only half of each is.
+        apart, each = law.num_blocks > 1, 2 / law.num_columns
+        halves = 2 * law.num_blocks
+        same = 2 * p * q + (halves - 2) * q * q if apart else (p + q) ** 2 / 2
+        return Movement(fresh=(p - q) if apart else (p - q) / 2, kept=1 - each * same)
+    agree = (p * q + (1 - p) * (1 - q)) ** 2 * (q * q + (1 - q) ** 2) ** (num - 2)
+    return Movement(fresh=p - q, kept=1 - agree)
+
+
+def _matrix_movement(rows: Floats) -> Movement:
+    fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
+    return Movement(fresh=fresh, kept=1 - float((rows @ rows.T).min()))
+
+
+# Sequences of areas
+
+
+def unique_shares(areas: Integers, lengths: Sequence[int]) -> list[float]:
+    """Return the share of vehicles whose sequence of areas, so many moments long, no other vehicle has.
+
+    Parameters
+    ----------
+    areas
+        Area of each vehicle (rows) at each moment (columns); any number stands for "missing".
+    lengths
+        How many moments are seen, each at most the number of columns.
+    """
+    groups, done, found = np.zeros(len(areas), dtype=np.int64), 0, {}
+    for length in sorted(set(lengths)):
+        for column in areas.T[done:length]:
+            # The groups so far, split by the next area: numbered anew, so that numbers stay small.
+            _, groups = np.unique(np.stack([groups, column]), axis=1, return_inverse=True)
+            groups = groups.reshape(-1)
+        done = length
+        sizes = np.bincount(groups)
+        found[length] = float((sizes == 1).sum()) / max(len(areas), 1)
+    return [found[length] for length in lengths]
+
+
+def unique_by_slots(areas: Integers, seen: NDArray[np.bool_]) -> float:
+    """Return the share of vehicles that no other one was with at all moments at which they were seen.
+
+    Parameters
+    ----------
+    areas
+        Area of each vehicle (rows) at each moment (columns).
+    seen
+        At which moments each of the first vehicles reports. Where others were then is looked up in ``areas``, which the
+        attacker is taken to know.
+    """
+    alone = 0
+    for row, moments in zip(areas, seen, strict=False):
+        same = (areas[:, moments] == row[moments]).all(axis=1)
+        alone += int(same.sum()) == 1
+    return alone / max(len(seen), 1)
+
+
+# Numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberGuess:
+    """How often the bucket of a number is guessed right.
+
+    Parameters
+    ----------
+    told
+        Chance if the report tells of the number.
+    share
+        How often a report does.
+    baseline
+        Chance without a report: of the likeliest bucket.
+    """
+
+    told: float
+    share: float
+    baseline: float
+
+    @property
+    def value(self) -> float:
+        """Chance over all reports."""
+        return self.share * self.told + (1 - self.share) * self.baseline
+
+
+def bucket_weights(values: Floats, num_buckets: int, steps: int) -> Floats:
+    """Return the chances of buckets (rows) and points (columns), of numbers of [-1, 1] rounded to points at random.
+
+    Parameters
+    ----------
+    values
+        The numbers; clamped, NaN left out.
+    num_buckets
+        Buckets of equal width.
+    steps
+        The points are -steps .. steps.
+    """
+    kept = np.clip(values[~np.isnan(values)], -1.0, 1.0)
+    if not kept.size:
+        kept = np.linspace(-1, 1, 2 * num_buckets + 1)[1::2]
+    buckets = np.minimum(((kept + 1) / 2 * num_buckets).astype(np.int64), num_buckets - 1)
+    scaled = (kept + 1) * steps
+    below = np.minimum(np.floor(scaled).astype(np.int64), 2 * steps - 1)
+    table = np.zeros((num_buckets, 2 * steps + 1))
+    np.add.at(table, (buckets, below), 1 - (scaled - below))
+    np.add.at(table, (buckets, below + 1), scaled - below)
+    return table / kept.size
+
+
+def even_weights(num_buckets: int, steps: int) -> Floats:
+    """Return the same for a number that is spread evenly over its domain: many numbers, evenly apart, stand for it."""
+    num = num_buckets * max(16, -(-8 * steps // num_buckets))
+    return bucket_weights((np.arange(num) + 0.5) * 2 / num - 1, num_buckets, steps)
+
+
+def number_guess(law: Reading, weights: Floats) -> float:
+    """Return how often the likeliest bucket is right, of a number that a report tells by a law.
+
+    Parameters
+    ----------
+    law
+        The law of the number.
+    weights
+        Chances of buckets (rows) and points (columns): see :func:`bucket_weights`.
+    """
+    if isinstance(law, Hybrid):  # which law was drawn is seen
+        parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
+        return sum(share * number_guess(part, weights) for share, part in parts)
+    if isinstance(law, WindowLaw):
+        return _window_guess(law, weights)
+    if isinstance(law, LaplaceNumber):
+        return _laplace_guess(law, weights)
+    # A sign: its mean is the number over the scale.
+    points = np.linspace(-1.0, 1.0, weights.shape[1])
+    lean, all_of = weights @ points / law.scale, weights.sum(axis=1)
+    return float(((all_of + lean) / 2).max() + ((all_of - lean) / 2).max())
+
+
+def _window_guess(law: WindowLaw, weights: Floats) -> float:
+    odds = float(odds_of(law.epsilon))
+    symbols = np.arange(-law.last, law.last + 1)
+    before = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))  # (buckets, points + 1)
+    # Points whose window a symbol lies in: from first to the one before stop.
+    first = np.clip(-(-(symbols - law.half) // law.stride) + law.steps, 0, 2 * law.steps + 1)
+    stop = np.clip((symbols + law.half) // law.stride + law.steps + 1, 0, 2 * law.steps + 1)
+    joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
+    return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
+
+
+def _laplace_guess(law: LaplaceNumber, weights: Floats) -> float:
+    from scipy.signal import lfilter
+
+    ratio = math.exp(-float(1 / law.noise_scale))
+    ahead = lfilter([1.0], [1.0, -ratio], weights, axis=1)
+    behind = lfilter([1.0], [1.0, -ratio], weights[:, ::-1], axis=1)[:, ::-1]
+    joint = ahead + behind - weights
+    best = joint.max(axis=0)
+    # Beyond the outermost points nothing changes but the size of all.
+    return float((best.sum() + (best[0] + best[-1]) * ratio / (1 - ratio)) * (1 - ratio) / (1 + ratio))
+
+
+def guess_numbers(report: SampledReport | JointReport, weights: Sequence[Floats | None]) -> list[NumberGuess]:
+    """Return how often the bucket of each number is guessed by one report.
+
+    Parameters
+    ----------
+    report
+        The law of one report. By signs of all numbers at once each is guessed by its own sign alone.
+    weights
+        Chances of buckets and points of each attribute; None for one that is not guessed.
+    """
+    found = []
+    for place, table in enumerate(weights):
+        if table is None:
+            found.append(NumberGuess(told=1.0, share=report.share, baseline=1.0))
+            continue
+        law: Reading | NumberLaw = report.law.reading if isinstance(report, JointReport) else report.laws[place]
+        baseline = float(table.sum(axis=1).max())
+        told = min(1.0, max(number_guess(law, table), baseline))
+        found.append(NumberGuess(told=told, share=report.share, baseline=baseline))
+    return found
+
+
+def guess_tuple(guesses: Sequence[NumberGuess], num_told: int) -> float:
+    """Return how often all buckets are guessed right at once, if numbers have nothing to do with each other.
+
+    Parameters
+    ----------
+    guesses
+        One for each attribute.
+    num_told
+        How many of them a report tells, all sets of so many being as likely.
+    """
+    sets = [1.0] + [0.0] * num_told  # sums over sets of products, by how many of the numbers so far are told
+    for guess in guesses:
+        sets = [
+            guess.baseline * sets[num] + (guess.told * sets[num - 1] if num else 0.0) for num in range(num_told + 1)
+        ]
+    return sets[num_told] / math.comb(len(guesses), num_told)

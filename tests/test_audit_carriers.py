@@ -1,0 +1,829 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attacks on carriers: every closed form against all sequences of symbols, and audits of estimates end to end."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+from typer.testing import CliRunner
+
+import dunnage as dn
+from dunnage.auditing import tracking
+from dunnage.auditing.audit import Audit, audit
+from dunnage.auditing.carriers import (
+    CarrierCase,
+    EstimatesSight,
+    MapEstimate,
+    MeanEstimate,
+    carrier_inside_findings,
+    carrier_outside_findings,
+)
+from dunnage.auditing.finding import Finding
+from dunnage.auditing.fleet import Fleet, Truth
+from dunnage.auditing.tracking import (
+    Guess,
+    NumberGuess,
+    bucket_weights,
+    channel_matrix,
+    enumerated_guess,
+    even_weights,
+    guess_numbers,
+    guess_tuple,
+    locate,
+    mixed_powers,
+    movement,
+    number_guess,
+    response_guess,
+    unique_by_slots,
+    unique_shares,
+)
+from dunnage.certificate import Certificate
+from dunnage.cli import app
+from dunnage.devices import FileColumns, collect, simulate
+from dunnage.errors import InputError, ParameterError, ReleaseError
+from dunnage.local.estimate import estimate, write_estimates
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.numeric_laws import Duchi, Hybrid, LaplaceNumber, Piecewise, PublishedPiecewise, SquareWave, Warner
+from dunnage.local.oracles import (
+    HadamardResponse,
+    InClear,
+    OptimisedUnary,
+    PublishedUnary,
+    RandomisedResponse,
+    SymmetricUnary,
+)
+from dunnage.local.planar import Planar
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.tasks import read_task, task_of
+from dunnage.local.trajectory import Independent
+from dunnage.noise import Noise
+from dunnage.pages.audit import audit_page
+from dunnage.policy import carriers_from_text
+from dunnage.release import Release
+from dunnage.release_words import several
+from dunnage.samples import PackageSetting, generate_packages
+
+ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
+HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)
+
+
+# Oracles of the tests: slow, and written another way
+
+
+def rows_of(law: Any) -> list[list[float]]:
+    """Return the probabilities of a law, from what its own samplers do rather than from its exponents."""
+    if isinstance(law, InClear):
+        inner, rows = rows_of(law.oracle), []
+        for index in range(law.num_inputs):
+            group, place = law.split(index)
+            row = [0.0] * law.num_symbols
+            row[group * law.oracle.num_symbols : (group + 1) * law.oracle.num_symbols] = inner[place]
+            rows.append(row)
+        return rows
+    k, e = law.num_inputs, math.exp(law.epsilon)
+    if isinstance(law, RandomisedResponse):
+        return [[(e if symbol == index else 1) / (e + k - 1) for symbol in range(k)] for index in range(k)]
+    if isinstance(law, HadamardResponse):
+        half = law.num_columns // 2
+        total = half * e + law.num_symbols - half
+        return [
+            [(e if law.score(symbol, index) == 1 else 1) / total for symbol in range(law.num_symbols)]
+            for index in range(k)
+        ]
+    own, other = {
+        OptimisedUnary: (0.5, 1 / (e + 1)),
+        SymmetricUnary: (math.sqrt(e) / (math.sqrt(e) + 1), 1 / (math.sqrt(e) + 1)),
+        PublishedUnary: (e / (e + 1), 1 / (e + 1)),
+    }[type(law)]
+    rows = []
+    for index in range(k):
+        chances = [own if bit == index else other for bit in range(k)]
+        rows.append(
+            [math.prod(c if symbol >> bit & 1 else 1 - c for bit, c in enumerate(chances)) for symbol in range(1 << k)]
+        )
+    return rows
+
+
+def found_by_all_sequences(rows: list[list[float]], prior: list[float], num_reports: int) -> float:
+    """Add up, over all sequences of symbols, the joint probability with the likeliest input."""
+    return math.fsum(
+        max(chance * math.prod(row[symbol] for symbol in sequence) for chance, row in zip(prior, rows, strict=True))
+        for sequence in product(range(len(rows[0])), repeat=num_reports)
+    )
+
+
+# Finding a parked truck
+
+
+@pytest.mark.parametrize("kind", ORACLES)
+@pytest.mark.parametrize("epsilon", [HALF, TWO])
+@pytest.mark.parametrize(("places", "reports"), [(2, 1), (2, 4), (3, 1), (3, 2), (3, 3), (4, 2), (5, 1)])
+def test_places_that_are_alike_against_all_sequences(kind: Any, epsilon: Fraction, places: int, reports: int) -> None:
+    law = kind(num_inputs=places, epsilon=epsilon)
+    found = locate(law, reports)
+    assert found.computed
+    assert found.baseline == pytest.approx(1 / places)
+    slow = found_by_all_sequences(rows_of(law), [1 / places] * places, reports)
+    assert found.value == pytest.approx(slow, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ORACLES)
+@settings(max_examples=12, deadline=None)
+@given(weights=st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any), reports=st.integers(1, 3))
+def test_any_prior_against_all_sequences(kind: Any, weights: list[int], reports: int) -> None:
+    law = kind(num_inputs=3, epsilon=ONE)
+    prior = [weight / sum(weights) for weight in weights]
+    found = locate(law, reports, np.array(prior))
+    assert found.computed
+    assert found.baseline == pytest.approx(max(prior))
+    assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", [RandomisedResponse, OptimisedUnary, PublishedUnary, HadamardResponse])
+@pytest.mark.parametrize("weights", [(1,) * 5, (3, 0, 1, 2, 1)])
+def test_areas_in_clear_against_all_sequences(kind: Any, weights: tuple[int, ...]) -> None:
+    law = InClear(oracle=kind(num_inputs=3, epsilon=ONE), num_groups=2)
+    prior = [weight / sum(weights) for weight in weights]
+    for reports in (1, 2):
+        found = locate(law, reports, np.array(prior))
+        assert found.computed
+        assert found.value == pytest.approx(found_by_all_sequences(rows_of(law), prior, reports), rel=1e-9)
+    assert locate(law, 0, np.array(prior)).value == max(prior)
+
+
+def test_paths_of_independent_places_are_found_place_by_place() -> None:
+    place = InClear(oracle=PublishedUnary(num_inputs=3, epsilon=ONE), num_groups=1)
+    law = Independent(place=place, steps=2)
+    rows = [
+        [one * other for one, other in product(first, second)] for first, second in product(rows_of(place), repeat=2)
+    ]
+    slow = found_by_all_sequences(rows, [1 / 9] * 9, 1)
+    assert locate(law, 1).value == pytest.approx(slow, rel=1e-12)
+
+
+def test_randomised_response_by_counting_all_sequences_with_symbols_that_are_no_places() -> None:
+    # 3 places out of 5 symbols, 4 reports: the numbers of each symbol, by brute force.
+    p, num_symbols = 0.4, 5
+    q = (1 - p) / (num_symbols - 1)
+    slow = 0.0
+    for sequence in product(range(num_symbols), repeat=4):
+        counts = Counter(sequence)
+        slow += max(p ** counts[place] * q ** (4 - counts[place]) for place in range(3)) / 3
+    assert response_guess(3, num_symbols, p, 4) == pytest.approx(slow, rel=1e-12)
+
+
+def test_the_planar_law_against_all_sequences() -> None:
+    law = Planar(grid=Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=2), epsilon=Fraction(1, 20))
+    matrix = channel_matrix(law)
+    assert matrix.shape == (5, 4)
+    assert matrix[4].tolist() == matrix[law.centre].tolist()
+    # Rows are what the sampler does.
+    noise, num = Noise(seed=3), 4000
+    drawn = Counter(law.perturb(0, noise) for _ in range(num))
+    for cell in range(4):
+        assert binomtest(drawn[cell], num, float(matrix[0, cell])).pvalue > 1e-9
+    slow = found_by_all_sequences(matrix.tolist(), [0.2] * 5, 3)
+    assert locate(law, 3).value == pytest.approx(slow, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ORACLES)
+def test_matrices_are_those_of_the_samplers(kind: Any) -> None:
+    law = kind(num_inputs=3, epsilon=ONE)
+    assert channel_matrix(law) == pytest.approx(np.array(rows_of(law)), rel=1e-12)
+
+
+def test_draws_agree_with_closed_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior = np.array([0.4, 0.3, 0.2, 0.1])
+    for law in (RandomisedResponse(num_inputs=4, epsilon=ONE), HadamardResponse(num_inputs=4, epsilon=TWO)):
+        exact = enumerated_guess(np.array(rows_of(law)), prior, 4)
+        monkeypatch.setattr(tracking, "MOST_ENUMERATED", 0)
+        found = locate(law, 4, prior, noise=Noise(seed=5))
+        monkeypatch.undo()
+        assert not found.computed
+        hits = round(found.value * tracking.SIMULATIONS)
+        assert binomtest(hits, tracking.SIMULATIONS, exact).pvalue > 1e-9
+        assert found.interval[0] < found.value < found.interval[1]
+
+
+def test_hadamard_response_of_one_report_has_a_closed_form() -> None:
+    law = HadamardResponse(num_inputs=29, epsilon=TWO)
+    slow = found_by_all_sequences(rows_of(law), [1 / 29] * 29, 1)
+    assert 2 * law.num_blocks * law.p / 29 == pytest.approx(slow, rel=1e-12)
+    large = locate(HadamardResponse(num_inputs=4097, epsilon=ONE), 1)
+    assert large.computed
+    assert large.baseline < large.value < math.e * large.baseline
+
+
+@pytest.mark.parametrize(
+    ("places", "hour", "eight_hours"), [(16, 0.4907, 0.9964), (64, 0.2775, 0.9885), (256, 0.1399, 0.9703)]
+)
+def test_the_published_form_finds_a_parked_truck(places: int, hour: float, eight_hours: float) -> None:
+    """Epsilon 0.5 each five minutes: with the area in clear, 16 places of it are left; see the notes on the paper."""
+    law = PublishedUnary(num_inputs=places, epsilon=HALF)
+    assert locate(law, 12).value == pytest.approx(hour, abs=5e-5)
+    assert locate(law, 96).value == pytest.approx(eight_hours, abs=5e-5)
+
+
+def test_more_reports_find_more_and_one_a_day_finds_little() -> None:
+    law = OptimisedUnary(num_inputs=257, epsilon=HALF)
+    chances = [locate(law, reports).value for reports in (0, 1, 2, 12, 30, 96, 365)]
+    assert chances == sorted(chances)
+    assert chances[0] == 1 / 257
+    assert chances[1] < 0.0053
+    assert chances[4] == pytest.approx(0.0849, abs=5e-5)
+
+
+@given(num=st.integers(2, 40), first=st.floats(0, 1), second=st.floats(0, 1))
+def test_mixed_powers_are_the_plain_sum(num: int, first: float, second: float) -> None:
+    plain = math.fsum(first**i * second ** (num - 1 - i) for i in range(num))
+    found = mixed_powers(np.array([first]), np.array([second]), num, np.multiply)
+    assert found[0] == pytest.approx(plain, rel=1e-12, abs=1e-300)
+
+
+def test_one_possible_place_is_known() -> None:
+    for kind in ORACLES:
+        law = kind(num_inputs=3, epsilon=ONE)
+        assert locate(law, 2, np.array([0.0, 1.0, 0.0])).value == 1.0
+
+
+def test_a_prior_must_fit() -> None:
+    law = RandomisedResponse(num_inputs=3, epsilon=ONE)
+    for prior in ([0.5, 0.5], [0.0, 0.0, 0.0], [1.0, -1.0, 1.0]):
+        with pytest.raises(ParameterError, match="prior"):
+            locate(law, 1, np.array(prior))
+
+
+# Who moved
+
+
+@pytest.mark.parametrize("kind", ORACLES)
+@pytest.mark.parametrize(("places", "epsilon"), [(3, HALF), (5, ONE), (5, TWO)])
+def test_moves_against_all_pairs_of_symbols(kind: Any, places: int, epsilon: Fraction) -> None:
+    law = kind(num_inputs=places, epsilon=epsilon)
+    rows = rows_of(law)
+    fresh = kept = 0.0
+    for one, other in product(range(places), repeat=2):
+        if one == other:
+            continue
+        # Fresh: the first report says nothing about the move. Kept: both are seen, alike if it stayed.
+        fresh = max(fresh, math.fsum(abs(a - b) for a, b in zip(rows[one], rows[other], strict=True)) / 2)
+        pairs = list(product(range(len(rows[0])), repeat=2))
+        stayed = [rows[one][a] if a == b else 0.0 for a, b in pairs]
+        moved = [rows[one][a] * rows[other][b] for a, b in pairs]
+        kept = max(kept, math.fsum(abs(a - b) for a, b in zip(stayed, moved, strict=True)) / 2)
+    found = movement(law)
+    assert found.fresh == pytest.approx(fresh, rel=1e-9)
+    assert found.kept == pytest.approx(kept, rel=1e-9)
+
+
+def test_moves_between_areas_in_clear_are_seen() -> None:
+    oracle = OptimisedUnary(num_inputs=5, epsilon=ONE)
+    assert movement(InClear(oracle=oracle, num_groups=4)).fresh == 1.0
+    assert movement(InClear(oracle=oracle, num_groups=1)) == movement(oracle)
+
+
+# Sequences of areas
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=4, max_size=4), min_size=1, max_size=12))
+def test_unique_sequences_by_plain_counting(rows: list[list[int]]) -> None:
+    found = unique_shares(np.array(rows), [4, 0, 2])
+    for length, share in zip((4, 0, 2), found, strict=True):
+        counts = Counter(tuple(row[:length]) for row in rows)
+        assert share == sum(counts[tuple(row[:length])] == 1 for row in rows) / len(rows)
+
+
+def test_unique_by_the_slots_that_were_drawn() -> None:
+    areas = np.array([[0, 1, 2], [0, 1, 3], [0, 2, 3]])
+    seen = np.array([[True, True, False], [False, True, True], [True, False, False]])
+    assert unique_by_slots(areas, seen) == pytest.approx(1 / 3)
+
+
+# Numbers
+
+
+def chances_of_symbols(law: Any, point: int) -> dict[Any, float]:
+    """Return the law of a symbol for a point, index by index; Laplace noise is cut off far out."""
+    m = law.steps
+    if isinstance(law, Hybrid):
+        parts = ((law.share, law.piecewise), (1 - law.share, law.duchi))
+        return {
+            (part.key, symbol): share * chance
+            for share, part in parts
+            for symbol, chance in chances_of_symbols(part, point).items()
+        }
+    if isinstance(law, Duchi | Warner):
+        keep = 1 / (1 + math.exp(-law.epsilon))
+        plus = (1 + point / m) / 2
+        up = plus * keep + (1 - plus) * (1 - keep)
+        return {1: up, -1: 1 - up}
+    symbols = range(-400, 401) if isinstance(law, LaplaceNumber) else law.symbols()
+    weights = {symbol: math.exp(law.exponent(point + m, symbol)) for symbol in symbols}
+    total = math.fsum(weights.values())
+    return {symbol: weight / total for symbol, weight in weights.items()}
+
+
+@pytest.mark.parametrize("kind", [Duchi, Warner, Piecewise, PublishedPiecewise, SquareWave, LaplaceNumber, Hybrid])
+@pytest.mark.parametrize("epsilon", [ONE, Fraction(3)])
+def test_number_guesses_against_all_points_and_symbols(kind: Any, epsilon: Fraction) -> None:
+    law = kind(epsilon=epsilon, steps=3)
+    values = np.array([-1.0, -0.9, -0.4, -0.35, 0.0, 0.2, 0.21, 0.7, 1.0, math.nan])
+    weights = bucket_weights(values, 4, 3)
+    assert weights.sum() == pytest.approx(1)
+    joint: Counter[tuple[int, Any]] = Counter()
+    for value in values[:-1].tolist():
+        bucket = min(int((value + 1) * 2), 3)
+        below = math.floor(value * 3)
+        for point, chance in ((below, 1 - (value * 3 - below)), (below + 1, value * 3 - below)):
+            if chance:
+                for symbol, of_symbol in chances_of_symbols(law, point).items():
+                    joint[bucket, symbol] += chance * of_symbol / 9
+    symbols = {symbol for _, symbol in joint}
+    slow = math.fsum(max(joint[bucket, symbol] for bucket in range(4)) for symbol in symbols)
+    assert number_guess(law, weights) == pytest.approx(slow, rel=1e-9)
+
+
+def test_even_weights_are_even() -> None:
+    for steps in (1, 7, 1024):
+        weights = even_weights(10, steps)
+        assert weights.sum(axis=1) == pytest.approx(np.full(10, 0.1))
+
+
+def test_the_published_form_tells_more_of_every_number_and_of_the_tuple() -> None:
+    quantities = tuple(Quantity(name=name, low=0, high=1, steps=16) for name in "abcd")
+    weights = [even_weights(5, 16)] * 4
+    sound = LocalNumeric(quantities=quantities, epsilon=1)
+    published = LocalNumeric(quantities=quantities, epsilon=1, as_published=True)
+    one, all_of = (guess_numbers(kind.channel("all"), weights) for kind in (sound, published))
+    assert [guess.baseline for guess in one] == pytest.approx([0.2] * 4)
+    assert all(0.2 < a.value < b.value for a, b in zip(one, all_of, strict=True))
+    assert guess_tuple(all_of, 4) == pytest.approx(math.prod(guess.told for guess in all_of))
+    assert 0.2**4 < guess_tuple(one, 1) < guess_tuple(all_of, 4)
+    # No more than the loss allows: e for one report, e^4 for the published one.
+    assert guess_tuple(one, 1) <= math.e * 0.2**4
+    assert guess_tuple(all_of, 4) <= math.e**4 * 0.2**4
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5), st.data())
+def test_tuples_by_listing_all_sets(pairs: list[tuple[float, float]], data: st.DataObject) -> None:
+    num_told = data.draw(st.integers(1, len(pairs)))
+    guesses = [NumberGuess(told=told, share=num_told / len(pairs), baseline=low) for told, low in pairs]
+    sets = [chosen for chosen in product((0, 1), repeat=len(pairs)) if sum(chosen) == num_told]
+    slow = math.fsum(
+        math.prod(pair[0] if told else pair[1] for pair, told in zip(pairs, chosen, strict=True)) for chosen in sets
+    ) / len(sets)
+    assert guess_tuple(guesses, num_told) == pytest.approx(slow, rel=1e-9, abs=1e-15)
+
+
+def test_a_guess_is_never_worse_than_its_baseline() -> None:
+    assert Guess.exactly(0.1999999, 0.2).value == 0.2
+    assert Guess.exactly(1.0000001, 0.2).value == 1.0
+
+
+# Fleets, and what is true of them
+
+
+POLICY = """
+dataset = "fleet"
+protects = "vehicle"
+{more}
+[attributes.truck]
+role = "identifier"
+[attributes.at]
+role = "drop"
+[attributes.speed]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 100]
+unit = "km/h"
+steps = 8
+[attributes.load]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [-10, 10]
+steps = 8
+missing = "symbol"
+[attributes.place]
+role = "quasi-identifier"
+kind = "grid"
+box = [0, 0, 4, 4]
+levels = 3
+area_levels = 2
+columns = ["x", "y"]
+[schedule]
+time = "at"
+slot_minutes = 60
+slots_per_day = {slots}
+[allowance]
+lifetime = {lifetime}
+[mechanisms.numbers]
+name = "local-numeric"
+epsilon = 1
+[mechanisms.places]
+name = "local-location"
+epsilon = 1
+{places}
+[mechanisms.paths]
+name = "local-trajectory"
+epsilon = 1
+steps = 2
+"""
+
+
+def policy_text(*, places: str = "", more: str = "", slots: int = 1, lifetime: int = 300) -> str:
+    return POLICY.format(places=places, more=more, slots=slots, lifetime=lifetime)
+
+
+def write_fleet(folder: Path, *, trucks: int = 7, hours: int = 24, seed: int = 1, **options: Any) -> tuple[Path, Path]:
+    """Write rows of trucks, one an hour, some cells missing, some outside; and their policy."""
+    draw = random.Random(seed)
+    lines = ["truck,at,speed,load,x,y"]
+    for truck in range(trucks):
+        x, y = draw.uniform(0, 4), draw.uniform(0, 4)
+        for hour in range(hours):
+            x, y = (min(max(side + draw.uniform(-0.8, 0.8), -0.4), 4.4) for side in (x, y))
+            speed = "" if draw.random() < 0.1 else f"{draw.uniform(-5, 80):.3f}"
+            load = "" if draw.random() < 0.2 else f"{draw.uniform(-4, 12):.3f}"
+            place = "," if draw.random() < 0.05 else f"{x:.4f},{y:.4f}"
+            if draw.random() < 0.95:  # a row is missing now and then
+                lines.append(f"truck {truck},2026-10-14T{hour:02}:00:00,{speed},{load},{place}")
+    head, rows = lines[0], lines[1:]
+    rows.sort(key=lambda line: line.split(",")[1])  # by time; vehicles of one moment in their order
+    (folder / "rows.csv").write_text("\n".join([head, *rows]) + "\n")
+    (folder / "policy.toml").write_text(policy_text(**options))
+    return folder / "rows.csv", folder / "policy.toml"
+
+
+def slow_truth(path: Path, *, by_row: bool) -> dict[str, Any]:
+    """Work the truth out cell by cell, in plain Python."""
+    with path.open() as source:
+        rows = list(csv.DictReader(source))
+    at = {(row["truck"], int(row["at"][11:13])): row for row in rows}
+    trucks = sorted({row["truck"] for row in rows})
+    asked = sorted(at) if by_row else [(truck, hour) for truck in trucks for hour in range(24)]
+    grid = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
+
+    def cell(row: dict[str, str] | None) -> int:
+        if row is None or not row["x"]:
+            return grid.outside
+        return grid.cell(float(row["x"]), float(row["y"]))
+
+    speeds, loads, present = [], [], 0
+    places: Counter[int] = Counter()
+    for key in asked:
+        row = at.get(key)
+        speeds.append(50.0 if row is None or not row["speed"] else min(max(float(row["speed"]), 0), 100))
+        if row is not None and row["load"]:
+            present += 1
+            loads.append(min(max(float(row["load"]), -10), 10))
+        places[cell(row)] += 1
+    return {
+        "speed": sum(speeds) / len(asked),
+        "load": sum(loads) / len(loads),
+        "present": present / len(asked),
+        "places": [places[index] for index in range(17)],
+    }
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_the_truth_is_that_of_plain_loops(tmp_path: Path, by_row: bool) -> None:
+    rows, policy = write_fleet(tmp_path)
+    fleet = Fleet.read(rows, policy)
+    assert "7" not in repr(fleet)
+    assert (fleet.num_vehicles, fleet.num_slots) == (7, 7 * 24)
+    truth, slow = Truth.of(fleet, by_row=by_row), slow_truth(rows, by_row=by_row)
+    speed, load = truth.numbers["numbers", "speed"], truth.numbers["numbers", "load"]
+    quantities = {quantity.name: quantity for quantity in fleet.task.purposes[0].quantities}
+    num = speed.num + speed.num_missing
+    assert quantities["speed"].in_units(speed.total / num) == pytest.approx(slow["speed"])
+    assert quantities["load"].in_units(load.total / load.num) == pytest.approx(slow["load"])
+    assert load.num / num == pytest.approx(slow["present"])
+    assert truth.maps["places"].tolist() == slow["places"]
+    assert truth.maps["paths"].sum() == num
+    assert load.weights.sum() == pytest.approx(load.num)
+
+
+def test_areas_are_those_that_reports_show(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path)
+    fleet = Fleet.read(rows, policy)
+    grid = Grid(box=(0, 0, 4, 4), levels=3, area_levels=2)
+    areas = fleet.areas(grid)
+    assert areas.shape == (7, 24)
+    counts, law = (
+        Counter(areas.ravel().tolist()),
+        InClear(oracle=OptimisedUnary(num_inputs=5, epsilon=ONE), num_groups=4),
+    )
+    slow: Counter[int] = Counter()
+    for index, num in enumerate(slow_truth(rows, by_row=False)["places"]):
+        slow[law.split(index)[0]] += num
+    assert counts == slow
+
+
+def made_sight(fleet: Fleet, truth: Truth, *, off: float = 0.0, confidence: float = 0.95) -> EstimatesSight:
+    """Make a release's sight whose estimates are the truth, all off by so much."""
+    means = []
+    for purpose in fleet.task.purposes:
+        for quantity in purpose.quantities:
+            known = truth.numbers[purpose.name, quantity.name]
+            num = known.num if quantity.missing == "symbol" else known.num + known.num_missing
+            value = quantity.in_units(known.total / num) + off
+            means.append(
+                MeanEstimate(
+                    purpose=purpose.name,
+                    quantity=quantity,
+                    of_presence=False,
+                    value=value,
+                    lower=value - 1,
+                    upper=value + 1,
+                )
+            )
+    shares = truth.maps["places"] / truth.maps["places"].sum()
+    maps = {
+        "places": MapEstimate(
+            what="place",
+            grid=fleet.task.purposes[1].grid,
+            num_inputs=17,
+            inputs=np.arange(17),
+            value=shares[::-1].copy() if off else shares,
+            lower=np.zeros(17),
+            upper=np.ones(17),
+        )
+    }
+    return EstimatesSight(task=fleet.task, num_reports=0, confidence=confidence, means=tuple(means), maps=maps)
+
+
+def test_errors_of_estimates(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path)
+    fleet = Fleet.read(rows, policy)
+    truth = Truth.of(fleet, by_row=False)
+    for off in (0.0, 3.0):
+        case = CarrierCase.of(made_sight(fleet, truth, off=off), fleet)
+        findings, notes = carrier_inside_findings(case, lambda line: None)
+        found = {item.name: item for item in findings}
+        slow = slow_truth(rows, by_row=False)
+        assert any("all slots" in note for note in notes)
+        assert found["error of the mean (speed)"].value == pytest.approx(off, abs=1e-9)
+        assert found["error of the mean (speed)"].baseline == pytest.approx(abs(50 - slow["speed"]))
+        assert found["error of the mean (load)"].value == pytest.approx(off, abs=1e-9)
+        assert found["coverage (numbers)"].value == (0.0 if off else 1.0)
+        shares = np.array(slow["places"]) / sum(slow["places"])
+        apart = np.abs(shares - (shares[::-1] if off else shares))
+        assert found["total variation distance (places)"].value == pytest.approx(apart.sum() / 2)
+        assert found["RMSE of shares (places)"].value == pytest.approx(math.sqrt((apart**2).mean()))
+        assert found["RMSE of shares (places)"].baseline == pytest.approx(math.sqrt(((shares - 1 / 17) ** 2).mean()))
+        assert found["MAE of shares (places)"].value == pytest.approx(apart.mean())
+        assert all(item.private for item in findings)
+
+
+def test_rows_that_are_rarer_than_slots_count_alike(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path, hours=10)
+    fleet = Fleet.read(rows, policy)
+    case = CarrierCase.of(made_sight(fleet, Truth.of(fleet, by_row=True)), fleet)
+    assert case.truth.by_row
+    assert "farther apart" in case.notes[0]
+
+
+def test_another_task_is_refused(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path)
+    fleet = Fleet.read(rows, policy)
+    sight = made_sight(fleet, Truth.of(fleet, by_row=False))
+    policy.write_text(policy_text(slots=2))
+    with pytest.raises(ReleaseError, match="another task"):
+        CarrierCase.of(sight, Fleet.read(rows, policy))
+
+
+def test_shares_that_are_not_listed_share_the_remainder(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path)
+    fleet = Fleet.read(rows, policy)
+    truth = Truth.of(fleet, by_row=False)
+    sight = made_sight(fleet, truth)
+    shares = truth.maps["places"] / truth.maps["places"].sum()
+    best = np.argsort(-shares)[:4]
+    listed = MapEstimate(
+        what="place",
+        grid=None,
+        num_inputs=17,
+        inputs=best,
+        value=shares[best],
+        lower=shares[best],
+        upper=shares[best],
+        remainder=1 - shares[best].sum(),
+    )
+    case = CarrierCase.of(replace(sight, maps={"places": listed}), fleet)
+    found = {item.name: item for item in carrier_inside_findings(case, lambda line: None)[0]}
+    rest = np.delete(shares, best)
+    slow = np.abs(rest - rest.mean()).sum() / 2
+    assert found["total variation distance (places)"].value == pytest.approx(slow)
+    assert found["coverage (places)"].value == 1.0
+
+
+# What the task alone tells
+
+
+def findings_of(text: str) -> dict[str, Finding]:
+    findings, notes = carrier_outside_findings(task_of(carriers_from_text(text)), lambda line: None)
+    assert ["by itself" in note for note in notes] == [True]
+    assert not any(item.private for item in findings)
+    return {item.name: item for item in findings}
+
+
+def test_the_task_alone_tells_how_soon_a_truck_is_found() -> None:
+    found = findings_of(policy_text(lifetime=300))
+    oracle = LocalLocation(grid=Grid(box=(0, 0, 4, 4), levels=3), epsilon=1).channel("all")
+    for words, reports in (("1 day", 1), ("30 days", 30), ("1 year", 100)):  # 300 pays for 100 slots of three reports
+        item = found[f"localisation, {words} (places)"]
+        assert item.details["reports"] == reports
+        assert item.value == pytest.approx(locate(oracle, reports).value, abs=0.05)
+        assert item.baseline == pytest.approx(1 / 17)
+    assert "where the allowance ends" in found["localisation, 1 year (places)"].sentence
+    assert found["suspicion at most, one slot"].value == pytest.approx(1 / (1 + math.exp(-3)))
+    assert found["suspicion at most, lifetime"].text(found["suspicion at most, lifetime"].value) == "over 99.9 %"
+    assert found["movement seen (places)"].value < found["movement seen if reports were kept (places)"].value
+    assert found["tuple guess (numbers)"].details["published_true_loss"] == 3.0
+    assert found["tuple guess (numbers)"].details["true_loss"] == 1.0
+    assert found["number guess (speed)"].value < found["number guess (speed)"].details["published"]
+    assert not any("present" in name for name in found)
+
+
+def test_areas_in_clear_have_no_bound() -> None:
+    found = findings_of(policy_text(places="area_in_clear = true", more="allow_unbounded = true"))
+    assert found["suspicion at most, one slot"].value == 1.0
+    assert "no bound" in found["suspicion at most, one slot"].sentence
+    assert found["movement seen (places)"].value == 1.0
+    assert found["localisation, 1 day (places)"].value > 0.25  # one of four places, at least
+
+
+def test_vehicles_that_are_alone_with_their_areas(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path, trucks=9, places="area_in_clear = true", more="allow_unbounded = true")
+    fleet = Fleet.read(rows, policy)
+    case = CarrierCase.of(made_sight(fleet, Truth.of(fleet, by_row=False)), fleet)
+    found = {item.name: item for item in carrier_inside_findings(case, lambda line: None)[0]}
+    areas = fleet.areas(Grid(box=(0, 0, 4, 4), levels=3, area_levels=2))
+    for hours in (1, 2, 4):
+        most = 0.0
+        for start in range(24 - 4 + 1):
+            counts = Counter(tuple(row[start : start + hours]) for row in areas.tolist())
+            share = sum(num == 1 for num in counts.values()) / 9
+            most = max(most, share)
+        item = found[f"unique by areas, {several(hours, 'hour')} (places)"]
+        assert item.value == most if hours == 4 else item.value <= most
+    assert (
+        found["unique by areas, as scheduled (places)"].value <= found["unique by areas, 4 hours (places)"].value + 0.5
+    )
+    assert len(found["unique by areas, 1 hour (places)"].details["curve"]) == 4
+
+
+# Audits from end to end
+
+
+def made_release(
+    folder: Path, *, trucks: int = 60, every_row: bool = False, **options: Any
+) -> tuple[Release, Path, Path]:
+    """Let a small fleet report, and estimate."""
+    rows, policy = write_fleet(folder, trucks=trucks, **options)
+    task = read_task(policy)
+    simulate(rows, task, folder / "tallies.json", columns=COLUMNS, every_row=every_row, tally=True)
+    collected = collect([folder / "tallies.json"], task)
+    return estimate(collected.tallies, task, allow_noise=True), rows, policy
+
+
+COLUMNS = FileColumns(vehicle="truck", time="at", places=("x", "y"))
+
+
+@pytest.mark.parametrize("every_row", [False, True])
+def test_an_audit_of_estimates(tmp_path: Path, every_row: bool) -> None:
+    release, rows, policy = made_release(tmp_path, every_row=every_row)
+    found = audit(release, Fleet.read(rows, policy))
+    assert (found.statistic, found.external) == ("estimates", False)
+    names = [item.name for item in found.findings]
+    assert len(set(names)) == len(names)
+    slow = slow_truth(rows, by_row=every_row)
+    lines = release.data.to_pylist()
+    for line in lines:
+        if line["quantity"] == "mean":
+            error = abs(line["value"] - slow[line["attribute"]])
+            assert found.finding(f"error of the mean ({line['attribute']})").value == pytest.approx(error)
+        if line["quantity"] == "present":
+            error = abs(line["value"] - slow["present"])
+            assert found.finding("error of the mean (load, share present)").value == pytest.approx(error)
+    shares = np.array([line["value"] for line in lines if line["purpose"] == "places"])
+    truth = np.array(slow["places"]) / sum(slow["places"])
+    apart = np.abs(shares - truth).sum() / 2
+    assert found.finding("total variation distance (places)").value == pytest.approx(apart)
+    assert 0 <= found.finding("total variation distance (paths)").value <= 1
+    assert found.finding("number guess (speed)").private
+    assert "rows alike" in " ".join(found.notes) if every_row else "all slots" in " ".join(found.notes)
+    page = audit_page(found)
+    for title in ("Means, estimated and true", "True shares of places", "Finding a parked truck by its places"):
+        assert title in page
+    assert Audit.read(found.write(tmp_path / "audit", page=page)).findings == found.findings
+
+
+def test_an_external_audit_of_estimates_shows_nothing_private(tmp_path: Path) -> None:
+    release, _, _ = made_release(tmp_path)
+    found = audit(release, external=True)
+    assert found.external
+    assert not any(item.private for item in found.findings)
+    assert not any(item.topic == "utility" for item in found.findings)
+    assert any("cannot be told without the truth" in note for note in found.notes)
+    page = audit_page(found)
+    assert "Finding a parked truck by its places" in page
+    assert "Means, estimated and true" not in page
+    assert "True shares" not in page
+
+
+@pytest.mark.parametrize(
+    "places",
+    ['method = "randomised-response"', 'method = "hadamard"', 'method = "planar"', "as_published = true"],
+)
+def test_every_law_of_places_is_audited(tmp_path: Path, places: str) -> None:
+    release, rows, policy = made_release(tmp_path, places=places, more="allow_unbounded = true", lifetime=100_000)
+    found = audit(release, Fleet.read(rows, policy))
+    day, month = (found.finding(f"localisation, {words} (places)") for words in ("1 day", "30 days"))
+    # By the planar law one report says it all here, but for a missing place, which counts as the middle.
+    assert day.baseline < day.value <= month.interval[1]
+    assert "planar" in places or day.value < month.value
+    assert not any("not attacked" in note for note in found.notes)
+    assert 0 < found.finding("coverage (places)").value <= 1
+    assert ("unique by areas, 1 hour (places)" in {item.name for item in found.findings}) == ("published" in places)
+
+
+@pytest.mark.parametrize("method", ["product", "qlp", "qjlp"])
+def test_published_paths_are_audited(tmp_path: Path, method: str) -> None:
+    text = policy_text(more="allow_unbounded = true", lifetime=100_000)
+    text = text.replace("steps = 2\n", f'steps = 2\nas_published = true\nmethod = "{method}"\n')
+    rows, policy = write_fleet(tmp_path, trucks=30)
+    policy.write_text(text)
+    task = read_task(policy)
+    simulate(rows, task, tmp_path / "tallies.json", columns=COLUMNS, tally=True)
+    release = estimate(collect([tmp_path / "tallies.json"], task).tallies, task, allow_noise=True)
+    found = audit(release, Fleet.read(rows, policy))
+    assert found.finding("localisation, 1 day (paths)").value > found.finding("localisation, 1 day (paths)").baseline
+    assert 0 <= found.finding("total variation distance (paths)").value <= 1
+
+
+def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
+    release, rows, policy = made_release(tmp_path)
+    packages = dn.load(*generate_packages(PackageSetting(size=20), tmp_path / "parcels.csv", seed=1)[:2])
+    with pytest.raises(ParameterError, match="comes from devices"):
+        audit(release, packages)
+    published, _ = dn.publish(packages)
+    with pytest.raises(ParameterError, match="owner's rows"):
+        audit(published, Fleet.read(rows, policy))
+    body = json.loads(json.dumps(release.certificate.body))
+    body["measures"]["task"]["schedule"]["slots_per_day"] = 24
+    with pytest.raises(ReleaseError, match="digest"):
+        audit(replace(release, certificate=Certificate(body)), external=True)
+
+
+def test_a_quantity_that_nobody_told_of(tmp_path: Path) -> None:
+    release, rows, policy = made_release(tmp_path, trucks=1)
+    found = audit(release, Fleet.read(rows, policy))
+    empty = [
+        line["attribute"] for line in release.data.to_pylist() if line["quantity"] == "mean" and line["value"] is None
+    ]
+    assert empty
+    for name in empty:
+        item = found.finding(f"error of the mean ({name})")
+        assert "Nothing was told" in item.sentence
+        assert item.value == item.baseline
+    assert "no estimate" in audit_page(found)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    release, rows, policy = made_release(tmp_path)
+    write_estimates(release, tmp_path / "release")
+    run = CliRunner()
+    base = ["audit", str(tmp_path / "release")]
+    done = run.invoke(app, [*base, str(rows), "--policy", str(policy), "-o", str(tmp_path / "audit"), "--json"])
+    assert done.exit_code == 0, done.output
+    names = {item["name"] for item in json.loads(done.stdout)["findings"]}
+    assert {"localisation, 1 day (places)", "tuple guess (numbers)", "coverage (places)"} <= names
+    assert (tmp_path / "audit").stat().st_mode & 0o077 == 0
+    done = run.invoke(app, [*base, "--external", "-o", str(tmp_path / "external")])
+    assert done.exit_code == 0, done.output
+    done = run.invoke(app, [*base, "-o", str(tmp_path / "none")])
+    assert done.exit_code != 0
+    assert "--external" in str(done.exception)
+
+
+def test_rows_without_any_are_refused(tmp_path: Path) -> None:
+    rows, policy = write_fleet(tmp_path)
+    rows.write_text(rows.read_text().splitlines()[0] + "\n")
+    with pytest.raises(InputError, match="no rows"):
+        Fleet.read(rows, policy)
