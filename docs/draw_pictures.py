@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pictures_carriers
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
@@ -503,6 +504,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     "promises": promises,
     **pictures_rides.DRAWN,
     **pictures_trips.DRAWN,
+    **pictures_carriers.DRAWN,
 }
 
 

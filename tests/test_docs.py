@@ -15,6 +15,7 @@ COMMAND = str(Path(sys.executable).with_name("dunnage"))
 PAGES = ["README.md", "docs/index.md"]
 LOADS = "docs/tutorials/loads.md"
 RIDERS = "docs/tutorials/riders.md"
+CARRIERS = "docs/tutorials/carriers.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -73,6 +74,25 @@ def test_riders_tutorial_runs(tmp_path):
     assert sum(sums.values()) == total
 
 
+def test_carriers_tutorial_runs(tmp_path):
+    """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
+    (policy,) = blocks(CARRIERS, "toml")
+    (tmp_path / "fleet.toml").write_text(policy)
+    lines = [line for block in blocks(CARRIERS, "sh") for line in block.splitlines()]
+    printed = "".join(run([COMMAND, *line.split()[1:]], tmp_path) for line in lines)
+    told = [line for block in blocks(CARRIERS, "text") for line in block.splitlines()]
+    assert len(told) >= 20
+    assert [line for line in told if line not in printed] == []
+    assert (tmp_path / "truck.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
+    assert (tmp_path / "truck.allowance").stat().st_mode & 0o777 == 0o600
+    (code,) = blocks(CARRIERS, "python")
+    shares, *places = run([sys.executable, "-c", code], tmp_path).splitlines()
+    assert shares == "shares 65 1.0"
+    figures = [[float(figure) for figure in line.split()[1:]] for line in places]
+    assert len(figures) == 5
+    assert all(0 <= lower <= value <= upper <= 1 for value, lower, upper in figures)
+
+
 def test_readme_commands_are_real():
     for block in blocks("README.md", "sh"):
         for line in block.splitlines():
@@ -88,7 +108,7 @@ def test_readme_has_the_two_set_up_commands():
 def test_policy_page_is_a_policy(tmp_path):
     from dunnage import Policy
 
-    policy, trips, read, period, budget = blocks("docs/policy.md", "toml")
+    policy, trips, _carriers, read, period, budget = blocks("docs/policy.md", "toml")
     assert Policy.from_text(policy).mechanism["k"] == 5
     day = '[attributes.day]\nrole = "drop"\n'
     whole = Policy.from_text("\n".join([policy, day, read, period, budget]))

@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from dunnage.auditing.attacks import Match, look_up
     from dunnage.auditing.audit import Audit, audit
     from dunnage.auditing.finding import Finding
+    from dunnage.auditing.fleet import Fleet
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.city import City
     from dunnage.dataset import Dataset
+    from dunnage.devices import FileColumns, collect, perturb, simulate
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
+        AllowanceError,
         BudgetError,
         CheckFailed,
         CompositionError,
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
         PolicyError,
         Refusal,
         ReleaseError,
+        ReportError,
+        SealError,
+        TaskError,
         UserError,
     )
     from dunnage.guarantees import (
@@ -56,6 +62,18 @@ if TYPE_CHECKING:
     from dunnage.io import draft, load
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
+    from dunnage.local.allowance import Allowance
+    from dunnage.local.client import Client, check_task
+    from dunnage.local.estimate import estimate
+    from dunnage.local.identity import KeyRing, SealedRecord, open_record, rotate, seal
+    from dunnage.local.location import LocalLocation
+    from dunnage.local.numeric import LocalNumeric
+    from dunnage.local.report import Report
+    from dunnage.local.subjects import Grid, Quantity
+    from dunnage.local.tally import Tallies, Tally
+    from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
+    from dunnage.local.tasks import task_of
+    from dunnage.local.trajectory import LocalTrajectory
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
     from dunnage.mechanisms.foresight import Foresight
     from dunnage.mechanisms.full_domain import FullDomain
@@ -71,16 +89,21 @@ if TYPE_CHECKING:
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import Plan
     from dunnage.planning.trucks import Truck, read_trucks
-    from dunnage.policy import Policy
+    from dunnage.policy import Policy, read_carriers
+    from dunnage.policy.carriers import CarrierPolicy
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
     from dunnage.samples import (
         PackageSetting,
+        PositionSetting,
         RideSetting,
+        TelemetrySetting,
         TripSetting,
         generate_packages,
+        generate_positions,
         generate_rides,
+        generate_telemetry,
         generate_trips,
         metro_edges,
         package_setting,
@@ -104,12 +127,15 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.packing": ("pack",),
     "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
     "settle": ("apply", "Settlement"),
+    "local.tasks": ("task_of",),
+    "devices": ("perturb", "simulate", "collect", "FileColumns"),
+    "local.estimate": ("estimate",),
     "auditing.utility": ("plan_utility", "PlanUtility"),
     "auditing.audit": ("audit", "Audit"),
     "auditing.finding": ("Finding",),
     "auditing.attacks": ("look_up", "Match"),
     # the nouns
-    "policy": ("Policy",),
+    "policy": ("Policy", "read_carriers"),
     "schema": ("Schema", "Attribute", "Role", "Contribution"),
     "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
     "trips": ("Trip", "Universe"),
@@ -122,6 +148,15 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "noise": ("Noise",),
     "planning.plan": ("Plan",),
     "planning.trucks": ("Truck", "read_trucks"),
+    "policy.carriers": ("CarrierPolicy",),
+    "local.subjects": ("Quantity", "Grid"),
+    "local.task": ("Task", "Purpose", "Tier", "Schedule", "Limits"),
+    "local.report": ("Report",),
+    "local.allowance": ("Allowance",),
+    "local.client": ("Client", "check_task"),
+    "local.tally": ("Tally", "Tallies"),
+    "local.identity": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
+    "auditing.fleet": ("Fleet",),
     # guarantees
     "guarantees": (
         "ApproximateDP",
@@ -152,6 +187,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "mechanisms.sampled_lattice": ("SampledLattice",),
     "mechanisms.utility_clusters": ("UtilityClusters",),
     "mechanisms.foresight": ("Foresight",),
+    "local.numeric": ("LocalNumeric",),
+    "local.location": ("LocalLocation",),
+    "local.trajectory": ("LocalTrajectory",),
     "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
     # generated data
     "samples": (
@@ -167,6 +205,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "trip_stops",
         "trip_modes",
         "generate_trips",
+        "TelemetrySetting",
+        "generate_telemetry",
+        "PositionSetting",
+        "generate_positions",
     ),
     # errors
     "errors": (
@@ -178,8 +220,12 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "OutputError",
         "ReleaseError",
         "LedgerError",
+        "TaskError",
+        "ReportError",
+        "SealError",
         "Refusal",
         "CompositionError",
+        "AllowanceError",
         "BudgetError",
         "CheckFailed",
         "NoPlanError",

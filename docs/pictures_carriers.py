@@ -1,0 +1,423 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of ``docs/carriers.md``: let a generated fleet report, estimate, measure how far that is off, draw.
+
+Run by hand: ``python docs/pictures_carriers.py [NAME ...]``, names being ``carriers-error``, ``carriers-map``,
+``carriers-parked``, and ``carriers-tables``, which only prints (by default all). Noise is seeded here, so that
+everything comes out the same again; reports of devices never are.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from picture_parts import joined, legend, mark, panel, picture
+
+from dunnage.auditing.tracking import locate
+from dunnage.local.batch import perturb_column
+from dunnage.local.batch_laws import find_cells, find_paths
+from dunnage.local.location import LocalLocation
+from dunnage.local.means import estimate_means
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.shares import estimate_shares
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.trajectory import LocalTrajectory
+from dunnage.noise import Noise
+from dunnage.samples.positions import CITY_BOX, PositionSetting, positions
+from dunnage.samples.telemetry import TelemetrySetting, telemetry
+from dunnage.svg import Scale, Svg, number_text, tag
+
+FloatArray = npt.NDArray[np.float64]
+
+SEED = 1
+RUNS = 40
+NUM_TRUCKS, NUM_VEHICLES = 5_000, 9_858
+NUMBERS = 8
+MORNING = 96
+"""Moments of five minutes from midnight to eight in the morning."""
+LEVELS = 4
+MAP_LEVELS = (4, 5)
+MAP_EPSILON = Fraction(1)
+EPSILONS = tuple(map(Fraction, ("0.5", "1", "2", "3", "4", "6", "8")))
+SOUND, PUBLISHED = "sound", "published"
+STYLES = {SOUND: "standard", PUBLISHED: "stochastic"}
+CONFIDENCE, RULE = 0.95, "precision"
+TABLE_EPSILONS = tuple(map(Fraction, ("0.5", "1", "2", "4")))
+TABLE_RUNS = 100
+PARKED_EPSILONS = {Fraction(2): "sealed", Fraction(1): "standard", Fraction("0.5"): "mean"}
+PARKED_DAYS = (1, 2, 4, 7, 14, 30, 60, 120, 200, 365)
+PER_DAY = 288
+PUBLISHED_REPORTS = (1, 3, 6, 12, 24, 48, 96, 144, 288)
+PUBLISHED_EPSILON = Fraction("0.5")
+MOMENTS = {1 / 288: "5 min", 1 / 24: "1 h", 1 / 3: "8 h", 1: "1 day", 7: "1 week", 30: "1 month", 365: "1 year"}
+STYLE = """
+.cell { fill: #0969da; stroke: none; } .frame { fill: none; stroke: #8c959f; }
+.nothing { stroke: #24292f; stroke-dasharray: 2 4; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) { .cell { fill: #79c0ff; } .nothing { stroke: #e6edf3; } }
+"""
+
+
+# What is measured
+
+
+@lru_cache(maxsize=1)
+def sensors() -> tuple[tuple[Quantity, ...], tuple[FloatArray, ...]]:
+    """Generate one reading of every truck: the numbers with their bounds, and their columns."""
+    setting = TelemetrySetting(size=NUM_TRUCKS, readings=1, attributes=NUMBERS)
+    table = telemetry(setting, seed=SEED)
+    quantities = tuple(
+        Quantity(name=sensor.name, low=Fraction(sensor.low), high=Fraction(sensor.high)) for sensor in setting.sensors
+    )
+    columns = (np.asarray(table[quantity.name].to_numpy(), dtype=np.float64) for quantity in quantities)
+    return quantities, tuple(columns)
+
+
+def reported(quantity: Quantity, column: FloatArray) -> FloatArray:
+    """Return what devices take values for, as shares of the domain: clamped, what is missing in the middle."""
+    low, high = float(quantity.low), float(quantity.high)
+    shares = (np.clip(column, low, high) - low) / (high - low)
+    return np.where(np.isnan(shares), 0.5, shares)
+
+
+@lru_cache(maxsize=1)
+def morning() -> tuple[FloatArray, FloatArray]:
+    """Generate where all vehicles are at eight in the morning: longitudes and latitudes."""
+    table = positions(PositionSetting(size=NUM_VEHICLES, epochs=MORNING + 1), seed=SEED)
+    lon, lat = (np.asarray(table[name].to_numpy(), dtype=np.float64)[-NUM_VEHICLES:] for name in ("lon", "lat"))
+    return lon, lat
+
+
+def grid(levels: int, area_levels: int = 1) -> Grid:
+    """Return the public grid."""
+    west, south, east, north = (Fraction(str(side)) for side in CITY_BOX)
+    return Grid(box=(west, south, east, north), levels=levels, area_levels=area_levels)
+
+
+def true_shares(on: Grid) -> FloatArray:
+    """Return the true share of every cell, that of outside or missing last."""
+    cells = find_cells(on, *morning())
+    return np.bincount(cells, minlength=on.num_cells + 1) / NUM_VEHICLES
+
+
+def estimated_shares(mechanism: LocalLocation, seed: int) -> FloatArray:
+    """Let all vehicles report once, and estimate."""
+    tally = perturb_column(mechanism, "all", morning(), Noise(seed=seed))
+    return estimate_shares(mechanism, [tally], confidence=CONFIDENCE, rule=RULE).value
+
+
+def rms(errors: Sequence[float] | FloatArray) -> float:
+    """Return the root mean square."""
+    return math.sqrt(float(np.mean(np.square(errors))))
+
+
+def number_error(mechanism: LocalNumeric) -> float:
+    """Return the root mean square error of means, as a share of the domain, over all numbers and runs."""
+    quantities, columns = sensors()
+    true = [float(reported(quantity, column).mean()) for quantity, column in zip(quantities, columns, strict=True)]
+    errors = []
+    for seed in range(RUNS):
+        tally = perturb_column(mechanism, "all", columns, Noise(seed=seed))
+        means, _ = estimate_means(mechanism, [tally], confidence=CONFIDENCE, rule=RULE)
+        for quantity, mean, truth in zip(quantities, means, true, strict=True):
+            low, high = float(quantity.low), float(quantity.high)
+            value = (low + high) / 2 if mean.value is None else mean.value
+            errors.append((value - low) / (high - low) - truth)
+    return rms(errors)
+
+
+def place_error(mechanism: LocalLocation) -> float:
+    """Return the root mean square error of a share, over all cells and runs."""
+    true = true_shares(mechanism.grid)
+    return rms([rms(estimated_shares(mechanism, seed) - true) for seed in range(RUNS)])
+
+
+def numbers_by_epsilon() -> tuple[dict[str, list[float]], float]:
+    """Measure means at equal true loss of a report; and how far the middle of each domain is off."""
+    quantities, columns = sensors()
+    found: dict[str, list[float]] = {SOUND: [], PUBLISHED: []}
+    for epsilon in EPSILONS:
+        sound = LocalNumeric(quantities=quantities, epsilon=epsilon)
+        published = LocalNumeric(quantities=quantities, epsilon=epsilon / NUMBERS, as_published=True)
+        _add(found, epsilon, sound, published, number_error)
+    means = [float(reported(quantity, column).mean()) for quantity, column in zip(quantities, columns, strict=True)]
+    return found, rms([mean - 0.5 for mean in means])
+
+
+def places_by_epsilon() -> tuple[dict[str, list[float]], float]:
+    """Measure a map at equal true loss of a report; and how far a map on which all is alike would be off."""
+    found: dict[str, list[float]] = {SOUND: [], PUBLISHED: []}
+    for epsilon in EPSILONS:
+        sound = LocalLocation(grid=grid(LEVELS), epsilon=epsilon)
+        published = LocalLocation(grid=grid(LEVELS), epsilon=epsilon / 2, as_published=True)
+        _add(found, epsilon, sound, published, place_error)
+    true = true_shares(grid(LEVELS))
+    return found, rms(true - 1 / true.size)
+
+
+def _add(
+    found: dict[str, list[float]], epsilon: Fraction, sound: Any, published: Any, measure: Callable[[Any], float]
+) -> None:
+    """Measure two mechanisms whose reports give away the same."""
+    for name, mechanism in ((SOUND, sound), (PUBLISHED, published)):
+        loss = mechanism.true_loss(mechanism.levels[0])
+        assert loss == epsilon, f"{name} gives away {loss}, not {epsilon}"
+        found[name].append(measure(mechanism))
+
+
+# Errors
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """A scale on which equal factors are equal lengths."""
+
+    scale: Scale
+
+    @classmethod
+    def of(cls, low: float, high: float, start: float = 0.0, stop: float = 100.0) -> Logarithmic:
+        """Make a scale from the lowest to the highest value."""
+        return cls(Scale(math.log10(low), math.log10(high), start, stop))
+
+    def at(self, value: float) -> float:
+        """Return the place of a value."""
+        return self.scale.at(math.log10(value))
+
+    def across(self, value: float) -> str:
+        """Return the place of a value in per cent."""
+        return self.scale.across(math.log10(value))
+
+
+def errors() -> None:
+    """Measure and draw how far means and shares are off, against what a report really gives away."""
+    numbers = f"means of {NUMBERS} numbers, per cent of their domain"
+    places = f"shares of {4 ** (LEVELS - 1)} cells, points of a hundred"
+    panels = [
+        (numbers, numbers_by_epsilon(), (0.5, 50.0), (0.5, 1, 2, 5, 10, 20, 50)),
+        (places, places_by_epsilon(), (0.02, 4.0), (0.02, 0.05, 0.1, 0.2, 0.5, 1, 2)),
+    ]
+    top, width, height = 112.0, 300.0, 250.0
+    across = Logarithmic.of(0.43, 9.3)
+    title = "At equal true loss sound reports are nearer: many numbers always, places from epsilon 2 on"
+    parts = [tag("text", title, class_="title", x=24, y=26)]
+    entries = [(STYLES[SOUND], "sound", 30.0), (STYLES[PUBLISHED], "published, at the same true loss", 110.0)]
+    parts += legend(54, entries)
+    for number, (words, (found, without), ends, ticks) in enumerate(panels):
+        down = Logarithmic.of(*ends, height, 0.0)
+        inner, y = _axes(across, down, height, ticks), down.at(100 * without)
+        inner.append(tag("line", class_="nothing", x1="0", x2="100%", y1=y, y2=y))
+        for name, line in found.items():
+            points = [(float(epsilon), 100 * value) for epsilon, value in zip(EPSILONS, line, strict=True)]
+            inner += _line(STYLES[name], across, down, points)
+            print(f"{words}, {name}: {', '.join(f'{x:g}: {value:.3g}' for x, value in points)}")
+        print(f"{words}, without reports: {100 * without:.3g}")
+        left = 62 + number * (width + 66)
+        parts += [panel(left, top, width, height, inner), tag("text", words, class_="title", x=left - 30, y=top - 16)]
+    lines = [
+        "Root mean square error, both axes logarithmic. Dotted: no report, but middles of domains, all cells alike.",
+        f"{NUM_TRUCKS:,} (left) and {NUM_VEHICLES:,} generated trucks, one report each; mean of {RUNS} draws.",
+    ]
+    base = top + height + 62
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("carriers-error.svg", base + 36, parts, "Error of means and of shares against epsilon", style=STYLE)
+
+
+def _axes(across: Logarithmic, down: Logarithmic, height: float, ticks: Sequence[float]) -> list[Svg]:
+    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
+    for epsilon in EPSILONS:
+        x = across.across(float(epsilon))
+        parts.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
+        parts.append(tag("text", f"{float(epsilon):g}", x=x, y=height + 17, text_anchor="middle"))
+    for value in ticks:
+        y = down.at(value)
+        parts.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        parts.append(tag("text", number_text(value), x="-6", y=y + 4, text_anchor="end"))
+    words = "true loss of a report, epsilon"
+    return [*parts, tag("text", words, class_="name", x="100%", y=height + 34, text_anchor="end")]
+
+
+def _line(style: str, across: Logarithmic, down: Logarithmic, points: Sequence[tuple[float, float]]) -> list[Svg]:
+    places = [(math.log10(x), down.at(y)) for x, y in points]
+    return [*joined(style, across.scale, places), *(mark(style, across.scale.across(x), y) for x, y in places)]
+
+
+# Maps
+
+
+def maps() -> None:
+    """Draw the true and the estimated map at two levels."""
+    side, top, gap = 168.0, 72.0, 16.0
+    title = "The same trucks at the same epsilon carry a map of 64 cells, not one of 256"
+    parts = [tag("text", title, class_="title", x=24, y=26)]
+    for number, levels in enumerate(MAP_LEVELS):
+        on = grid(levels)
+        mechanism = LocalLocation(grid=on, epsilon=MAP_EPSILON)
+        true, found = true_shares(on), estimated_shares(mechanism, SEED)
+        verdict = mechanism.noise_verdict(NUM_VEHICLES)
+        moved = float(np.abs(found - true).sum()) / 2
+        print(f"level {levels}: {verdict.message}; noise {verdict.is_noise}; moved {moved:.3f}")
+        largest = float(true[:-1].max())
+        for place, (words, shares) in enumerate((("true", true), ("estimated", found))):
+            left = 24 + (2 * number + place) * (side + gap)
+            parts.append(tag("text", f"{on.num_cells} cells, {words}", class_="name", x=left, y=top - 12))
+            parts.append(_map(on, shares, largest, left, top, side))
+        told = f"{100 * moved:.0f} % of the trucks in a wrong cell"
+        parts.append(tag("text", told, x=24 + 2 * number * (side + gap), y=top + side + 22))
+    lines = [
+        f"{NUM_VEHICLES:,} generated trucks at eight o'clock, one report each at epsilon {float(MAP_EPSILON):g}.",
+        "Full colour: the fullest cell of the true map or more. The finer map would be refused as noise.",
+    ]
+    base = top + side + 54
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("carriers-map.svg", base + 36, parts, "Maps of shares at two levels, true and estimated", style=STYLE)
+
+
+def _map(on: Grid, shares: FloatArray, largest: float, left: float, top: float, side: float) -> Svg:
+    """Draw the cells of a map, north up."""
+    size = on.num_columns
+    cells = []
+    for cell in np.flatnonzero(shares[:-1] > 0).tolist():
+        column, row = on.column_row(cell)
+        depth = f"{min(1.0, float(shares[cell]) / largest):.2f}"
+        cells.append(tag("rect", class_="cell", x=column, y=size - 1 - row, width=1, height=1, fill_opacity=depth))
+    frame = tag("rect", class_="frame", width=size, height=size, stroke_width=f"{size / side:.3f}")
+    return tag("g", *cells, frame, transform=f"translate({left:g} {top:g}) scale({side / size:.4f})")
+
+
+# Parked trucks
+
+
+def parked() -> None:
+    """Compute and draw how likely a truck that does not move is found, against time."""
+    left, top, width, height = 62.0, 100.0, 640.0, 250.0
+    across, down = Logarithmic.of(0.8 / PER_DAY, 460), Scale(0.0, 1.0, height, 0.0)
+    inner = [tag("line", class_="axis", x1="0", x2="100%", y1=height, y2=height)]
+    for days, words in MOMENTS.items():
+        x = across.across(days)
+        inner.append(tag("line", class_="grid", x1=x, x2=x, y1="0", y2=height + 4))
+        inner.append(tag("text", words, x=x, y=height + 18, text_anchor="middle"))
+    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = down.at(value)
+        inner.append(tag("line", class_="grid", x1="0", x2="100%", y1=y, y2=y))
+        inner.append(tag("text", f"{100 * value:.0f} %", x="-6", y=y + 4, text_anchor="end"))
+    for style, points in parked_lines().items():
+        places = [(math.log10(days), down.at(chance)) for days, chance in points]
+        inner += joined(style, across.scale, places)
+        inner += [mark(style, across.scale.across(x), y) for x, y in places]
+        print(style, ", ".join(f"{days:.3g} d: {chance:.3f}" for days, chance in points))
+    entries = [(style, f"sound, epsilon {float(epsilon):g} a day") for epsilon, style in PARKED_EPSILONS.items()]
+    title = "A parked truck is found in hours by reports every five minutes, in weeks or months by one a day"
+    parts = [tag("text", title, class_="title", x=24, y=26)]
+    parts += legend(54, [("stochastic", f"published, epsilon {float(PUBLISHED_EPSILON):g} every five minutes", 30.0)])
+    parts += legend(76, [(style, words, 30.0 + 190 * at) for at, (style, words) in enumerate(entries)])
+    parts.append(panel(left, top, width, height, inner))
+    lines = [
+        "Chance that the likeliest cell is the right one, computed; 64 cells and elsewhere, all alike beforehand.",
+        "Published: 4 areas of 16 cells, the area in clear. Guessing gives 1.5 %.",
+    ]
+    base = top + height + 48
+    parts += [tag("text", line, class_="faint", x=24, y=base + 18 * at) for at, line in enumerate(lines)]
+    picture("carriers-parked.svg", base + 36, parts, "How soon a parked truck is found", style=STYLE)
+
+
+def parked_lines() -> dict[str, list[tuple[float, float]]]:
+    """Return days and the chance of being found by then, for each line."""
+    published = LocalLocation(grid=grid(LEVELS, 2), epsilon=PUBLISHED_EPSILON, as_published=True).channel("all")
+    lines = {"stochastic": [(num / PER_DAY, locate(published, num).value) for num in PUBLISHED_REPORTS]}
+    for epsilon, style in PARKED_EPSILONS.items():
+        law = LocalLocation(grid=grid(LEVELS), epsilon=epsilon).channel("all")
+        lines[style] = [(float(days), locate(law, days).value) for days in PARKED_DAYS]
+    return lines
+
+
+# Tables
+
+
+def tables() -> None:
+    """Measure and print what the tables of the page say."""
+    for num in (1, 2, 4, 8):
+        for epsilon in TABLE_EPSILONS:
+            print_numbers(num, epsilon)
+    for levels in (2, 3, 4, 5, 6):
+        places = find_cells(grid(levels), *morning())
+        for epsilon in TABLE_EPSILONS:
+            print_shares(LocalLocation(grid=grid(levels), epsilon=epsilon), morning(), places)
+    for levels in (2, 3, 4):
+        for epsilon in TABLE_EPSILONS:
+            paths = LocalTrajectory(grid=grid(levels), steps=2, epsilon=epsilon)
+            values = moments(2)
+            cells = np.stack([find_cells(paths.grid, *values[at : at + 2]) for at in (0, 2)])
+            print_shares(paths, values, find_paths(paths.paths, cells))
+    for epsilon in TABLE_EPSILONS[:3]:
+        clear = LocalLocation(grid=grid(LEVELS, 2), epsilon=epsilon, area_in_clear=True)
+        print_shares(clear, morning(), find_cells(clear.grid, *morning()))
+
+
+def print_numbers(num: int, epsilon: Fraction) -> None:
+    """Print the error of means of some numbers, what was predicted, and how many intervals held the truth."""
+    quantities, columns = sensors()[0][:num], sensors()[1][:num]
+    mechanism, found, held = LocalNumeric(quantities=quantities, epsilon=epsilon), [], 0
+    for seed in range(TABLE_RUNS):
+        tally = perturb_column(mechanism, "all", columns, Noise(seed=seed))
+        means, _ = estimate_means(mechanism, [tally], confidence=CONFIDENCE, rule=RULE)
+        for quantity, column, mean in zip(quantities, columns, means, strict=True):
+            width = float(quantity.high - quantity.low)
+            true = float(quantity.low) + width * float(reported(quantity, column).mean())
+            assert mean.value is not None
+            found.append((mean.value - true) / width)
+            held += mean.lower <= true <= mean.upper
+    sds = mechanism.predicted_sd("all", NUM_TRUCKS)
+    most = max(sd / float(quantity.high - quantity.low) for sd, quantity in zip(sds, quantities, strict=True))
+    told = f"{100 * rms(found):.2f} % of the domain, predicted {100 * most:.2f}, {held} of {len(found)} intervals hold"
+    print(f"{num} numbers, epsilon {float(epsilon):g}: {told}")
+
+
+def print_shares(mechanism: LocalLocation | LocalTrajectory, values: Sequence[FloatArray], inputs: Any) -> None:
+    """Print how many vehicles a table of shares has in a wrong place, or on a wrong path."""
+    law = mechanism.channel("all")
+    true, wrong, found = np.bincount(inputs, minlength=law.num_inputs) / NUM_VEHICLES, [], []
+    for seed in range(TABLE_RUNS // 5):
+        tally = perturb_column(mechanism, "all", values, Noise(seed=seed))
+        error = estimate_shares(mechanism, [tally], confidence=CONFIDENCE, rule=RULE).value - true
+        wrong.append(float(np.abs(error).sum()) / 2)
+        found.append(rms(error))
+    alike = float(np.abs(true - 1 / true.size).sum()) / 2
+    told = f"{100 * np.mean(wrong):.1f} % wrong (all alike {100 * alike:.1f}), RMSE {100 * np.mean(found):.3f} points"
+    bits, noise = mechanism.payload_bits("all"), mechanism.noise_verdict(NUM_VEHICLES).message
+    print(f"{mechanism.name}, {law.num_inputs} inputs, {bits} bits: {told}; {noise}")
+
+
+@lru_cache(maxsize=1)
+def moments(num: int) -> tuple[FloatArray, ...]:
+    """Generate where all vehicles are at eight and after it: longitudes and latitudes of each moment in order."""
+    table = positions(PositionSetting(size=NUM_VEHICLES, epochs=MORNING + num), seed=SEED)
+    columns = [np.asarray(table[name].to_numpy(), dtype=np.float64) for name in ("lon", "lat")]
+    rows = [column.reshape(-1, NUM_VEHICLES)[-num:] for column in columns]
+    return tuple(row[at] for at in range(num) for row in rows)
+
+
+DRAWN: dict[str, Callable[[], None]] = {
+    "carriers-error": errors,
+    "carriers-map": maps,
+    "carriers-parked": parked,
+    "carriers-tables": tables,
+}
+
+
+def main() -> None:
+    """Measure, draw, and print what was measured."""
+    unknown = set(sys.argv[1:]) - set(DRAWN)
+    if unknown:
+        raise SystemExit(f"no picture {', '.join(sorted(unknown))}. There are {', '.join(DRAWN)}.")
+    for name in sys.argv[1:] or DRAWN:
+        DRAWN[name]()
+
+
+if __name__ == "__main__":
+    main()
