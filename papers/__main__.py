@@ -7,7 +7,7 @@ import argparse
 import os
 from pathlib import Path
 
-from papers import bhati2021, fioretto2018, hoogervorst2019, li2022
+from papers import bhati2021, fioretto2018, hoogervorst2019, li2022, yao2024
 from papers.report import Reproduce
 
 PAPERS: dict[str, Reproduce] = {
@@ -15,6 +15,7 @@ PAPERS: dict[str, Reproduce] = {
     "fioretto2018": fioretto2018.reproduce,
     "hoogervorst2019": hoogervorst2019.reproduce,
     "li2022": li2022.reproduce,
+    "yao2024": yao2024.reproduce,
 }
 
 

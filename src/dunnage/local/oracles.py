@@ -31,7 +31,7 @@ Number = TypeVar("Number", float, Fraction)
 LEAST_EPSILON = Fraction(1, 10**6)
 MOST_INPUTS = 1 << 48
 MOST_UNARY_INPUTS = 1 << 20
-MOST_REPORT_BITS = 4096
+MOST_REPORT_BITS = 4097
 """Longest report that :func:`choose_oracle` makes unless told otherwise: half a kilobyte."""
 NEARLY_AS_GOOD = Fraction(11, 10)
 """An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
@@ -477,7 +477,7 @@ def choose_oracle(num_inputs: int, epsilon: Fraction, *, most_bits: int | None =
     epsilon
         What one report may give away.
     most_bits
-        Longest report; 4096 bits if left out.
+        Longest report; 4097 bits if left out: 4^6 places and that which is missing.
 
     Examples
     --------
