@@ -6,7 +6,9 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dunnage.cli import main
+from dunnage.cli.devices import device_keys
+from dunnage.local.identity import KeyRing
 from dunnage.samples import PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 
 VEHICLES = 40
@@ -206,6 +210,29 @@ def test_refused_for_other_reasons(place: Path, run: Run) -> None:
     assert left == before
 
 
+def test_outputs_that_are_inputs(place: Path, run: Run) -> None:
+    (place / "task.jsonl").symlink_to("telemetry.json")
+    before = files(place)
+    refused(run(*PERTURB, *ENROL, "-o", "task.jsonl", "--force"), says="which is needed")
+    words = [word.replace("truck.allowance", "y.jsonl") for word in PERTURB]
+    refused(run(*words, *ENROL, "-o", "y.jsonl", "--force"), says="which is needed")
+    assert files(place) == before
+
+
+def test_a_bad_time_is_told_and_silences_nobody(place: Path, run: Run) -> None:
+    change_cells(place, lambda lines: [*lines[:5], lines[5].replace("2026-10-14T", "on "), *lines[6:]])
+    done = run(*PERTURB, *ENROL, "--now", "2026-10-14T00:00:00", "-o", "a.bin")
+    assert done.code == 0
+    assert "WARNING: telemetry.csv: 1 row was skipped" in done.err
+    (place / "telemetry.csv").unlink()
+    done = run(*PERTURB, *ENROL[3:], "--now", "2026-10-14T01:00:00", "-o", "b.bin")
+    assert (done.code, "the file is not there" in done.err) == (0, True)
+    late = ("--now", "2036-10-14T01:00:00", "-o", "c.bin")
+    refused(run(*PERTURB, *ENROL[3:], *late), says="--accept-clock")
+    assert run(*PERTURB, *ENROL[3:], *late, "--accept-clock").code == 0
+    refused(run(*PERTURB, *ENROL, *late, "--force"), says="Leave out --enrol")
+
+
 def test_errors_for_programs(place: Path, run: Run) -> None:
     done = run(*PERTURB, "--vehicle", "V0000001", "-o", "r.jsonl", "--json")
     assert done.code == 2
@@ -285,6 +312,73 @@ def test_estimates_from_tallies(place: Path, run: Run) -> None:
     assert done.json()["reports"] == VEHICLES * 24
 
 
+def test_the_same_tallies_are_refused_and_others_warned_of(place: Path, run: Run) -> None:
+    for name in ("one", "two"):
+        made = ("device", "simulate", "telemetry.csv", "--task", "telemetry.json", "--tally", "-o", f"{name}.json")
+        assert run(*made).code == 0
+    common = ("--task", "telemetry.json", "-o", "estimates")
+    refused(run("estimate", "one.json", "one.json", *common), says="count twice")
+    done = run("estimate", "one.json", "two.json", *common)
+    assert done.code == 0
+    assert "WARNING: tallies hold no ids" in done.err
+
+
+def test_the_certificate_tells_what_was_left_out(place: Path, run: Run) -> None:
+    assert run(*simulate("-o", "reports.jsonl", name="telemetry", ending="csv")).code == 0
+    path = place / "reports.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[0], *["{}"] * 50]))
+    assert run("estimate", "reports.jsonl", "--task", "telemetry.json", "-o", "estimates").code == 0
+    told = json.loads(Path("estimates/certificate.json").read_text())["measures"]["left_out"]
+    assert told == {"damaged": 50, "other_task": 0, "impossible": 0, "duplicate": 1, "conflicting": 0}
+    assert run("verify", "estimates").code == 0
+
+
+def write_clear_policy(name: str, switch: str) -> str:
+    """Write the policy of positions with the areas of places in clear, or as published."""
+    text = Path("positions.toml").read_text().replace("levels = 2 ", "levels = 3\narea_levels = 2 ", 1)
+    text = text.replace('name = "local-location"', f'name = "local-location"\n{switch} = true')
+    Path(name).write_text(f"allow_unbounded = true\n{text}")
+    return name
+
+
+@pytest.mark.parametrize("switch", ["as_published", "area_in_clear"])
+def test_areas_in_clear_are_in_the_headline(place: Path, run: Run, switch: str) -> None:
+    made = run("device", "task", write_clear_policy("clear.toml", switch), "-o", "clear.json")
+    assert made.code == 0, made.err
+    assert run("device", "simulate", "positions.parquet", "--task", "clear.json", "-o", "clear.jsonl").code == 0
+    done = run("estimate", "clear.jsonl", "--task", "clear.json", "-o", "clear", "--allow-noise")
+    assert done.code == 0, done.err
+    claimed = switch == "as_published"
+    titles = [line.split()[0] for line in done.out.splitlines()[:4]]
+    assert titles[2:] == ["Claimed", "Holds"] if claimed else titles[2] == "Promises"
+    held = next(line for line in done.out.splitlines() if line.startswith("Holds" if claimed else "Promises"))
+    assert "model within-cluster" in held
+    assert "across areas there is no bound" in held
+    assert ("not proved" in done.out) == claimed
+    checked = run("verify", "clear")
+    assert checked.code == 0, checked.out
+    line = next(line for line in checked.out.splitlines() if "slot of reports" in line)
+    assert "without any bound across areas" in line
+    assert ("as claimed" in line) == claimed
+    shown = run("show", "clear").out
+    assert "across areas there is no bound" in shown
+    assert ("Stated " in shown) == claimed
+
+
+def test_an_epsilon_too_large_is_refused(place: Path, run: Run) -> None:
+    text = Path("positions.toml").read_text().replace("basic = 2.0", "basic = 180")
+    Path("large.toml").write_text(text.replace("lifetime = 120", "lifetime = 1e9"))
+    refused(run("device", "task", "large.toml", "-o", "large.json"), says="between 0.000001 and 100")
+    refused(run("show", "large.toml"), says="between 0.000001 and 100")
+    task = json.loads(Path("positions.json").read_text())
+    for purpose in task["purposes"]:
+        purpose["tiers"][0]["epsilon"] = "180"
+    task["limits"]["lifetime"] = "1000000000"
+    Path("large.json").write_text(json.dumps(task))
+    refused(run("show", "large.json"), says="between 0.000001 and 100")
+
+
 def test_bad_reports_are_told(reports: Path, run: Run) -> None:
     whole = reports.read_bytes()
     reports.write_bytes(whole + whole[:30])
@@ -333,6 +427,52 @@ def test_identities_are_sealed_opened_and_rotated(tmp_path: Path, monkeypatch: p
     assert run("device", "open", "anew.jsonl", "--keys", "fleet.keys", "-o", "again.csv").code == 0
     assert Path("again.csv").read_text() == text
     assert "SM4-GCM" in run("device", "keys", "fleet.keys").out
+
+
+def test_rings_and_records_are_never_written_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vehicles.csv").write_text("vehicle,plate\nV1,AB 1\n")
+    for ring in ("k.jsonl", "r.csv"):
+        assert run("device", "keys", ring).code == 0
+    assert run("device", "seal", "vehicles.csv", "--keys", "r.csv", "-o", "sealed.jsonl").code == 0
+    Path("link.csv").symlink_to("r.csv")
+    Path("vehicles.jsonl").hardlink_to("vehicles.csv")
+    Path("sealed.csv").hardlink_to("sealed.jsonl")
+    before = files(tmp_path)
+    refused(run("device", "seal", "vehicles.csv", "--keys", "k.jsonl", "-o", "k.jsonl", "--force"), says="is needed")
+    refused(run("device", "seal", "vehicles.csv", "--keys", "r.csv", "-o", "vehicles.jsonl", "--force"), says="needed")
+    for out in ("r.csv", "link.csv", "sealed.csv"):
+        refused(run("device", "open", "sealed.jsonl", "--keys", "r.csv", "-o", out, "--force"), says="is needed")
+    refused(run("device", "keys", "r.csv", "--drop", "nope"), says="no such key")
+    assert files(tmp_path) == before
+
+
+def test_a_sealed_line_twice_or_behind_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("vehicles.csv").write_text("vehicle,plate\nV1,AB 1\nV2,CD 2\n")
+    assert run("device", "keys", "fleet.keys").code == 0
+    assert run("device", "seal", "vehicles.csv", "--keys", "fleet.keys", "-o", "sealed.jsonl").code == 0
+    lines = Path("sealed.jsonl").read_bytes().splitlines(keepends=True)
+    Path("twice.jsonl").write_bytes(b"".join([*lines, lines[0]]))
+    refused(run("device", "open", "twice.jsonl", "--keys", "fleet.keys", "-o", "o.csv"), says="twice in row 3")
+    Path("marked.jsonl").write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
+    assert run("device", "open", "marked.jsonl", "--keys", "fleet.keys", "-o", "o.csv").code == 0
+
+
+def test_no_key_is_lost_when_several_renew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = tmp_path / "fleet.keys"
+    KeyRing.new().write(ring)
+    renewed = KeyRing.renewed
+
+    def slowly(self: KeyRing, algorithm: str | None = None) -> KeyRing:
+        time.sleep(0.05)
+        return renewed(self, algorithm)
+
+    monkeypatch.setattr(KeyRing, "renewed", slowly)
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: device_keys(ring, renew=True), range(6)))
+    assert len(KeyRing.read(ring).keys) == 7
+    assert os.listdir(tmp_path) == ["fleet.keys"]
 
 
 def test_identities_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -430,12 +430,59 @@ def test_several_days_and_a_day_without_rows(tmp_path: Path) -> None:
     assert Counter(report.day for report in reports) == {DAY: 12, DAY + 1: 12, DAY + 2: 12}
     told = [cells_told(task, report) for report in reports if report.purpose == 1 and report.day == DAY + 1]
     assert told == [None] * 4
-    # The first days have closed: their reports cannot be made again, and what was written stays.
-    with pytest.raises(OutputError, match="closed"):
-        perturbed(tmp_path, tmp_path / "rows.csv", task, force=True)
-    again = perturbed(tmp_path, tmp_path / "rows.csv", task, "again.bin")
-    assert again.reports == done.reports[-len(again.reports) :]
-    assert again.num_lapsed >= 1
+    # The first days have closed, but their reports are kept until later days are written.
+    written = (tmp_path / "reports.jsonl").read_bytes()
+    again = perturbed(tmp_path, tmp_path / "rows.csv", task, force=True)
+    assert (again.reports, again.num_again, again.num_lapsed) == (done.reports, 36, 0)
+    assert (tmp_path / "reports.jsonl").read_bytes() == written
+
+
+def test_written_days_are_forgotten_when_later_ones_are_written(tmp_path: Path) -> None:
+    task, later = make_task(), [row for row in day_rows(days=6) if row["time"] // SECONDS >= DAY + 4]
+    early = write_rows(tmp_path / "early.csv", day_rows(days=3))
+    done = perturbed(tmp_path, early, task, enrol=True)
+    perturbed(tmp_path, write_rows(tmp_path / "later.csv", later), task, "later.jsonl")
+    allowance = (tmp_path / "truck.allowance").read_bytes()
+    # What cannot be given again is not replaced, and nothing is spent to find out.
+    longer = write_rows(tmp_path / "longer.csv", day_rows(days=9))
+    for data in (early, longer):
+        with pytest.raises(OutputError, match=r"closed since.*Nothing was spent"):
+            perturbed(tmp_path, data, task, force=True)
+    assert [r.to_bytes() for r in ReportFile(tmp_path / "reports.jsonl")] == done.reports
+    assert (tmp_path / "truck.allowance").read_bytes() == allowance
+    # A file of other days may be replaced.
+    perturbed(tmp_path, write_rows(tmp_path / "later.csv", later), task, force=True)
+
+
+@pytest.mark.parametrize("at", ["store", "write", "rename"])
+def test_a_crash_among_several_days_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
+    task, data = make_task(), write_rows(tmp_path / "rows.csv", day_rows(days=5))
+    stored: list[bytes] = []
+    store = Allowance.store
+
+    def note(self: Allowance, slot: Any, purpose: str, report: bytes) -> None:
+        if at == "store" and len(stored) == 50:
+            raise KeyboardInterrupt
+        store(self, slot, purpose, report)
+        stored.append(report)
+
+    def crash(*arguments: Any, **more: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Allowance, "store", note)
+    if at == "write":
+        monkeypatch.setattr("dunnage.devices.perturbing.write_reports", crash)
+    elif at == "rename":
+        monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        perturbed(tmp_path, data, task, enrol=True)
+    monkeypatch.undo()
+    assert not (tmp_path / "reports.jsonl").exists()
+    done = perturbed(tmp_path, data, task)
+    assert done.reports[: len(stored)] == stored
+    assert (len(done.reports), done.num_again, done.num_lapsed) == (60, len(stored), 0)
+    with Allowance.open(tmp_path / "truck.allowance", task) as held:
+        assert held.spent_in_all().num_reports == 60
 
 
 def test_rows_need_no_order(tmp_path: Path) -> None:
@@ -496,6 +543,91 @@ def test_a_device_without_rows_reports_that_now(tmp_path: Path) -> None:
     assert told == [None]
     with pytest.raises(InputError, match="no rows"):
         perturbed(tmp_path, path, task, "more.bin")
+
+
+HOURLY = Schedule(slots_per_day=24, slot_minutes=60, lateness_minutes=60)
+NOW = DAY * SECONDS + 5 * 3600 + 30
+HEADER = b"vehicle,time,speed,load,lon,lat\n"
+ROW = b"V1,2026-10-14T04:58:00,100,40,104.05,30.65\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "num_missing", "num_skipped"),
+    [
+        (HEADER + ROW, 0, 0),
+        (HEADER + b"V1,,1,1,1,1\n" + ROW, 0, 1),
+        (HEADER + ROW + b"V1,soon,1,1,1,1\n,0,1,1,1,1\n", 0, 2),
+        (HEADER + b"V1,1,1,1,1,1,1,1\n" + ROW + b"V1\n", 0, 2),
+        (HEADER + b"V1,1970-01-01T00:00:00,1,1,1,1\n" + ROW + b"V1,9998-01-01,1,1,1,1\n", 0, 0),
+        (HEADER + b"V1,soon,1,1,1,1\n", 1, 1),
+        (HEADER + b"V2,0,1,1,1,1\n" + ROW, 1, 0),  # without --vehicle nobody knows whose rows these are
+        (HEADER + b"\xff\xfe,0,1,1,1,1\n", 1, 0),
+        (HEADER, 1, 0),
+        (b"", 1, 0),
+        (None, 1, 0),
+    ],
+)
+def test_no_cell_silences_a_device(tmp_path: Path, content: bytes | None, num_missing: int, num_skipped: int) -> None:
+    task, path = make_task(schedule=HOURLY), tmp_path / "rows.csv"
+    path.write_bytes(HEADER + ROW)
+    perturbed(tmp_path, path, task, "first.bin", enrol=True, now=NOW - 3600)
+    path.unlink() if content is None else path.write_bytes(content)
+    done = perturbed(tmp_path, path, task, now=NOW)
+    assert (len(done.reports), done.num_missing, done.num_skipped) == (3, num_missing, num_skipped)
+    told = cells_told(task, Report.from_bytes(done.reports[1]))
+    assert (told is None) == bool(num_missing)
+    assert bool(done.warnings) == (content not in (HEADER + ROW, HEADER) and b"9998" not in (content or b""))
+    assert done.to_dict()["skipped"] == num_skipped
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 cut off"])
+def test_a_damaged_parquet_file_silences_no_device(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(content)
+    done = perturbed(tmp_path, path, make_task(schedule=HOURLY), enrol=True, now=NOW)
+    assert (len(done.reports), done.num_missing, len(done.warnings)) == (3, 1, 1)
+
+
+def test_a_file_that_could_never_be_used_is_refused_at_a_time_too(tmp_path: Path) -> None:
+    task, path = make_task(schedule=HOURLY), tmp_path / "rows.csv"
+    for content, says in ((b"vehicle,speed\n", "no such column"), (HEADER + ROW + b"V2" + ROW[2:], "--vehicle")):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=says):
+            perturbed(tmp_path, path, task, enrol=True, now=NOW)
+    for other in (tmp_path, tmp_path / "rows.xlsx"):
+        if other != tmp_path:
+            other.write_bytes(b"PK")
+        with pytest.raises(InputError):
+            perturbed(tmp_path, other, task, enrol=True, now=NOW)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["rows.csv", "rows.xlsx"]
+
+
+def test_a_clock_years_ahead(tmp_path: Path) -> None:
+    task, data = make_task(schedule=HOURLY), write_rows(tmp_path / "rows.csv", day_rows())
+    perturbed(tmp_path, data, task, enrol=True, now=NOW)
+    held = (tmp_path / "truck.allowance").read_bytes()
+    late = NOW + 3_000 * SECONDS
+    with pytest.raises(AllowanceError, match="forwards by 3000 days"):
+        perturbed(tmp_path, data, task, "late.bin", now=late)
+    assert (tmp_path / "truck.allowance").read_bytes() == held
+    assert perturbed(tmp_path, data, task, "right.bin", now=NOW + 3600).reports
+    assert perturbed(tmp_path, data, task, "late.bin", now=late, accept_clock=True).reports
+
+
+def test_a_report_file_that_is_an_input(tmp_path: Path) -> None:
+    task, data = make_task(), write_rows(tmp_path / "rows.csv", day_rows())
+    perturbed(tmp_path, data, task, enrol=True)
+    (tmp_path / "hard.jsonl").hardlink_to(tmp_path / "truck.allowance")
+    (tmp_path / "soft.bin").symlink_to("truck.allowance")
+    (tmp_path / "rows.jsonl").symlink_to("rows.csv")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for out in ("hard.jsonl", "soft.bin", "rows.jsonl"):
+        with pytest.raises(OutputError, match="which is needed"):
+            perturbed(tmp_path, data, task, out, force=True)
+    with pytest.raises(OutputError, match="which is needed"):  # not there yet
+        devices.perturb(data, task, tmp_path / "y.jsonl", tmp_path / "." / "y.jsonl", enrol=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert (tmp_path / "soft.bin").is_symlink()
 
 
 def test_a_vehicle_falls_silent(tmp_path: Path) -> None:
@@ -855,8 +987,24 @@ def test_reports_and_tallies_add_up(reported: tuple[Task, Path], tmp_path: Path)
     task, path = reported
     devices.simulate(tmp_path / "rows.parquet", task, tmp_path / "tallies.json", tally=True)
     once = devices.collect([path], task)
-    both = devices.collect([path, tmp_path / "tallies.json", tmp_path / "tallies.json"], task)
-    assert both.num_reports == 3 * once.num_reports
+    both = devices.collect([path, tmp_path / "tallies.json"], task)
+    assert both.num_reports == 2 * once.num_reports
+    assert once.warnings == devices.collect([tmp_path / "tallies.json"], task).warnings == []
+    assert len(both.warnings) == 1
+    assert "no ids" in both.to_dict()["warnings"][0]
+
+
+def test_the_same_tallies_are_not_collected_twice(reported: tuple[Task, Path], tmp_path: Path) -> None:
+    task, path = reported
+    one, again, other = (tmp_path / f"{name}.json" for name in ("one", "again", "other"))
+    fewer = write_rows(tmp_path / "fewer.parquet", fleet_rows(5))
+    for data, out in ((tmp_path / "rows.parquet", one), (fewer, other)):
+        devices.simulate(data, task, out, tally=True)
+    again.write_text(json.dumps(json.loads(one.read_text()), indent=3))
+    for paths in ((one, one), (one, path, again), (other, one, again)):
+        with pytest.raises(InputError, match="count twice"):
+            devices.collect(paths, task)
+    assert devices.collect([one, other], task).num_reports == (6 + 5) * 4 * 3
 
 
 @pytest.mark.parametrize(

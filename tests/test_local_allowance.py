@@ -69,7 +69,7 @@ class TestOpening:
 
     def test_enrolled_once(self, path: Path) -> None:
         enrol(path).close()
-        with pytest.raises(AllowanceError, match="before"):
+        with pytest.raises(AllowanceError, match=r"allowance already.*Leave out --enrol"):
             enrol(path)
         path.unlink()  # the file is lost; its marker stays
         with pytest.raises(AllowanceError, match="before"):
@@ -86,6 +86,19 @@ class TestOpening:
         marker.unlink()
         with pytest.raises(AllowanceError):
             enrol(path)
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        for attempt in (enrol, reopen):
+            with pytest.raises(AllowanceError, match="is a folder"):
+                attempt(tmp_path)
+        assert not Path(f"{tmp_path}.lock").exists()
+
+    def test_another_file_gets_no_lock(self, path: Path) -> None:
+        path.write_text("time,speed\n0,1\n")
+        for attempt in (enrol, reopen):
+            with pytest.raises(AllowanceError, match="is another file"):
+                attempt(path)
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
 
     def test_files_are_private(self, path: Path) -> None:
         old = os.umask(0)
@@ -362,6 +375,32 @@ class TestClock:
             assert allowance.slots(DAY) == ()
             assert allowance.spent_in_all().loss == 1
 
+    def test_a_jump_of_years_needs_consent(self, path: Path) -> None:
+        wrong = MIDNIGHT + 401 * 86_400
+        enrol(path).close()
+        before = path.read_bytes()
+        with reopen(path) as allowance:
+            for attempt in (allowance.due, lambda now: allowance.spend(Slot(DAY + 401, 0), "places", ONE, now)):
+                with pytest.raises(AllowanceError, match=r"forwards by 401 days.*--accept-clock"):
+                    attempt(wrong)
+            assert path.read_bytes() == before
+            assert allowance.due(MIDNIGHT) == (Slot(DAY, 0),)
+        with reopen(path, accept_clock=True) as allowance:
+            assert allowance.due(wrong) == (Slot(DAY + 401, 0),)
+            with pytest.raises(AllowanceError, match="forwards"):  # consent is for one jump
+                allowance.due(wrong + 401 * 86_400)
+
+    def test_adopting_does_not_vouch_for_the_clock(self, path: Path) -> None:
+        enrol(path).close()
+        with pytest.raises(AllowanceError, match="forwards"):
+            reopen(path, make_task(version=2), adopt=True, now=MIDNIGHT + 500 * 86_400)
+
+    def test_years_after_2200(self, path: Path) -> None:
+        last = 7_289_654_399  # 2200-12-31T23:59:59
+        with pytest.raises(AllowanceError, match="a year after 2200"):
+            enrol(path, now=last + 1)
+        enrol(path, now=last).close()
+
     def test_a_day_that_was_forgotten_is_not_drawn_again(self, path: Path) -> None:
         with enrol(path) as allowance:
             allowance.spend(Slot(DAY, 23), "places", ONE, MIDNIGHT + 23 * 3600)
@@ -441,6 +480,85 @@ class TestAdopting:
         enrol(path).close()
         with pytest.raises(AllowanceError, match="went back"):
             reopen(path, make_task(version=2), adopt=True, now=MIDNIGHT - 3600)
+
+
+class TestKeeping:
+    def spend(self, allowance: Allowance, day: int) -> bytes:
+        report = b"report of %d" % day
+        allowance.spend(Slot(day, 0), "places", ONE, day * 86_400)
+        allowance.store(Slot(day, 0), "places", report)
+        return report
+
+    def play(self, path: Path, days: range, **changes: object) -> list[bytes]:
+        with reopen(path, keep_from=days[0], **changes) as allowance:
+            return [self.spend(allowance, day) for day in days]
+
+    def test_reports_of_closed_days_until_they_are_forgotten(self, path: Path) -> None:
+        enrol(path).close()
+        days = range(DAY, DAY + 9)
+        made = self.play(path, days)
+        with reopen(path, keep_from=DAY) as allowance:
+            assert [allowance.stored(Slot(day, 0), "places") for day in days] == made
+            assert [allowance.stored_of(day) for day in days] == [(report,) for report in made]
+            assert all(len(allowance.slots(day)) == 24 for day in days)
+            with pytest.raises(AllowanceError, match="not due"):
+                allowance.spend(Slot(DAY, 1), "places", ONE, days[-1] * 86_400)
+            with pytest.raises(AllowanceError, match="has its report"):
+                allowance.store(Slot(DAY, 0), "places", b"another")
+            assert allowance.spent_in_all().num_reports == 9
+            allowance.forget_kept(DAY + 3)
+            assert allowance.stored_of(DAY + 2) == ()
+            assert allowance.stored_of(DAY + 3) == (made[3],)
+        with reopen(path, keep_from=DAY) as allowance:
+            assert [len(allowance.stored_of(day)) for day in days] == [0] * 3 + [1] * 6
+            allowance.forget_kept(DAY + 9)
+        assert not Path(f"{path}.closed").exists()
+
+    def test_nothing_is_kept_unasked(self, path: Path) -> None:
+        with enrol(path) as allowance:
+            for day in range(DAY, DAY + 4):
+                self.spend(allowance, day)
+            assert allowance.stored_of(DAY) == ()
+        assert not Path(f"{path}.closed").exists()
+
+    @pytest.mark.parametrize("cut", [1, 40, 10**6])
+    def test_a_line_that_was_cut_off(self, path: Path, cut: int) -> None:
+        enrol(path).close()
+        made = self.play(path, range(DAY, DAY + 5))
+        kept = Path(f"{path}.closed")
+        content = kept.read_bytes()
+        kept.write_bytes(content[: max(len(content) - cut, 0)])
+        with reopen(path, keep_from=DAY) as allowance:
+            assert allowance.stored_of(DAY) == (() if cut > 100 else (made[0],))
+            with pytest.raises(AllowanceError, match=r"not due|went back"):  # what is lost stays spent
+                allowance.spend(Slot(DAY + 2, 0), "places", ONE, (DAY + 4) * 86_400)
+            self.spend(allowance, DAY + 9)
+        with reopen(path, keep_from=DAY) as allowance:
+            assert len(allowance.stored_of(DAY + 4)) == 1
+            assert allowance.stored_of(DAY) == (() if cut > 100 else (made[0],))
+
+    def test_room(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        enrol(path).close()
+        made = self.play(path, range(DAY, DAY + 4))
+        monkeypatch.setattr("dunnage.local.allowance.MOST_KEPT_BYTES", Path(f"{path}.closed").stat().st_size)
+        with reopen(path, keep_from=DAY) as allowance:
+            with pytest.raises(AllowanceError, match="fewer days"):
+                self.spend(allowance, DAY + 5)
+            assert allowance.stored_of(DAY) == (made[0],)
+        assert self.play(path, range(DAY + 5, DAY + 6))  # earlier days make room
+        with reopen(path, keep_from=DAY) as allowance:
+            assert allowance.stored_of(DAY) == ()
+
+    def test_of_another_task_or_vehicle(self, path: Path) -> None:
+        enrol(path).close()
+        self.play(path, range(DAY, DAY + 4))
+        other = make_task(version=2)
+        with reopen(path, other, adopt=True, now=(DAY + 4) * 86_400, keep_from=DAY) as allowance:
+            assert allowance.slots(DAY) == ()
+        for file in (path, Path(f"{path}.enrolled")):
+            file.unlink()
+        with enrol(path, now=(DAY + 9) * 86_400, keep_from=DAY) as allowance:
+            assert allowance.slots(DAY) == ()
 
 
 class Crash(BaseException):

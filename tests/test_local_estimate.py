@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Sequence
@@ -494,7 +495,13 @@ def test_reports_and_their_tallies_give_the_same() -> None:
         facts: dict[str, Any] = {"task": task.prefix, "purpose": 0, "tier": number % 2, "day": 20000, "slot": 5}
         reports.append(Report(**facts, report_id=report_id, payload=payload))
     by_reports = estimate([*reports, reports[0]], task)
-    assert by_reports.certificate.body["measures"]["left_out"] == {"duplicates": 1, "conflicting": 0, "bad": 0}
+    none = dict.fromkeys(("damaged", "other_task", "impossible", "duplicate", "conflicting"), 0)
+    assert by_reports.certificate.body["measures"]["left_out"] == {**none, "duplicate": 1}
+    told = estimate(reports, task, left_out={"damaged": 3}).certificate.body["measures"]["left_out"]
+    assert told == {**none, "damaged": 3}
+    for wrong in ({"lost": 1}, {"damaged": -1}, {"damaged": True}):
+        with pytest.raises(ParameterError, match="left_out"):
+            estimate(reports, task, left_out=wrong)
     tallies = Tally.of_reports(task, reports)
     assert estimate(tallies, task).data.equals(by_reports.data)
     assert estimate(tallies.by_tier.values(), task).data.equals(by_reports.data)
@@ -597,3 +604,13 @@ def test_one_tier_needs_no_combination() -> None:
     combined = release.certificate.body["measures"]["combined"]["telemetry"]
     assert {item["rule"] for item in combined.values()} == {"one tier"}
     assert TIERS[0].name in release.certificate.body["measures"]["reports"]["telemetry"]
+
+
+def test_the_same_tally_does_not_count_twice() -> None:
+    task = fleet_task("telemetry")
+    tallies, others = fleet_tallies(task, 100), fleet_tallies(task, 100, seed=2)
+    with pytest.raises(InputError, match="count twice"):
+        estimate([*tallies, copy.deepcopy(tallies[1])], task)
+    assert estimate([*tallies, *others], task).certificate.body["measures"]["reports"]["telemetry"]["basic"] == 200
+    empty = Tally(purpose="telemetry", tier="basic")
+    estimate([*tallies, empty, copy.deepcopy(empty)], task)

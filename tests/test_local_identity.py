@@ -21,6 +21,7 @@ from dunnage.local.identity import (
     SealingKey,
     decrypt,
     encrypt,
+    locked_ring,
     open_record,
     rotate,
     seal,
@@ -207,7 +208,7 @@ class TestRotation:
     def test_the_active_key_stays(self, ring: KeyRing) -> None:
         with pytest.raises(SealError, match="active"):
             ring.without(ring.active.key_id)
-        with pytest.raises(SealError, match="not in the ring"):
+        with pytest.raises(SealError, match="no such key"):
             ring.without("another")
 
 
@@ -289,6 +290,26 @@ class TestKeyRing:
             KeyRing.new("DES")
         with pytest.raises(FrozenInstanceError):
             ring.active.state = "retired"
+
+
+class TestLocking:
+    def test_nobody_else_until_it_is_let_go(self, tmp_path: Path) -> None:
+        path = tmp_path / "fleet.keys"
+        with locked_ring(path):
+            with pytest.raises(SealError, match="in use"), locked_ring(path, patience=0.05):
+                raise AssertionError
+            other = tmp_path / "link.keys"
+            other.symlink_to(path)
+            with pytest.raises(SealError, match="in use"), locked_ring(other, patience=0):
+                raise AssertionError
+            other.unlink()
+        with locked_ring(path, patience=0):
+            assert [file.name for file in tmp_path.iterdir()] == ["fleet.keys.lock"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(OutputError, match="could not be written"), locked_ring(tmp_path / "none" / "fleet.keys"):
+            raise AssertionError
 
 
 class TestSealedRecordJson:

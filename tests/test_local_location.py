@@ -8,6 +8,7 @@ from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -509,3 +510,27 @@ def test_nothing_private_is_printed() -> None:
     mechanism = LocalLocation(grid=GRID, epsilon=1)
     mechanism.perturb((104.0123, 30.6543), tier="all", noise=Noise(seed=7))
     assert "104.0123" not in repr(mechanism)
+
+
+@pytest.mark.parametrize("form", [*({"method": method} for method in LocalLocation.methods), {"as_published": True}])
+def test_epsilon_has_bounds(form: dict[str, Any]) -> None:
+    grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)
+    for wrong in ("0.0000001", "100.1", "180", 10**40):
+        with pytest.raises(ParameterError, match=r"between 0\.000001 and 100"):
+            LocalLocation(grid=grid, epsilon=wrong, **form)
+    for epsilon in ("0.000001", 40, 60, 100):
+        mechanism = LocalLocation(grid=grid, epsilon=epsilon, **form)
+        assert mechanism.predicted_sd("all", 10) > 0
+        assert mechanism.noise_verdict(10).message
+        assert mechanism.read(mechanism.perturb((104.0, 30.6), tier="all", noise=Noise()), tier="all")
+
+
+def test_the_variance_of_hadamard_responses_does_not_vanish_by_rounding() -> None:
+    for epsilon, num_inputs in product((1, 10, 36, 40, 100), (2, 5, 17, 257)):
+        oracle = HadamardResponse(num_inputs=num_inputs, epsilon=Fraction(epsilon))
+        share = Fraction(1, num_inputs)
+        exactly = oracle.variance_of_one(share, Fraction(oracle.ratio))
+        assert oracle.variance(float(share), 1) == pytest.approx(float(exactly), rel=1e-9)
+        p, q = oracle.chances(Fraction(oracle.ratio))
+        block = share + (1 - share) * (math.ceil(Fraction(num_inputs, oracle.num_blocks)) - 1) / (num_inputs - 1)
+        assert exactly == (block * (p + q) + (1 - block) * 2 * q) / (p - q) ** 2 - share

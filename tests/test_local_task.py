@@ -713,6 +713,22 @@ class TestReportFile:
             assert list(file) == []
             assert file.num_bad >= 1 or not content.strip()
 
+    def test_a_mark_at_the_start_of_a_text_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "reports.jsonl"
+        write_reports(path, REPORTS)
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+        file = ReportFile(path, task=TASK)
+        assert list(file) == REPORTS
+        assert file.num_bad == 0
+
+    @pytest.mark.parametrize("more", ['"format":2', '"format":2,"region":"x"'])
+    def test_another_version_is_said_to_be_one(self, tmp_path: Path, more: str) -> None:
+        path = tmp_path / "reports.jsonl"
+        path.write_text(REPORTS[0].to_json().replace('"format":1', more) + "\n")
+        file = ReportFile(path, task=TASK)
+        assert list(file) == []
+        assert "Got version 2. Update Dunnage" in file.first_bad[0].why
+
     def test_only_the_first_bad_places_are_named(self, tmp_path: Path) -> None:
         path = tmp_path / "reports.jsonl"
         path.write_text("bad\n" * 100)

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +20,7 @@ from dunnage.local.channel import enumerated_loss
 from dunnage.local.oracles import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse
 from dunnage.local.subjects import Grid
 from dunnage.local.task import Tier
-from dunnage.local.trajectory import AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
+from dunnage.local.trajectory import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
 from dunnage.noise import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -337,3 +338,29 @@ def test_hops_as_wide_as_the_grid_reach_everything() -> None:
     assert mechanism.channel("all").num_inputs == 17
     with pytest.raises(ParameterError, match="below the 2 columns"):
         ReachablePaths(grid=TINY, steps=2, hops=2)
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"area_in_clear": True}, *({"as_published": True, "method": m} for m in PUBLISHED)]
+)
+def test_epsilon_has_bounds(form: dict[str, Any]) -> None:
+    for wrong in ("0.0000001", "100.1", "180", 10**40):
+        with pytest.raises(ParameterError, match=r"between 0\.000001 and 100"):
+            LocalTrajectory(grid=SMALL, steps=2, epsilon=wrong, **form)
+    largest = LocalTrajectory(grid=SMALL, steps=2, epsilon=100, **form)
+    assert largest.predicted_sd("all", 10) > 0
+    assert not largest.noise_verdict(10).is_noise
+    assert largest.read(largest.perturb(None, tier="all", noise=Noise()), tier="all")
+
+
+@pytest.mark.parametrize("method", PUBLISHED)
+@pytest.mark.parametrize("levels", [2, 3, 5, 7])
+def test_published_paths_are_judged_at_every_epsilon(method: str, levels: int) -> None:
+    """No share of a path is larger than evenly spread places make it, however many paths are reachable."""
+    if method == "qjlp" and levels > 5:
+        return
+    for epsilon in ("0.1", 1, 5, 20, 60, 100):
+        grid = Grid(box=BOX, levels=levels, area_levels=min(levels, 3) - 1)
+        form = LocalTrajectory(grid=grid, steps=2, epsilon=epsilon, as_published=True, method=method)
+        assert form.predicted_sd("all", 100) > 0
+        assert form.noise_verdict(100).message

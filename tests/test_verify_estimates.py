@@ -5,18 +5,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.estimates_help import fleet_tallies, fleet_task
+from tests.estimates_help import GRID, fleet_tallies, fleet_task
 
-from dunnage.certificate import Certificate
+from dunnage.certificate import Certificate, meaning
+from dunnage.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
+from dunnage.local.client import mechanism_of
 from dunnage.local.estimate import estimate, write_estimates
-from dunnage.local.task import Schedule
+from dunnage.local.oracles import choose_oracle
+from dunnage.local.task import Grid, Schedule
 from dunnage.release import Release, file_digest, write_csv
+from dunnage.verification import estimates as checks
 from dunnage.verification import verify
 
 GENUINE: list[tuple[tuple[str, ...], dict[str, Any]]] = [
@@ -34,6 +39,12 @@ GENUINE: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (("paths",), {"paths": {"as_published": True, "method": "qjlp"}}),
     (("paths",), {"paths": {"area_in_clear": True}}),
     (("telemetry",), {"schedule": Schedule(slots_per_day=4, window=3)}),
+    (("telemetry",), {"telemetry": {"method": "harmony"}}),
+    (("telemetry",), {"telemetry": {"method": "laplace", "sampled": 2}}),
+    (("telemetry", "paths"), {"telemetry": {"as_published": True}, "paths": {"as_published": True}}),
+    (("places",), {"places": {"method": "hadamard"}, "schedule": Schedule(window=2)}),
+    (("places", "paths"), {"places": {"area_in_clear": True}, "paths": {"hops": 2, "method": "symmetric-unary"}}),
+    (("places", "paths"), {"grid": Grid(box=GRID.box, levels=4, area_levels=1), "paths": {"area_in_clear": True}}),
 ]
 
 
@@ -200,6 +211,45 @@ BODIES: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("a figure more", put("measures", "mean", 3), "figures"),
     ("claimed", put("basis", "claimed"), ""),
     ("holds something else", lambda body: body.update(holds=body["guarantee"]), ""),
+    ("another law", put("mechanism", "purposes", "places", "laws", "basic", "hadamard"), "not that of the task"),
+    ("area in clear", put("mechanism", "purposes", "places", "area_in_clear", True), "not that of the task"),
+    ("more numbers told", put("mechanism", "purposes", "telemetry", "sampled", "basic", 3), "not that of the task"),
+    ("another method", put("mechanism", "purposes", "telemetry", "method", "laplace"), "not that of the task"),
+    ("more hops", put("mechanism", "purposes", "paths", "hops", 2), "not that of the task"),
+    ("a parameter more", put("mechanism", "purposes", "paths", "note", "safe"), "not that of the task"),
+    ("missing values told otherwise", put("attributes", 1, "missing", "middle"), "domain of load"),
+    ("fewer paths", put("attributes", 3, "domain", "num_paths", 50), "domain of paths"),
+    ("nothing in clear", put("in_clear", []), "in clear does not follow"),
+    ("less in clear", lambda body: body["in_clear"].pop(), "in clear does not follow"),
+    ("more in clear", lambda body: body["in_clear"].append("nothing at all"), "in clear does not follow"),
+    ("nothing assumed", put("assumptions", {}), "assumptions do not follow"),
+    ("an assumption less", lambda body: body["assumptions"].pop("honest reports"), "assumptions do not follow"),
+    ("a comforting assumption", put("assumptions", "network not covered", "it is"), "assumptions do not follow"),
+    ("no warnings", lambda body: body.pop("warnings"), "warnings do not follow"),
+    ("other warnings", put("warnings", ["all is well"]), "warnings do not follow"),
+    ("other numerics", put("numerics", "float"), "numerics do not follow"),
+    ("a claim", put("claim", "epsilon 0.1"), "claim does not follow"),
+    (
+        "a better map",
+        put("measures", "maps", "places", "6,000 vehicles at epsilon 2, 1: a share is off by about 0.0001"),
+        "",
+    ),
+    ("a map in other words", put("measures", "maps", "places", "exact"), "map of places does not follow"),
+    ("no maps", lambda body: body["measures"].pop("maps"), "maps of other purposes"),
+    ("fewer than none left out", put("measures", "left_out", {"duplicate": -1}), "left out that there cannot be"),
+    ("left out for another reason", put("measures", "left_out", {"private": 1}), "left out that there cannot be"),
+    ("a p-value above 1", put("measures", "combined", "places", "shares", "p_value", 7.0), "p-value"),
+    ("a p-value in words", put("measures", "combined", "places", "shares", "p_value", "high"), "p-value"),
+    ("tiers that differ", put("measures", "combined", "places", "shares", "p_value", 0.001), "combined that there are"),
+    ("another rule", put("measures", "combined", "places", "shares", "rule", "none"), "combined that there are not"),
+    ("asked for another rule", put("mechanism", "combine", "stratify"), "combined that there are not"),
+    (
+        "more told of a number",
+        put("measures", "combined", "telemetry", "speed", "reports", 10**6),
+        "combined that there",
+    ),
+    ("combined something else", put("measures", "combined", "ships", {}), "of other purposes"),
+    ("another spend", put("spend", "id", "x"), "spend is not that of the task"),
 ]
 
 
@@ -219,6 +269,92 @@ def test_a_published_release_cannot_be_called_proved(tmp_path: Path) -> None:
     assert forged(made, tmp_path / "proved", body=proved)
     less = {**made.certificate.body["holds"], "epsilon": 2}
     assert forged(made, tmp_path / "less", body=put("holds", less))
+
+
+SLOT: dict[str, Any] = {"protects": "slot of reports", "neighbours": Neighbours.REPLACE_ONE}
+
+
+def hold(guarantee: LocalDP | WithinCluster) -> Callable[[dict[str, Any]], None]:
+    """State that something else holds, with the odds that follow from it."""
+
+    def change(body: dict[str, Any]) -> None:
+        promise = Promise(guarantee=guarantee, basis=Basis.CLAIMED, mechanism={}, holds=guarantee, why="it does")
+        body.update(holds=guarantee.to_dict(), meaning=meaning(promise))
+
+    return change
+
+
+PUBLISHED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
+    ("areas not in clear", lambda body: body["in_clear"].pop(), "in clear does not follow"),
+    ("holds across areas", hold(LocalDP(epsilon=Fraction(12), **SLOT)), "what holds does not"),
+    ("holds with less", hold(WithinCluster(epsilon=Fraction(4), clusters="areas", **SLOT)), "what holds does not"),
+    ("holds in the whole city", put("holds", "clusters", "the whole city"), "what holds does not"),
+    ("for no reason", put("why", "for no reason"), "why it is not proved does not"),
+    ("claims less", put("claim", "epsilon 0.1"), "claim does not follow"),
+    ("no claim", lambda body: body.pop("claim"), "claim does not follow"),
+]
+
+
+@pytest.fixture(scope="module")
+def published() -> Release:
+    return released("places", "paths", num=300, places={"as_published": True}, paths={"as_published": True})
+
+
+@pytest.mark.parametrize(("body", "found"), [case[1:] for case in PUBLISHED], ids=[case[0] for case in PUBLISHED])
+def test_a_forged_certificate_of_a_published_form_is_found(
+    published: Release, tmp_path: Path, body: Any, found: str
+) -> None:
+    assert found in forged(published, tmp_path / "forged", body=body)
+
+
+def test_a_published_form_is_not_called_proved_whatever_else_is_said(published: Release, tmp_path: Path) -> None:
+    def proved(body: dict[str, Any]) -> None:
+        body["basis"], body["mechanism"]["as_published"] = "proved", False
+        for told in body["mechanism"]["purposes"].values():
+            told["as_published"] = False
+        for key in ("why", "claim", "holds"):
+            body.pop(key)
+
+    assert forged(published, tmp_path / "proved", body=proved)
+
+
+def test_verify_says_what_holds_beside_what_is_claimed(published: Release, tmp_path: Path) -> None:
+    told = "; ".join(verify(write_estimates(published, tmp_path / "areas")).checks)
+    assert "without any bound across areas; within areas epsilon 12 at most, and not epsilon 4 as claimed" in told
+    numbers = released("telemetry", telemetry={"as_published": True}, num=100)
+    told = "; ".join(verify(write_estimates(numbers, tmp_path / "numbers")).checks)
+    assert "gives away epsilon 6 at most, and not epsilon 2 as claimed" in told
+
+
+def test_a_mean_without_width_is_spoken_of(release: Release, tmp_path: Path) -> None:
+    assert "without any width" not in "; ".join(verify(write_estimates(release, tmp_path / "release")).checks)
+    value = release.data.column("value").to_pylist()[0]
+    changed = set_cell("upper", 0, value)(set_cell("lower", 0, value)(release.data))
+    pointed = Release(certificate=release.certificate, data=changed)
+    result = verify(write_estimates(pointed, tmp_path / "pointed"))
+    assert result.ok, result.summary()
+    assert "1 mean without any width" in "; ".join(result.checks)
+
+
+def test_oracles_are_chosen_again_as_devices_do() -> None:
+    for size in (2, 5, 17, 65, 101, 257, 677, 1025, 4097, 4098, 65537):
+        for epsilon in ("0.000001", "0.1", "0.5", "1", "3/2", "2", "3", "5", "8", "20", "100"):
+            expected = choose_oracle(size, Fraction(epsilon)).name
+            assert checks._best(size, Fraction(epsilon)) == expected, (size, epsilon)
+
+
+@pytest.mark.parametrize("num", [3, 300, 30_000])
+@pytest.mark.parametrize("place", [{}, {"area_in_clear": True}, {"as_published": True}, {"method": "hadamard"}])
+@pytest.mark.parametrize("path", [{}, {"area_in_clear": True}, {"as_published": True, "method": "qlp"}])
+def test_maps_are_judged_again_as_before(num: int, place: dict[str, Any], path: dict[str, Any]) -> None:
+    for levels in (3, 5):
+        grid = Grid(box=GRID.box, levels=levels, area_levels=2)
+        task = fleet_task("places", "paths", places=place, paths=path, grid=grid)
+        for purpose, told in zip(task.purposes, task.to_dict()["purposes"], strict=True):
+            verdict = mechanism_of(task, purpose).noise_verdict(num)
+            epsilons = [tier.epsilon for tier in task.slot_tiers(purpose)]
+            assert checks._verdict_fits(verdict.message, told, epsilons, num)
+            assert not checks._verdict_fits(verdict.message, told, epsilons, num + 1)
 
 
 def test_bins_must_be_those_of_the_domain(tmp_path: Path) -> None:

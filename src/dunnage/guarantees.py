@@ -455,6 +455,35 @@ PUBLIC_FEATURES = Assumption(
     "zones and modes are public functions of origin and destination, chosen without looking at the data",
 )
 
+PUBLIC_TIERS = Assumption(
+    "public tiers", "the tier of a vehicle was chosen from a public list without looking at what it reports"
+)
+EVERY_SLOT = Assumption(
+    "every slot reports", "a report leaves at every drawn slot, whatever there is to report; slots were drawn before"
+)
+NO_METADATA = Assumption(
+    "network not covered", "sender, time and network address of a report are seen by whoever carries it"
+)
+REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
+"""What every report of a device rests on."""
+RANDOM_SLOTS = Assumption(
+    "random slots", "moments were drawn at random before the day: estimates are of vehicles at such moments"
+)
+CLAMPED = Assumption(
+    "values within domains", "a number outside its domain counted as the nearer end; domains are part of the task"
+)
+HONEST_REPORTS = Assumption(
+    "honest reports", "reports were made by devices of the task; a forged one counts as any other"
+)
+INDEPENDENT_TIERS = Assumption(
+    "tiers independent of values",
+    "values and intervals weigh tiers by precision, which is right if tiers have nothing to do with what is reported",
+)
+WEIGHED_VALUES = Assumption(
+    "values weigh tiers by precision",
+    "which is right if tiers have nothing to do with what is reported; no difference was found. Intervals hold anyway",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from dunnage.certificate import odds
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text, exact
-from dunnage.guarantees import Loss
+from dunnage.guarantees import Basis, Loss, WithinCluster
 from dunnage.local.client import check_task
 from dunnage.local.client import mechanism_of as device_mechanism
 from dunnage.local.estimators import normal_quantile
@@ -72,13 +72,40 @@ def _release_text(release: Release) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def headlines(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Say in a line or two, each with a title, what is promised: never a claim without what holds.
+
+    Parameters
+    ----------
+    body
+        What a certificate or a promise states.
+    """
+    stated = guarantee_words(body["guarantee"])
+    if body["basis"] == Basis.VOID:
+        return [("Promises", f"nothing: {body['why']}")]
+    if body["basis"] == Basis.PROVED:
+        return [("Promises", stated)]
+    held = guarantee_words(body["holds"]) if "holds" in body else "no bound is proved"
+    return [("Claimed", f"{stated}; not proved"), ("Holds", held)]
+
+
+def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+    """Write a guarantee in a line; of one within clusters, that there is none across them."""
+    words = ", ".join(f"{key} {value}" for key, value in guarantee.items())
+    if guarantee["model"] != WithinCluster.model:
+        return words
+    unit = "area" if "areas" in guarantee["clusters"] else "cluster"
+    return f"{words}; only between values of the same {unit}: across {unit}s there is no bound"
+
+
 def _statement_text(body: dict[str, Any] | Any) -> str:
-    guarantee = ", ".join(f"{key} {value}" for key, value in body["guarantee"].items())
+    guarantee = guarantee_words(body["guarantee"])
     mechanism = ", ".join(f"{key} {_parameter_text(key, value)}" for key, value in body["mechanism"].items())
-    lines = [f"Guarantee   {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
+    title = "Stated" if body["basis"] == Basis.CLAIMED else "Guarantee"
+    lines = [f"{title:<11} {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
     lines += [f"{word:<11} {body[key]}" for key, word in _SAID.items() if key in body]
     if "holds" in body:
-        lines.append(f"Holds       {', '.join(f'{key} {value}' for key, value in body['holds'].items())}")
+        lines.append(f"Holds       {guarantee_words(body['holds'])}")
     lines += [f"WARNING     {warning}" for warning in body.get("warnings", [])]
     lines += ["What it means", *_bullets(body["meaning"]["sentences"])]
     lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
@@ -336,11 +363,11 @@ def _trip_lines(schema: Schema) -> list[str]:
 
 def promise_text(promise: dict[str, Any]) -> str:
     """Describe a promise."""
-    guarantee = ", ".join(f"{key} {value}" for key, value in promise["guarantee"].items())
-    lines = [f"Promises      {guarantee}; basis {promise['basis']}"]
+    title = "Claims" if promise["basis"] == Basis.CLAIMED else "Promises"
+    lines = [f"{title:<13} {guarantee_words(promise['guarantee'])}; basis {promise['basis']}"]
     lines += [f"{word:<13} {promise[key]}" for key, word in _SAID.items() if key in promise]
     if "holds" in promise:
-        lines.append(f"Really holds  {', '.join(f'{key} {value}' for key, value in promise['holds'].items())}")
+        lines.append(f"Really holds  {guarantee_words(promise['holds'])}")
     lines += [f"WARNING       {warning}" for warning in promise.get("warnings", [])]
     lines += ["In clear", *_bullets(promise["in_clear"])]
     lines += ["Assumes", *_bullets([f"{name}: {says}" for name, says in promise["assumptions"].items()])]

@@ -13,6 +13,7 @@ from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
     from dunnage.devices import Collected, FileColumns
+    from dunnage.local.identity import KeyRing
     from dunnage.local.task import Task
     from dunnage.policy import CarrierPolicy
     from dunnage.release import Release
@@ -108,6 +109,9 @@ def device_perturb(
     now: Annotated[
         str | None, typer.Option(help="Report what is due at this time, or now. Else: play back the file's days.")
     ] = None,
+    accept_clock: Annotated[
+        bool, typer.Option("--accept-clock", help="The time is right, though more than 400 days after the last.")
+    ] = False,
     vehicle_column: VehicleColumn = "vehicle",
     time_column: TimeColumn = "time",
     place_columns: PlaceColumns = "lon,lat",
@@ -115,12 +119,16 @@ def device_perturb(
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make the reports of one vehicle: one of each purpose for each of its slots. A second run gives the same bytes.
+    """Make the reports of one vehicle: one of each purpose for each of its slots.
+
+    A second run gives the same bytes, until a run has written later days.
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.allowance --enrol -o reports.jsonl
     """
     from dunnage.devices import perturb, read_clock, read_task_file
+    from dunnage.devices.perturbing import check_not_input
 
+    check_not_input(out, [task])
     with progress() as tell:
         tell("perturbing")
         done = perturb(
@@ -133,10 +141,13 @@ def device_perturb(
             enrol=enrol,
             adopt=adopt,
             now=None if now is None else read_clock(now),
+            accept_clock=accept_clock,
             columns=_columns(vehicle_column, time_column, place_columns),
             max_age=max_age,
             force=force,
         )
+    for line in done.warnings:
+        print_text(f"WARNING: {data}: {line}", err=True)
     print_result({"out": str(out), **done.to_dict()}, f"{done.summary()}\nWritten   {out}", as_json)
 
 
@@ -212,9 +223,16 @@ def estimate(
         found = collect(reports, agreed, progress=tell)
         for line in found.lines():
             print_text(f"WARNING: left out: {line}", err=True)
+        for warning in found.warnings:
+            print_text(f"WARNING: {warning}", err=True)
         tell("estimating")
         release = estimate_tallies(
-            found.tallies, agreed, confidence=confidence, combine=combine, allow_noise=allow_noise
+            found.tallies,
+            agreed,
+            confidence=confidence,
+            combine=combine,
+            allow_noise=allow_noise,
+            left_out=found.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
     result = {"release": str(out), **found.to_dict(), **_described(release)}
@@ -228,8 +246,10 @@ def _described(release: Release) -> dict[str, Any]:
 
 
 def _estimate_text(out: Path, found: Collected, release: Release) -> str:
-    guarantee = ", ".join(f"{key} {value}" for key, value in release.certificate.body["guarantee"].items())
-    lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted", f"Promises  {guarantee}"]
+    from dunnage.showing import headlines
+
+    lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted"]
+    lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate.body)]
     return "\n".join([*lines, *_rows_text(release)])
 
 
@@ -269,28 +289,37 @@ def device_keys(
 
     Example: dunnage device keys fleet.keys
     """
-    from dunnage.local.identity import KeyRing
-
     if renew and drop is not None:
         raise ParameterError("--renew and --drop are two steps. Got both. Renew, seal again, then drop.")
-    if not ring.exists():
-        if renew or drop is not None:
-            raise ParameterError(f"there is no key ring at {ring}. Make one first: dunnage device keys {ring}.")
-        keys = KeyRing.new(algorithm or "AES-256-GCM")
-        keys.write(ring)
-    else:
-        keys = KeyRing.read(ring)
-        if algorithm is not None and not renew:
-            raise ParameterError(f"{ring} exists already. --algorithm goes with --renew then. Add it.")
-        if renew or drop is not None:
-            keys = keys.renewed(algorithm) if renew else keys.without(str(drop))
-            keys.write(ring, force=True)
+    keys = _changed_ring(ring, renew, drop, algorithm)
     listed = [
         {"id": key.key_id, "algorithm": key.algorithm, "created": key.created, "state": key.state} for key in keys.keys
     ]
     lines = [f"Key ring  {ring} (private; keep a copy: without it nothing opens)"]
     lines += [f"  {key['id']}  {key['algorithm']:<11}  {key['created']}  {key['state']}" for key in listed]
     print_result({"ring": str(ring), "keys": listed}, "\n".join(lines), as_json)
+
+
+def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | None) -> KeyRing:
+    """Make, change or just read a key ring."""
+    from dunnage.local.identity import KeyRing, locked_ring
+
+    if not ring.exists():
+        if renew or drop is not None:
+            raise ParameterError(f"there is no key ring at {ring}. Make one first: dunnage device keys {ring}.")
+        keys = KeyRing.new(algorithm or "AES-256-GCM")
+        with locked_ring(ring):
+            keys.write(ring)
+        return keys
+    if algorithm is not None and not renew:
+        raise ParameterError(f"{ring} exists already. --algorithm goes with --renew then. Add it.")
+    if not renew and drop is None:
+        return KeyRing.read(ring)
+    with locked_ring(ring):
+        held = KeyRing.read(ring)
+        keys = held.renewed(algorithm) if renew else held.without(str(drop))
+        keys.write(ring, force=True)
+    return keys
 
 
 @device_app.command("seal")
@@ -307,8 +336,10 @@ def device_seal(
     Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
     """
     from dunnage.devices import rotate_file, seal_file
+    from dunnage.devices.perturbing import check_not_input
     from dunnage.local.identity import KeyRing
 
+    check_not_input(out, [keys])
     if out.suffix != ".jsonl":
         raise OutputError(f"{out} must end in .jsonl. Choose such a name.")
     ring = KeyRing.read(keys)
@@ -334,8 +365,10 @@ def device_open(
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
     from dunnage.devices import open_file
+    from dunnage.devices.perturbing import check_not_input
     from dunnage.local.identity import KeyRing
 
+    check_not_input(out, [keys])
     if out.suffix != ".csv":
         raise OutputError(f"{out} must end in .csv. Choose such a name.")
     num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)

@@ -16,7 +16,7 @@ from dunnage.errors import InputError, Problem, ReportError, TaskError
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.report import ReportFile
 from dunnage.local.tally import FORMAT, Tallies, Tally
-from dunnage.local.tally_checks import check_tally
+from dunnage.local.tally_checks import check_tally, repeated_problem, tally_digest
 from dunnage.local.task import MOST_BYTES, Task
 
 MOST_TALLY_BYTES = 1 << 30
@@ -58,12 +58,16 @@ class Collected:
         Reports that were not counted, by kind.
     first_bad
         Where the first of them were, and why.
+    warnings
+        What else is to be known.
     """
 
     tallies: Tallies
     num_read: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
     first_bad: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set, repr=False)
 
     @property
     def num_reports(self) -> int:
@@ -72,7 +76,12 @@ class Collected:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the counts as plain data."""
-        return {"reports": self.num_reports, "left_out": dict(self.left_out), "first_bad": self.first_bad}
+        return {
+            "reports": self.num_reports,
+            "left_out": dict(self.left_out),
+            "first_bad": self.first_bad,
+            "warnings": self.warnings,
+        }
 
     def lines(self) -> list[str]:
         """Say what was left out, for a person."""
@@ -87,6 +96,10 @@ _KINDS = {
     "conflicting": "with the id of another report, but other content",
 }
 MOST_BAD_NAMED = 20
+TALLIES_AND_OTHERS = (
+    "tallies hold no ids: whether a report in one is also in another of the files cannot be told, and it would count "
+    "twice. See to it that the files are of different reports"
+)
 
 
 def collect(
@@ -106,7 +119,7 @@ def collect(
     Raises
     ------
     InputError
-        If a file cannot be read.
+        If a file cannot be read, or a tally came before.
     ReportError
         If no report counts.
     """
@@ -114,7 +127,7 @@ def collect(
     told = progress or (lambda stage: None)
     for path in paths:
         if str(path).endswith(".json"):
-            _merge(found, read_tallies(path, task))
+            _merge(found, path, read_tallies(path, task))
         else:
             _add_reports(found, ReportFile(path), told)
     tallies = found.tallies
@@ -122,6 +135,8 @@ def collect(
     found.left_out.update({kind: num for kind, num in counts.items() if num})
     if not found.num_reports:
         raise ReportError(_nothing(found))
+    if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
+        found.warnings.append(TALLIES_AND_OTHERS)
     return found
 
 
@@ -157,9 +172,13 @@ def _name(found: Collected, text: str) -> None:
         found.first_bad.append(text)
 
 
-def _merge(found: Collected, tallies: Tallies) -> None:
+def _merge(found: Collected, path: str | os.PathLike[str], tallies: Tallies) -> None:
     held = found.tallies.by_tier
     for names, tally in tallies.by_tier.items():
+        digest = tally_digest(tally)  # before anything is merged into it
+        if tally.num_reports and digest in found._seen:
+            raise InputError(str(path), [repeated_problem(tally)])
+        found._seen.add(digest)
         found.num_read += tally.num_reports
         if names in held:
             held[names].merge(tally)

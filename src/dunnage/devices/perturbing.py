@@ -5,14 +5,20 @@ Without a time, the rows are played back: for each day from the first to the las
 allowance drew for it is reported at its moment. With a time, the device reports what is due at that time and nothing
 else. Either way every slot that is reported makes exactly one report of each purpose, with or without a row to report.
 
-Sending again is free: a slot that has its report gives the same bytes, as long as its day has not closed.
+Sending again is free: a slot that has its report gives the same bytes. When days are played back, the allowance keeps
+the reports of those that close on the way until a later run has written later days, so that a crash at any moment, or a
+file that went astray, costs nothing: the same command gives the same bytes.
+
+At a time, a device reports whatever its file holds, so that no cell can silence it: rows that cannot be read are
+skipped, and a file that is missing, empty or damaged is one without rows. The owner is told.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -53,6 +59,10 @@ class Perturbed:
         Reports that were not made since the allowance is used up.
     spent
         What the vehicle has given away in all; private to it.
+    num_skipped
+        Rows that could not be read, and were left out.
+    warnings
+        What is wrong with the file; private to the vehicle.
     notes
         What else there is to say.
     """
@@ -63,7 +73,9 @@ class Perturbed:
     num_missing: int = 0
     num_lapsed: int = 0
     num_silent: int = 0
+    num_skipped: int = 0
     spent: str = ""
+    warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
@@ -75,7 +87,9 @@ class Perturbed:
             "missing": self.num_missing,
             "lapsed": self.num_lapsed,
             "silent": self.num_silent,
+            "skipped": self.num_skipped,
             "spent": self.spent,
+            "warnings": self.warnings,
             "notes": self.notes,
         }
 
@@ -104,6 +118,7 @@ def perturb(
     enrol: bool = False,
     adopt: bool = False,
     now: float | None = None,
+    accept_clock: bool = False,
     columns: FileColumns | None = None,
     max_age: int | None = None,
     force: bool = False,
@@ -126,6 +141,8 @@ def perturb(
         As for :meth:`dunnage.local.allowance.Allowance.open`.
     now
         Seconds after 1 January 1970: report what is due then. Left out, play back the days of the file.
+    accept_clock
+        Accept a time more than 400 days after the last one.
     columns
         Names of columns.
     max_age
@@ -141,27 +158,62 @@ def perturb(
     Raises
     ------
     InputError
-        If the file cannot be used. Nothing has been spent then.
+        If the file cannot be used. Nothing has been spent then. With ``now``, only a file that could never be used.
+    OutputError
+        If the report file exists already, is one of the files that are read, or would replace reports that cannot be
+        given again. Nothing has been spent then.
     AllowanceError
         If the allowance cannot be used, or no report can be made. What is spent is stored, so that a second run gives
         the same reports.
     """
+    check_not_input(out, [data, allowance])
     target = check_report_file(out, force=force)
     check_task(task)
     names = columns or FileColumns()
-    log, days, notes = _read_vehicle(Path(data), names, Window(task=task, max_age=max_age), vehicle)
-    if now is None and days is None:
+    own = _OwnRows(names, vehicle, live=now is not None, enrol=enrol)
+    log = own.read(Path(data), Window(task=task, max_age=max_age))
+    if now is None and own.days is None:
         raise InputError(str(data), [Problem("holds no rows of the vehicle", remedy="Give a file with its rows.")])
-    first, last = days or (0, 0)
-    start = now if now is not None else first * SECONDS_PER_DAY
-    with Allowance.open(allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start) as held:
+    first, last = own.days or (0, 0)
+    start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
+    with Allowance.open(
+        allowance,
+        task,
+        tier=tier,
+        enrol=enrol,
+        adopt=adopt,
+        now=start,
+        accept_clock=accept_clock,
+        keep_from=keep_from,
+    ) as held:
+        if now is None:
+            _check_replaced(target, held, first, last)
         device = _Device(Client(task, held), log, names)
         slots = device.due(now) if now is not None else device.play_back(first, last)
         done = device.report(slots, now)
-        done.spent, done.notes = str(held.spent_in_all()), notes
-    _check_done(done, now, target)
-    write_reports(target, map(Report.from_bytes, done.reports), force=force)
+        done.spent, done.notes = str(held.spent_in_all()), own.notes
+        done.num_skipped, done.warnings = own.num_skipped, own.warnings
+        _check_done(done, now)
+        write_reports(target, map(Report.from_bytes, done.reports), force=force)
+        with suppress(AllowanceError):  # what is not forgotten now is forgotten by the next run
+            held.forget_kept(first)  # not before: now the reports have their final name
     return done
+
+
+def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Check that a file to write is none of those that are read, under whatever name, nor one that is to be kept.
+
+    Raises
+    ------
+    OutputError
+        If it is one of them; ``force`` does not change that.
+    """
+    for path in inputs:
+        same = os.path.realpath(out) == os.path.realpath(path)
+        if same or (os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path)):
+            raise OutputError(
+                f"{os.fspath(out)} is {os.fspath(path)}, which is needed. It was left as it is; choose another name."
+            )
 
 
 def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
@@ -198,30 +250,58 @@ def read_clock(text: str) -> float:
     return micros / MICROS
 
 
-def _read_vehicle(
-    path: Path, names: FileColumns, window: Window, vehicle: str | None
-) -> tuple[Log, tuple[int, int] | None, list[str]]:
-    """Read the rows of one vehicle; return them, the first and the last day, and what is to be said."""
-    optional = [names.vehicle] if vehicle is None else []
-    source = RowFile(
-        path, numbers=names.numbers_of(window.task), time=names.time, labels=[names.vehicle], optional=optional
-    )
-    log, seen, days = Log(window, names), set[str](), list[int]()
-    for rows in source:
-        own = _own_rows(rows, names.vehicle, vehicle, seen)
-        if len(seen) > 1 and vehicle is None:
-            problem = Problem("holds rows of several vehicles", where=names.vehicle, remedy="Name one with --vehicle.")
-            raise InputError(str(path), [problem])
-        assert rows.micros is not None
-        of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
-        days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
-        log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
-    if days and max(days) - min(days) >= MOST_DAYS_OF_FILE:
-        problem = Problem(f"spans more than {MOST_DAYS_OF_FILE} days", where=names.time, remedy="Mend the times.")
-        raise InputError(str(path), [problem])
-    log.close()
-    notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
-    return log, (min(days), max(days)) if days else None, notes
+class _OwnRows:
+    """Reads the rows of one vehicle, and finds the first and the last day and what is to be said."""
+
+    def __init__(self, names: FileColumns, vehicle: str | None, *, live: bool, enrol: bool) -> None:
+        self._names, self._vehicle, self._live, self._enrol = names, vehicle, live, enrol
+        self._seen = set[str]()
+        self.days: tuple[int, int] | None = None
+        self.num_skipped = 0
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def read(self, path: Path, window: Window) -> Log:
+        """Return the rows."""
+        names = self._names
+        source = RowFile(
+            path,
+            numbers=names.numbers_of(window.task),
+            time=names.time,
+            labels=[names.vehicle],
+            optional=[names.vehicle] if self._vehicle is None else [],
+            lenient=self._live,
+        )
+        log, days = Log(window, names), list[int]()
+        for rows in source:
+            own = _own_rows(rows, names.vehicle, self._vehicle, self._seen)
+            if self._vehicle is None and len(self._seen) > 1:
+                log, days = Log(window, names), []
+                self._refuse_several(path)
+                break
+            assert rows.micros is not None
+            of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
+            days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
+            log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
+        self.days = (min(days), max(days)) if days else None
+        self._check_span(path)
+        log.close()
+        self.num_skipped = source.num_skipped
+        self.warnings += source.warnings()
+        self.notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
+        return log
+
+    def _refuse_several(self, path: Path) -> None:
+        """Refuse to guess; a device that reports already takes all rows as missing, or one cell could silence it."""
+        what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
+        if not self._live or self._enrol:
+            raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
+        self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
+
+    def _check_span(self, path: Path) -> None:
+        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
+            what = f"spans more than {MOST_DAYS_OF_FILE} days"
+            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
 
 
 def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> Integers:
@@ -311,8 +391,20 @@ class _Device:
         return in_all <= limits.lifetime and (limits.day is None or on_day <= limits.day)
 
 
-def _check_done(done: Perturbed, now: float | None, target: Path) -> None:
-    """Refuse to write nothing, or less than what is there already."""
+def _check_replaced(target: Path, held: Allowance, first: int, last: int) -> None:
+    """Refuse to replace reports of days to play back that the allowance has forgotten."""
+    if not target.exists():
+        return
+    forgotten = {day for day in range(first, last + 1) if not held.slots(day) and day < held.seen // SECONDS_PER_DAY}
+    if forgotten and any(report.day in forgotten for report in ReportFile(target, task=held.task)):
+        raise OutputError(
+            f"{target} holds reports of days that have closed since, which cannot be made again. "
+            "Nothing was spent, and it was left as it is; choose another name."
+        )
+
+
+def _check_done(done: Perturbed, now: float | None) -> None:
+    """Refuse to write nothing."""
     if not done.reports and done.num_silent:
         raise AllowanceError(
             f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
@@ -321,11 +413,6 @@ def _check_done(done: Perturbed, now: float | None, target: Path) -> None:
         raise AllowanceError(
             "no slot of the days in the file is open: their reports were made before, or have lapsed. "
             "Nothing was spent or written. Give later rows, or keep the report file that was written then."
-        )
-    if now is None and done.num_lapsed and target.exists():
-        raise OutputError(
-            f"{target} may hold reports of days that have closed since, which cannot be made again. "
-            "It was left as it is; choose another name."
         )
 
 

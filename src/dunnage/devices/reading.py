@@ -3,7 +3,8 @@
 
 Whether a device reports must not depend on what a cell holds: a number that is missing, NaN or no number at all
 is NaN here, is counted, and is reported as the task says. What rows are *about* must be readable: a vehicle or a moment
-that is not there is an :class:`~dunnage.errors.InputError` with the rows concerned.
+that is not there is an :class:`~dunnage.errors.InputError` with the rows concerned, or, where a device must report
+whatever its file holds, a row that is skipped and counted.
 
 Moments are UTC unless they say otherwise: a time of a zone, or with an offset, is taken to UTC; one without is UTC
 already; a plain number is seconds after 1 January 1970. What Arrow says about a file may quote its cells, so its words
@@ -118,6 +119,9 @@ class RowFile:
         Columns to read as text.
     optional
         Columns of ``labels`` that need not be there.
+    lenient
+        Skip rows that cannot be read, and take a file that is missing, empty or damaged as one without rows. Only what
+        does not depend on values is refused then: a folder, a name that is neither CSV nor Parquet, wrong columns.
 
     Attributes
     ----------
@@ -125,6 +129,10 @@ class RowFile:
         How many rows there are; None if that is not known before reading.
     unreadable
         Cells that held something, but no number, by column, in the last pass.
+    num_skipped
+        Rows that were skipped in the last pass.
+    lost
+        What is wrong with a file whose rows, or some of them, are taken as missing; empty if nothing is.
 
     Raises
     ------
@@ -140,13 +148,24 @@ class RowFile:
         time: str | None = None,
         labels: Sequence[str] = (),
         optional: Sequence[str] = (),
+        lenient: bool = False,
     ) -> None:
-        self.path, self.time, self.numbers = path, time, list(numbers)
+        self.path, self.time, self.numbers, self.labels = path, time, list(numbers), list(labels)
         self.num_rows: int | None = None
         self.unreadable: dict[str, int] = {}
+        self.num_skipped, self.lost, self._lenient = 0, "", lenient
+        if lenient and not path.exists():
+            self.lost = "the file is not there, and counts as one without rows"
+            return
         self._parquet = _is_parquet(path)
-        with _reported(path):
-            names = self._header()
+        try:
+            with _reported(path):
+                names = self._header()
+        except InputError:
+            if not lenient:
+                raise
+            self.lost = "the file is empty or damaged, and counts as one without rows"
+            return
         self.labels = [name for name in labels if name in names or name not in optional]
         self._check(names)
 
@@ -189,13 +208,34 @@ class RowFile:
         InputError
             If something cannot be read, or a vehicle or a moment is missing.
         """
-        self.unreadable = dict.fromkeys(self.numbers, 0)
+        self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
+        if self.lost:
+            return
+        try:
+            yield from self._all_rows()
+        except InputError:
+            if not self._lenient:
+                raise
+            self.lost = "the file is damaged; rows that cannot be read count as missing"
+
+    def _all_rows(self) -> Iterator[Rows]:
         first = 1
         with _reported(self.path):
             for batch in self._parquet_batches() if self._parquet else self._csv_batches():
-                if batch.num_rows:
-                    yield self._rows(first, batch)
-                    first += batch.num_rows
+                sound = self._sound(batch) if self._lenient else batch
+                if sound.num_rows:
+                    yield self._rows(first, sound)
+                first += batch.num_rows
+
+    def _sound(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows whose vehicle and moment can be read, and count the others."""
+        wrong = np.zeros(batch.num_rows, dtype=np.bool_)
+        for name in self.labels:
+            wrong |= _blank(coded(batch.column(batch.schema.get_field_index(name))))
+        if self.time:
+            wrong |= moments_of(batch.column(batch.schema.get_field_index(self.time)))[1]
+        self.num_skipped += int(wrong.sum())
+        return batch.filter(pa.array(~wrong)) if wrong.any() else batch
 
     def _parquet_batches(self) -> Iterator[pa.RecordBatch]:
         text = [name for name in self.labels if _is_text(self._schema.field(name).type)]
@@ -229,6 +269,9 @@ class RowFile:
             self._check_rows(bad_rows)
 
     def _check_rows(self, bad_rows: list[int]) -> None:
+        if bad_rows and self._lenient:
+            self.num_skipped += len(bad_rows)
+            bad_rows.clear()
         if bad_rows:
             raise self._wrong_rows("", "a row has more or fewer cells than the header", bad_rows, "Mend the cells.")
 
@@ -241,13 +284,9 @@ class RowFile:
 
     def _label_column(self, first: int, name: str, column: pa.Array) -> pa.DictionaryArray:
         labels = coded(column)
-        blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
-        if labels.null_count or blank.any():
-            codes = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            missing = codes < 0
-            missing[~missing] = blank[codes[~missing]]
-            if missing.any():
-                raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
+        missing = _blank(labels)
+        if missing.any():
+            raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
         return labels
 
     def _moment_column(self, first: int, name: str, column: pa.Array) -> Integers:
@@ -271,6 +310,12 @@ class RowFile:
         named = tuple(row for row in rows[:MOST_ROWS_NAMED] if row > 0)
         problem = Problem(what, where=column, rows=named, num_rows=len(rows), remedy=remedy)
         return InputError(str(self.path), [problem])
+
+    def warnings(self) -> list[str]:
+        """Say what was skipped, or could not be read at all."""
+        rows = "1 row was" if self.num_skipped == 1 else f"{self.num_skipped:,} rows were"
+        skipped = f"{rows} skipped: no vehicle or moment, or more or fewer cells than the header"
+        return [*([skipped] if self.num_skipped else []), *([self.lost] if self.lost else [])]
 
     def notes(self) -> list[str]:
         """Say which cells held something that is no number."""
@@ -344,6 +389,16 @@ def coded(column: pa.Array) -> pa.DictionaryArray:
     if column.type.value_type != pa.string():
         column = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(pa.string()))
     return column
+
+
+def _blank(labels: pa.DictionaryArray) -> Bools:
+    """Tell which names are missing or empty."""
+    blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
+    if not (labels.null_count or blank.any()):
+        return np.zeros(len(labels), dtype=np.bool_)
+    missing: Bools = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False) < 0
+    missing[~missing] = blank[labels.indices.drop_null().to_numpy(zero_copy_only=False)]
+    return missing
 
 
 def numbers_of(column: pa.Array) -> tuple[Floats, int]:

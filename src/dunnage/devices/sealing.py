@@ -11,11 +11,12 @@ import csv
 import io
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dunnage.devices.perturbing import check_new_file
+from dunnage.devices.perturbing import check_new_file, check_not_input
 from dunnage.errors import MOST_ROWS_NAMED, InputError, Problem, SealError
 from dunnage.folders import new_file
 from dunnage.local.identity import KeyRing, SealedRecord, open_record, rotate, seal
@@ -52,6 +53,7 @@ def seal_file(
     InputError
         If the file cannot be used, or an alias is missing or comes twice.
     """
+    check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
     lines = (_line(name, seal(record, keyring, associated=name)) for name, record in rows)
@@ -61,7 +63,7 @@ def seal_file(
 def rotate_file(
     sealed: str | os.PathLike[str], keyring: KeyRing, out: str | os.PathLike[str], *, force: bool = False
 ) -> int:
-    """Seal all records of a file again under the ring's active key; return how many.
+    """Seal all records of a file again under the ring's active key, also in place with ``force``; return how many.
 
     Raises
     ------
@@ -89,6 +91,7 @@ def open_file(
     SealError
         If a record cannot be opened: another key, another alias, or tampered with. Nothing is written then.
     """
+    check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
     opened = [(name, open_record(record, keyring, associated=name)) for name, record in _sealed(Path(sealed))]
     names = list(dict.fromkeys(key for _, record in opened for key in record))
@@ -120,13 +123,18 @@ def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
     at = header.index(alias)
     aliases = [row[at] for row in rows[1:]]
     blank = [number for number, name in enumerate(aliases, 1) if not name.strip()]
-    seen: set[str] = set()
-    twice = [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    twice = _repeated(aliases)
     if blank or twice:
         raise InputError(str(path), list(_alias_problems(alias, blank, twice)))
     fields = [name for name in header if name != alias]
     own = ([cell for number, cell in enumerate(row) if number != at] for row in rows[1:])
     return [(name, dict(zip(fields, cells, strict=True))) for name, cells in zip(aliases, own, strict=True)]
+
+
+def _repeated(aliases: list[str]) -> list[int]:
+    """Return the places, counted from 1, of aliases that came before."""
+    seen: set[str] = set()
+    return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
 def _header_problems(header: list[str], alias: str) -> list[Problem]:
@@ -173,10 +181,14 @@ def _content(path: Path) -> bytes:
 
 
 def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
-    lines = [line for line in _content(path).split(b"\n") if line.strip()]
+    lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
-    return [_sealed_line(path, number, line) for number, line in enumerate(lines, 1)]
+    held = [_sealed_line(path, number, line) for number, line in enumerate(lines, 1)]
+    if twice := _repeated([name for name, _ in held]):
+        problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
+        raise InputError(str(path), [problem])
+    return held
 
 
 def _sealed_line(path: Path, number: int, line: bytes) -> tuple[str, SealedRecord]:

@@ -14,9 +14,13 @@ that have not closed. Its rules:
 - *Slots are drawn before the day*, for today and tomorrow at the first contact of a day, and never moved. A slot of
   today that had passed before the first contact lapses: nothing is spent, nothing is sent.
 - *Time goes forwards.* If the clock goes back by more than the task's ``skew_seconds``, nothing new is spent until it
-  has caught up; stored reports may still be sent again. A jump forwards is taken as it comes.
+  has caught up; stored reports may still be sent again. A jump forwards of more than 400 days is refused unless the
+  caller vouches for the clock: taken as it comes, a wrong one would silence the vehicle until it is right.
 - *Late is never.* A collector refuses a report after its slot's deadline, so the device does not make one, and nothing
   is spent.
+- *Closed days are forgotten*, unless the caller asks to keep their reports (``keep_from``), since it has yet to write
+  them somewhere. They then move to ``<file>.closed``, which says what was reported, not what may be: without it nothing
+  is spent again, and only what was not written elsewhere is lost. :meth:`Allowance.forget_kept` ends that.
 
 Each write goes to a temporary name and is renamed; file and folder are synchronised with the disk. While it is open the
 file is locked against other processes. Whoever may write the file can also set it back: it is the vehicle's own, and
@@ -34,6 +38,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -41,12 +46,18 @@ from typing import Any, NamedTuple
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
 from dunnage.local.report import packed, unpacked
-from dunnage.local.task import MOST_DAYS, SECONDS_PER_DAY, Task
+from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
 FORMAT = 1
 MOST_BYTES = 1 << 26
+MOST_KEPT_BYTES = 1 << 28
+"""How much the reports of closed days may take up."""
+MOST_JUMP_DAYS = 400
+"""How far a clock may go forwards at once."""
+_MOST_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
 _KIND = "dunnage allowance"
+_MARKER, _CLOSED = ".enrolled", ".closed"
 _LOST = "What is lost counts as spent: restore the file from a copy, or retire the vehicle's place in the fleet."
 
 
@@ -161,6 +172,72 @@ class _Book:
         )
 
 
+class _Kept:
+    """Stored reports of closed days: a file with a line for each day, so that keeping one more costs one line."""
+
+    def __init__(self, path: str, task: str, first: int, *, durable: bool) -> None:
+        self._path, self._task, self._first, self._durable = path, task, first, durable
+        self._lines: dict[tuple[str, int], bytes] = {}
+        self.days: dict[int, _Day] = {}
+        try:
+            content = _content(path, 2 * MOST_KEPT_BYTES) if os.path.lexists(path) else b""
+        except ValueError:
+            raise AllowanceError(f"{path} is larger than we would write it. Restore or remove it.") from None
+        for line in content.splitlines(keepends=True):
+            self._take(line)
+        if sum(map(len, self._lines.values())) < len(content):
+            self._write()  # a line was cut off by a crash, and must not damage the next one, or was replaced
+
+    def _take(self, line: bytes) -> None:
+        """Read a line; one that is damaged is lost."""
+        checksum, _, text = line.partition(b" ")
+        if line.endswith(b"\n") and checksum == _checksum(text):
+            with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
+                data = json.loads(text)
+                task, day, held = str(data["task"]), int(data["day"]), _Day.from_dict(data)
+                self._lines[task, day] = line
+                if task == self._task:
+                    self.days[day] = held
+
+    def add(self, day: int, held: _Day) -> None:
+        """Keep the reports of a day; they are on the disk when this returns."""
+        text = json.dumps({"task": self._task, "day": day, **held.to_dict()}, separators=(",", ":")).encode("ascii")
+        line = b"%s %s\n" % (_checksum(text + b"\n"), text)
+        if not any(held.reports.values()) or self._lines.get((self._task, day)) == line:
+            return
+        if self._size + len(line) > MOST_KEPT_BYTES:
+            self.forget(self._first)
+        if self._size + len(line) > MOST_KEPT_BYTES:
+            raise AllowanceError(
+                f"the reports of closed days take up more than {MOST_KEPT_BYTES} bytes, and wait to be written. "
+                "Those made so far are kept; play back fewer days at a time, from the same first one."
+            )
+        _append_file(self._path, line, durable=self._durable)
+        self._lines[self._task, day], self.days[day] = line, held
+
+    @property
+    def _size(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def forget(self, before: int) -> None:
+        """Forget the days before one."""
+        lines = {key: line for key, line in self._lines.items() if key[1] >= before}
+        if len(lines) < len(self._lines):
+            self._lines = lines
+            self.days = {day: held for day, held in self.days.items() if day >= before}
+            self._write()
+
+    def _write(self) -> None:
+        if self._lines:
+            _replace_file(self._path, b"".join(self._lines.values()), durable=self._durable)
+        else:
+            os.unlink(self._path)
+
+
+def _checksum(line: bytes) -> bytes:
+    return hashlib.sha256(line).hexdigest().encode("ascii")
+
+
 class Allowance:
     """What one vehicle may still give away; open it with :meth:`open`, close it or use it in a ``with`` block.
 
@@ -175,6 +252,8 @@ class Allowance:
         self._lock, self._durable, self._noise = lock, durable, noise
         self._process, self._turn = os.getpid(), threading.RLock()
         self._book: _Book
+        self._kept: _Kept | None = None
+        self._accept_clock = False
 
     @classmethod
     def open(
@@ -186,6 +265,8 @@ class Allowance:
         enrol: bool = False,
         adopt: bool = False,
         now: float | None = None,
+        accept_clock: bool = False,
+        keep_from: int | None = None,
         noise: Noise | None = None,
         durable: bool = True,
     ) -> Allowance:
@@ -194,7 +275,7 @@ class Allowance:
         Parameters
         ----------
         path
-            The file; ``<path>.lock`` and ``<path>.enrolled`` lie beside it.
+            The file; ``<path>.lock`` and ``<path>.enrolled`` lie beside it, and ``<path>.closed`` with ``keep_from``.
         task
             The task the vehicle reports for.
         tier
@@ -206,6 +287,11 @@ class Allowance:
             begin on the next day.
         now
             Seconds after 1 January 1970; needed to enrol and to adopt.
+        accept_clock
+            Accept that the clock goes forwards by more than 400 days, once.
+        keep_from
+            A day: keep what is stored of it and of later days when they close, until :meth:`forget_kept`. Earlier days
+            stay kept as long as there is room.
         noise
             Source of the drawn slots.
         durable
@@ -219,20 +305,21 @@ class Allowance:
         """
         name = os.path.abspath(os.fspath(path))
         with _reported(name):
-            if not enrol and not os.path.lexists(name):
-                raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle enrols first.")
+            _check_place(name, enrol)  # before a lock is left beside what is no allowance
             lock = _locked(name)
             allowance = cls(name, task, lock, durable=durable, noise=noise or Noise())
+            allowance._accept_clock = accept_clock
             try:
                 allowance._start(tier, now) if enrol else allowance._resume(tier, adopt, now)
+                if keep_from is not None:
+                    allowance._kept = _Kept(name + _CLOSED, task.digest, keep_from, durable=durable)
             except BaseException:
                 allowance.close()
                 raise
         return allowance
 
     def _start(self, tier: str | None, now: float | None) -> None:
-        if os.path.lexists(self._marker) or os.path.lexists(self.path):
-            raise AllowanceError(f"a vehicle was enrolled at {self.path} before. {_LOST}")
+        _check_place(self.path, enrol=True)
         moment = _moment(now)
         names = self.task.tier_names
         if tier is None and len(names) > 1:
@@ -240,14 +327,13 @@ class Allowance:
         self.task.tier_index(self.task.purposes[0], tier or names[0])  # refuses a tier that is not there
         self._book = _Book(self.task.digest, [], tier or names[0], moment, {}, {})
         self._draw_days(moment)
+        with suppress(FileNotFoundError):
+            os.unlink(self.path + _CLOSED)  # of a vehicle whose allowance was deleted
         self._write()
         self._mark()
 
     def _resume(self, tier: str | None, adopt: bool, now: float | None) -> None:
-        try:
-            self._book = _Book.from_bytes(_content(self.path))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
-            raise AllowanceError(f"the allowance {self.path} is damaged. {_LOST}") from None
+        self._book = _read_book(self.path)
         if not os.path.lexists(self._marker):
             self._mark()  # the crash came between the first write and the marker
         if self._book.task != self.task.digest:
@@ -278,7 +364,7 @@ class Allowance:
 
     @property
     def _marker(self) -> str:
-        return self.path + ".enrolled"
+        return self.path + _MARKER
 
     def _mark(self) -> None:
         os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -296,9 +382,14 @@ class Allowance:
         return self._book.seen
 
     def slots(self, day: int) -> tuple[int, ...]:
-        """Return the slots drawn for a day; none if the day has closed or was not drawn yet."""
-        held = self._book.days.get(day)
+        """Return the slots drawn for a day; none if the day was forgotten or not drawn yet."""
+        held = self._day(day)
         return held.slots if held else ()
+
+    def _day(self, day: int) -> _Day | None:
+        """Return what is held of a day that is open, or closed and kept."""
+        held = self._book.days.get(day)
+        return held if held is not None or self._kept is None else self._kept.days.get(day)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -319,7 +410,7 @@ class Allowance:
         Raises
         ------
         AllowanceError
-            If the clock went back by more than the task's ``skew_seconds``.
+            If the clock went back by more than the task's ``skew_seconds``, or forwards by more than 400 days.
         """
         with self.turn(), _reported(self.path):
             moment = self._forwards(now)
@@ -334,6 +425,8 @@ class Allowance:
         schedule = self.task.schedule
         closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
         for day in closed:
+            if self._kept is not None:
+                self._kept.add(day, self._book.days[day])
             del self._book.days[day]
             self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
 
@@ -344,6 +437,13 @@ class Allowance:
                 f"the clock went back by {seen - moment} seconds. Nothing new is spent until it has caught up; "
                 "set the clock, or send stored reports again."
             )
+        if moment > seen + MOST_JUMP_DAYS * SECONDS_PER_DAY:
+            if not self._accept_clock:
+                raise AllowanceError(
+                    f"the clock went forwards by {(moment - seen) // SECONDS_PER_DAY} days. Nothing was spent or "
+                    "written. Set the clock; if it is right, say so with --accept-clock (accept_clock=True)."
+                )
+            self._accept_clock = False
         return max(moment, seen)
 
     def _draw_days(self, moment: int) -> bool:
@@ -379,7 +479,7 @@ class Allowance:
         return self._held(slot).reports.get((slot.slot, purpose))
 
     def _held(self, slot: Slot) -> _Day:
-        held = self._book.days.get(slot.day)
+        held = self._day(slot.day)
         if held is None:
             raise AllowanceError(f"day {slot.day} is not open. Its slots were not drawn yet, or it has closed.")
         return held
@@ -437,7 +537,7 @@ class Allowance:
     def store(self, slot: Slot, purpose: str, report: bytes) -> None:
         """Store the report of a slot that was spent, before it is handed out."""
         with self.turn(), _reported(self.path):
-            reports = self._held(slot).reports
+            reports = self._held(slot).reports if slot.day in self._book.days else {}
             if reports.get((slot.slot, purpose), b"") is not None:
                 raise AllowanceError(f"the slot was not spent for {purpose}, or has its report. Spend it first.")
             reports[slot.slot, purpose] = report
@@ -449,8 +549,14 @@ class Allowance:
 
     def stored_of(self, day: int) -> tuple[bytes, ...]:
         """Return all stored reports of a day, in the order of their making; sending them again is free."""
-        held = self._book.days.get(day)
+        held = self._day(day)
         return tuple(data for data in held.reports.values() if data is not None) if held else ()
+
+    def forget_kept(self, before: int) -> None:
+        """Forget the reports of closed days before a day; call it when later ones are safely written elsewhere."""
+        with self.turn(), _reported(self.path):
+            if self._kept is not None:
+                self._kept.forget(before)
 
     def spent_on(self, day: int) -> Spent:
         """Return what all purposes spent on a day that has not closed."""
@@ -512,8 +618,10 @@ def _total(spends: Mapping[str, Spent]) -> Spent:
 def _moment(now: float | None) -> int:
     """Check a time and return it in whole seconds."""
     usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
-    if not usable or not 0 <= now < MOST_DAYS * SECONDS_PER_DAY:  # type: ignore[operator]
-        raise AllowanceError("the clock gives no usable time. Got no seconds after 1 January 1970. Set the clock.")
+    if not usable or not 0 <= now < _MOST_SECONDS:  # type: ignore[operator]
+        raise AllowanceError(
+            "the clock gives no usable time. Got no seconds after 1 January 1970, or a year after 2200. Set the clock."
+        )
     return math.floor(now)  # type: ignore[arg-type]
 
 
@@ -538,12 +646,53 @@ def _locked(name: str) -> int:
     return lock
 
 
-def _content(name: str) -> bytes:
+def _check_place(name: str, enrol: bool) -> None:
+    """Check that an allowance can be at a place, or can be started there."""
+    if os.path.isdir(name):
+        raise AllowanceError(f"{name} is a folder. An allowance is a file; name one in it, say.")
+    if os.path.lexists(name):
+        _read_book(name)
+        if enrol:
+            raise AllowanceError(f"there is an allowance already at {name}. Leave out --enrol to go on with it.")
+    elif not enrol:
+        raise AllowanceError(f"there is no allowance at {name}. {_LOST} A new vehicle enrols first.")
+    elif os.path.lexists(name + _MARKER):
+        raise AllowanceError(f"a vehicle was enrolled at {name} before, and its allowance is gone. {_LOST}")
+
+
+def _read_book(name: str) -> _Book:
+    try:
+        return _Book.from_bytes(_content(name, MOST_BYTES))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
+        raise AllowanceError(f"the allowance {name} is damaged, or is another file. {_LOST}") from None
+
+
+def _content(name: str, most: int) -> bytes:
     with open(name, "rb") as source:
-        content = source.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
+        content = source.read(most + 1)
+    if len(content) > most:
         raise ValueError
     return content
+
+
+def _append_file(name: str, line: bytes, *, durable: bool) -> None:
+    """Write a line behind a file."""
+    is_new = not os.path.lexists(name)
+    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        _write_whole(sink, line)
+        if durable:
+            os.fsync(sink)
+    finally:
+        os.close(sink)
+    if durable and is_new:
+        _synchronise_folder(name)
+
+
+def _write_whole(sink: int, content: bytes) -> None:
+    written = 0
+    while written < len(content):
+        written += os.write(sink, content[written:])
 
 
 def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
@@ -553,9 +702,7 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
         os.unlink(work)
     sink = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        written = 0
-        while written < len(content):
-            written += os.write(sink, content[written:])
+        _write_whole(sink, content)
         if durable:
             os.fsync(sink)
     finally:

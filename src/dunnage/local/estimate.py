@@ -49,13 +49,16 @@ from dunnage.local.report import Report
 from dunnage.local.shares import Shares, estimate_shares
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tally import Counts, Tallies, Tally
-from dunnage.local.tally_checks import check_tally
+from dunnage.local.tally_checks import check_repeated, check_tally
 from dunnage.local.task import Purpose, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
 
 MOST_LISTED = 1000
 """Paths that are listed at most, besides those whose interval lies above 0."""
+LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
+"""Kinds of reports that are left out: no report at all, made for another task, none that a device of the task can have
+made, sent again, with the id of another one but other content."""
 OUTSIDE, OTHER = "outside", "other"
 """In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
 
@@ -107,6 +110,7 @@ def estimate(
     combine: str = "auto",
     allow_noise: bool = False,
     void: str = "",
+    left_out: Mapping[str, int] | None = None,
 ) -> Release:
     """Estimate what the reports of a task tell, and certify it.
 
@@ -127,6 +131,9 @@ def estimate(
         Make a map, or table of paths, even if it is noise.
     void
         Why the reports protect nobody, if so (their noise was seeded, say); the certificate is then void.
+    left_out
+        How many reports whoever brought them together left out, by kind (of :data:`LEFT_OUT`), for the certificate;
+        what ``reports`` itself left out if None.
 
     Returns
     -------
@@ -136,7 +143,7 @@ def estimate(
     Raises
     ------
     InputError
-        If there is no report of the task, or a tally cannot be one of it.
+        If there is no report of the task, a tally cannot be one of it, or one is given twice.
     Refusal
         If a map or table of paths would be noise.
 
@@ -158,7 +165,9 @@ def estimate(
     if combine not in COMBINATIONS:
         raise ParameterError(f"combine must be one of {', '.join(COMBINATIONS)}. Got {shown(combine)}. Use auto, say.")
     losses, mechanisms = check_task(task), [mechanism_of(task, purpose) for purpose in task.purposes]
-    tallies, left_out = _tallied(reports, task)
+    tallies, found_out = _tallied(reports, task)
+    told_out = found_out if left_out is None else _checked_left_out(left_out)
+    check_repeated(tallies)
     held = [_of_purpose(tallies, task, purpose) for purpose in task.purposes]
     for mechanism, of_purpose in zip(mechanisms, held, strict=True):
         for tally in of_purpose:
@@ -169,7 +178,7 @@ def estimate(
     for purpose, mechanism, of_purpose in zip(task.purposes, mechanisms, held, strict=True):
         _check_noise(lines, purpose, mechanism, of_purpose, allow_noise=allow_noise)
         _add_purpose(lines, purpose, mechanism, of_purpose, level, combine)
-    certificate = _certificate(task, losses, mechanisms, held, lines, level, combine, left_out, void)
+    certificate = _certificate(task, losses, mechanisms, held, lines, level, combine, told_out, void)
     return Release(certificate=certificate, data=lines.table(columns_of(task, mechanisms)))
 
 
@@ -226,11 +235,18 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
     elif reports.task.digest != task.digest:
         raise ParameterError("the tallies are of another task. Give the task that they were made for.")
     left_out = {
-        "duplicates": reports.num_duplicates,
+        "duplicate": reports.num_duplicates,
         "conflicting": reports.num_conflicting,
-        "bad": reports.num_bad,
+        "impossible": reports.num_bad,
     }
-    return list(reports.by_tier.values()), left_out
+    return list(reports.by_tier.values()), _checked_left_out(left_out)
+
+
+def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
+    """Return how many reports were left out, by every kind there is."""
+    if not given.keys() <= set(LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
+        raise ParameterError(f"left_out must be whole numbers by kind: {', '.join(LEFT_OUT)}. Got others. Mend it.")
+    return {kind: given.get(kind, 0) for kind in LEFT_OUT}
 
 
 def _of_purpose(tallies: Sequence[Tally], task: Task, purpose: Purpose) -> list[Tally]:

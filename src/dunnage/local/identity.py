@@ -18,13 +18,16 @@ import binascii
 import json
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dunnage.errors import OutputError, SealError
+from dunnage.exact import shown
 from dunnage.folders import new_file
 
 FORMAT = 1
@@ -183,6 +186,8 @@ class KeyRing:
 
     def without(self, key_id: str) -> KeyRing:
         """Return a ring without a retired key: nobody opens the records that are still sealed with it."""
+        if key_id not in {key.key_id for key in self.keys}:
+            raise SealError(f"the ring has no such key. Got {shown(key_id)}. Name one of those that it lists.")
         if self.key(key_id).state == ACTIVE:
             raise SealError("the active key cannot be dropped. Renew the ring first.")
         return KeyRing(tuple(key for key in self.keys if key.key_id != key_id))
@@ -228,6 +233,55 @@ class KeyRing:
         if not isinstance(keys, dict) or not all(isinstance(item, dict) for item in keys.values()):
             raise SealError("the key ring is damaged. Restore it from a copy.")
         return cls(tuple(_key_of(key_id, item) for key_id, item in keys.items()))
+
+
+@contextmanager
+def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
+    """Keep others from changing a key ring, from reading it to writing it; waits for them first.
+
+    Parameters
+    ----------
+    path
+        The ring. ``<path>.lock`` lies beside it meanwhile. Nothing is locked on Windows.
+    patience
+        Seconds to wait.
+
+    Raises
+    ------
+    SealError
+        If somebody else has it all that time.
+    OutputError
+        If the folder cannot be written to.
+    """
+    if os.name != "posix":
+        yield
+        return
+    name = f"{os.path.realpath(path)}.lock"
+    lock = _locked(name, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        os.unlink(name)
+        os.close(lock)
+
+
+def _locked(name: str, until: float) -> int:
+    """Lock a file that is removed when it is let go."""
+    import fcntl
+
+    while True:
+        try:
+            lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OutputError(f"{name} could not be written: {error.strerror}. Choose another place.") from None
+        with suppress(OSError):  # somebody else has it, or has just removed it
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), os.stat(name)):
+                return lock
+        os.close(lock)
+        if time.monotonic() > until:
+            raise SealError("the key ring is in use. Try again when the other command has ended.")
+        time.sleep(0.02)
 
 
 def _key_of(key_id: str, item: dict[str, Any]) -> SealingKey:

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.guarantees import (
-    PUBLIC_DOMAIN,
-    SYSTEM_ENTROPY,
-    Assumption,
+    REPORT_ASSUMPTIONS,
     Basis,
     LocalDP,
     MetricLocalDP,
@@ -37,6 +35,7 @@ from dunnage.local.oracles import (
     PublishedUnary,
     RandomisedResponse,
     SymmetricUnary,
+    check_epsilon,
     choose_oracle,
     decode_symbol,
     encode_symbol,
@@ -63,17 +62,6 @@ __all__ = [
 
 NOISE_FACTOR = Fraction(5, 2)
 """A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
-
-PUBLIC_TIERS = Assumption(
-    "public tiers", "the tier of a vehicle was chosen from a public list without looking at what it reports"
-)
-EVERY_SLOT = Assumption(
-    "every slot reports", "a report leaves at every drawn slot, whatever there is to report; slots were drawn before"
-)
-NO_METADATA = Assumption(
-    "network not covered", "sender, time and network address of a report are seen by whoever carries it"
-)
-REPORT_ASSUMPTIONS = (PUBLIC_DOMAIN, PUBLIC_TIERS, EVERY_SLOT, NO_METADATA, SYSTEM_ENTROPY)
 
 
 def levels_of(epsilon: Exact | None, tiers: object) -> tuple[Tier, ...]:
@@ -255,6 +243,8 @@ class LocalLocation:
             object.__setattr__(self, "epsilon", levels[0].epsilon)
         object.__setattr__(self, "tiers", tuple(self.tiers))
         object.__setattr__(self, "levels", levels)
+        for tier in levels:
+            check_epsilon(tier.epsilon)
         self._check_method()
         object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in levels})
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import Exact, plain, shown, shown_number
-from dunnage.guarantees import Basis, LocalDP, Neighbours, Promise
+from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
 from dunnage.local.channel import MOST_ENUMERATED
-from dunnage.local.location import REPORT_ASSUMPTIONS, levels_of
+from dunnage.local.location import levels_of
 from dunnage.local.numeric_laws import (
     Duchi,
     JointDuchi,

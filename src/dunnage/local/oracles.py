@@ -23,12 +23,14 @@ from functools import cached_property, lru_cache
 from typing import ClassVar, Protocol, TypeVar
 
 from dunnage.errors import ParameterError, ReportError
+from dunnage.exact import shown_number
 from dunnage.local.channel import MOST_ENUMERATED, Channel
 from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
 
 Number = TypeVar("Number", float, Fraction)
 
-LEAST_EPSILON = Fraction(1, 10**6)
+LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**6), 100
+"""What a report of a place or path may be asked to give away: below it is noise alone, above it hides nothing."""
 MOST_INPUTS = 1 << 48
 MOST_UNARY_INPUTS = 1 << 20
 MOST_REPORT_BITS = 4097
@@ -124,6 +126,22 @@ def _odds_exceed(epsilon: Fraction, limit: Fraction) -> bool:
         bits *= 2
 
 
+def check_epsilon(epsilon: Fraction) -> Fraction:
+    """Return an epsilon that a report of a place or path may have.
+
+    Raises
+    ------
+    ParameterError
+        If it is below :data:`LEAST_EPSILON` or above :data:`MOST_EPSILON`.
+    """
+    if not LEAST_EPSILON <= positive(epsilon, "epsilon") <= MOST_EPSILON:
+        raise ParameterError(
+            f"epsilon of a report of a place or path must lie between 0.000001 and {MOST_EPSILON}. "
+            f"Got {shown_number(epsilon)}. Choose 1, say."
+        )
+    return epsilon
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Oracle(ABC):
     """Fields and arithmetic that all frequency oracles share; not an oracle by itself."""
@@ -134,9 +152,7 @@ class _Oracle(ABC):
     most_inputs: ClassVar[int] = MOST_INPUTS
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
-        if self.epsilon < LEAST_EPSILON:
-            raise ParameterError("epsilon must be at least a millionth: below, every report is noise. Choose more.")
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.most_inputs:
             raise ParameterError(
                 f"{self.name} takes 2 to {self.most_inputs} inputs. Got {self.num_inputs}. "
@@ -448,9 +464,11 @@ class HadamardResponse(_Oracle):
 
     def _variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
         p, q = self.chances(ratio)
-        # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other.
-        square = block_share * (p + q) + (1 - block_share) * 2 * q
-        return square / (p - q) ** 2 - share
+        # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other; less
+        # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q no nearly equal terms are left.
+        own = p * (2 * self.num_blocks - 1) * q + q * (1 - q) + 2 * p * q
+        square = (block_share - share) * (p + q) + share * own + (1 - block_share) * 2 * q
+        return square / (p - q) ** 2
 
 
 Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse

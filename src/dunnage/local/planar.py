@@ -18,8 +18,9 @@ from functools import cached_property
 from typing import ClassVar
 
 from dunnage.errors import ParameterError
+from dunnage.local.oracles import check_epsilon
 from dunnage.local.subjects import Grid, read_number
-from dunnage.noise import Noise, positive
+from dunnage.noise import Noise
 
 DIRECTIONS = (
     *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
@@ -70,7 +71,7 @@ class Planar:
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", positive(self.epsilon, "epsilon"))
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
 
     @property
     def num_inputs(self) -> int:

@@ -12,28 +12,24 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dunnage.guarantees import Assumption, Basis, Guarantee, LocalDP, Neighbours, Promise, WithinCluster
+from dunnage.guarantees import (
+    CLAMPED,
+    HONEST_REPORTS,
+    INDEPENDENT_TIERS,
+    RANDOM_SLOTS,
+    WEIGHED_VALUES,
+    Assumption,
+    Basis,
+    Guarantee,
+    LocalDP,
+    Neighbours,
+    Promise,
+    WithinCluster,
+)
 from dunnage.local.client import TaskLosses
 from dunnage.local.estimators import AUTO, PRECISION
 from dunnage.local.task import Purpose, Task
 
-RANDOM_SLOTS = Assumption(
-    "random slots", "moments were drawn at random before the day: estimates are of vehicles at such moments"
-)
-CLAMPED = Assumption(
-    "values within domains", "a number outside its domain counted as the nearer end; domains are part of the task"
-)
-HONEST_REPORTS = Assumption(
-    "honest reports", "reports were made by devices of the task; a forged one counts as any other"
-)
-INDEPENDENT_TIERS = Assumption(
-    "tiers independent of values",
-    "values and intervals weigh tiers by precision, which is right if tiers have nothing to do with what is reported",
-)
-WEIGHED_VALUES = Assumption(
-    "values weigh tiers by precision",
-    "which is right if tiers have nothing to do with what is reported; no difference was found. Intervals hold anyway",
-)
 ONE_SLOT = "slot of reports"
 """What is protected if there are several purposes."""
 

@@ -21,10 +21,12 @@ import binascii
 import json
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
+from io import BufferedReader
 from typing import IO, Any
 
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
@@ -236,9 +238,11 @@ class _Reader:
 
 
 def _from_plain(data: object) -> Report:
+    version = data.get("format", VERSION) if isinstance(data, dict) else VERSION
+    if type(version) is not int or version != VERSION:  # another version may have other keys
+        got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
+        raise ReportError(f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report.")
     given = check_keys(data, "a report", _KEYS, (), ReportError)
-    if type(given["format"]) is not int or given["format"] != VERSION:
-        raise ReportError(f"only reports of version {VERSION} are known. Update Dunnage, or mend the report.")
     try:
         report = Report(
             task=_hexed(given["task"]),
@@ -345,8 +349,10 @@ class ReportFile:
             problem = Problem(f"the reports cannot be read: {reason}", remedy="Name a report file.")
             raise InputError(self.path, [problem]) from None
 
-    def _of_lines(self, source: IO[bytes]) -> Iterator[Report]:
+    def _of_lines(self, source: BufferedReader) -> Iterator[Report]:
         number = 0
+        if source.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # some editors write it
+            source.read(len(BOM_UTF8))
         while line := source.readline(MOST_LINE + 1):
             number += 1
             where = f"line {number}"
@@ -397,7 +403,7 @@ def _is_binary(path: str) -> bool:
 
 
 def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, force: bool = False) -> int:
-    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all.
+    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all, and is on the disk then.
 
     Parameters
     ----------
@@ -429,7 +435,10 @@ def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, fo
         with open(work, "xb") as sink:
             for count, report in enumerate(reports, 1):  # noqa: B007
                 sink.write(form(report))
+            sink.flush()
+            os.fsync(sink.fileno())
         os.replace(work, target)
+        _synchronise_folder(folder)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
@@ -437,6 +446,15 @@ def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, fo
         with suppress(OSError):
             os.unlink(work)
     return count
+
+
+def _synchronise_folder(folder: str) -> None:
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 def _line(report: Report) -> bytes:

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a tally, wherever it came from, can be one of a mechanism: keys, shapes and sums that its laws allow."""
+"""Whether a tally, wherever it came from, can be one of a mechanism: keys, shapes and sums that its laws allow.
+
+Tallies hold no ids, so that nobody can tell whether two are of the same reports; but two that are equal are refused.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -28,6 +34,36 @@ def check_tally(mechanism: Any, tally: Tally) -> None:
     if not fits:
         problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")
         raise InputError("a tally", [problem])
+
+
+def tally_digest(tally: Tally) -> str:
+    """Return the SHA-256 of what a tally holds."""
+    text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_repeated(tallies: Iterable[Tally]) -> None:
+    """Check that no tally is given twice: its reports would count twice.
+
+    Raises
+    ------
+    InputError
+        If two with any reports are equal.
+    """
+    seen: set[str] = set()
+    for tally in tallies:
+        digest = tally_digest(tally)
+        if tally.num_reports and digest in seen:
+            raise InputError("the tallies", [repeated_problem(tally)])
+        seen.add(digest)
+
+
+def repeated_problem(tally: Tally) -> Problem:
+    """Say that a tally came before."""
+    return Problem(
+        f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice",
+        remedy="Give each tally once. If they are of different reports, tally those together.",
+    )
 
 
 def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:

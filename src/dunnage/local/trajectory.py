@@ -39,6 +39,7 @@ from dunnage.local.oracles import (
     Law,
     Oracle,
     PublishedUnary,
+    check_epsilon,
     decode_symbol,
     encode_symbol,
     find_oracle,
@@ -305,8 +306,11 @@ class Independent:
         oracle, groups = self.place.oracle, self.place.num_groups
         inner = 1 / oracle.num_inputs
         # One report estimates "the place is this one" with a variance around 0 or 1: the square has this mean.
-        square = oracle.variance(inner, 1) + inner
-        return (square**self.steps - min(share * groups, 1.0)) / (groups * num)
+        noise = oracle.variance(inner, 1)
+        square, even = noise + inner, inner**self.steps
+        # square^steps - even, of which in a group no path has more, without nearly equal terms
+        product = noise * sum(square**at * inner ** (self.steps - 1 - at) for at in range(self.steps))
+        return (product + max(even - share * groups, 0.0)) / (groups * num)
 
     def _inputs(self, index: int) -> tuple[int, ...]:
         return split_digits(index, self.place.num_inputs, self.steps)
@@ -391,6 +395,8 @@ class LocalTrajectory:
             object.__setattr__(self, "epsilon", levels[0].epsilon)
         object.__setattr__(self, "tiers", tuple(self.tiers))
         object.__setattr__(self, "levels", levels)
+        for tier in levels:
+            check_epsilon(tier.epsilon)
         self._check_method()
         object.__setattr__(self, "paths", self._code())
         object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in levels})

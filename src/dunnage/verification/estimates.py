@@ -12,7 +12,9 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +23,33 @@ import pyarrow as pa
 
 from dunnage.certificate import Certificate
 from dunnage.errors import CheckFailed
-from dunnage.exact import decimal_text, exact, plain
-from dunnage.guarantees import LocalDP, MetricLocalDP, Neighbours, WithinCluster, guarantee_from
+from dunnage.exact import decimal_text, exact, plain, shown_number
+from dunnage.guarantees import (
+    CLAMPED,
+    HONEST_REPORTS,
+    INDEPENDENT_TIERS,
+    RANDOM_SLOTS,
+    REPORT_ASSUMPTIONS,
+    WEIGHED_VALUES,
+    Assumption,
+    Basis,
+    Guarantee,
+    LocalDP,
+    MetricLocalDP,
+    Neighbours,
+    Promise,
+    WithinCluster,
+    guarantee_from,
+)
+from dunnage.noise import ceil_divide, exp_interval
 from dunnage.release import Release
 from dunnage.release_words import several
 from dunnage.verification.reading import require, same
 
 ESTIMATES_NOT_CHECKED = (
     "that the reports were made by devices of the task, each vehicle's as scheduled, and that none was forged",
-    "that values and intervals are those that the reports give: the reports themselves are not at hand",
+    "that values and intervals, at their confidence, are those that the reports give, which are not at hand",
+    "how many reports there were and were left out, and whether one counted twice",
     "that domains, grids and tiers were chosen without looking at the data",
     "that no vehicle gave away more than its allowance, and what else was collected from it",
     "that what is said to be in clear and assumed is complete",
@@ -56,6 +76,28 @@ _NUMBERS, _PLACES, _PATHS = "local-numeric", "local-location", "local-trajectory
 _QUANTILES = (0.25, 0.5, 0.75)
 _MOST_BINS = 16
 _SUM_TOLERANCE = 1e-6
+_EPSILON_EACH = Fraction(5, 2)
+_SIGNIFICANCE = 0.05
+_NOISE_FACTOR = Fraction(5, 2)
+_EPSILONS_TRIED = tuple(Fraction(half, 2) for half in range(1, 11))
+_MOST_REPORT_BITS = 4097
+_NEARLY_AS_GOOD = Fraction(11, 10)
+_BITS = 256
+_ROUNDING = 1e-9
+_RESPONSE, _UNARY, _SYMMETRIC, _HADAMARD = "randomised-response", "optimised-unary", "symmetric-unary", "hadamard"
+_SLOT = "slot of reports"
+IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
+LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
+_STATED = {
+    "guarantee": "the guarantee does",
+    "holds": "what holds does",
+    "in_clear": "what is in clear does",
+    "assumptions": "the assumptions do",
+    "claim": "the claim does",
+    "why": "why it is not proved does",
+    "warnings": "the warnings do",
+    "numerics": "the numerics do",
+}
 _FIGURES = {"task", "task_digest", "reports", "lines", "combined", "loss"}
 _OTHER_FIGURES = {"maps", "paths", "left_out"}
 _RULES = ("auto", "precision", "stratify")
@@ -73,8 +115,22 @@ def _purposes(release: Release) -> list[Mapping[str, Any]]:
     return found
 
 
+def _is_published(purpose: Mapping[str, Any]) -> bool:
+    return bool(purpose["parameters"].get("as_published", False))
+
+
+def _shows_areas(purpose: Mapping[str, Any]) -> bool:
+    return bool(_is_published(purpose) or purpose["parameters"].get("area_in_clear", False))
+
+
 def _method(purpose: Mapping[str, Any]) -> str:
-    return str(purpose["parameters"].get("method", ""))
+    """Return the method of a purpose as a mechanism states it."""
+    numbers, given = purpose["mechanism"] == _NUMBERS, purpose["parameters"].get("method")
+    if numbers and _is_published(purpose):
+        return "published-piecewise"
+    if purpose["mechanism"] == _PATHS and _is_published(purpose) and given in (None, "auto"):
+        return "product"
+    return str(given or ("hybrid" if numbers else "auto"))
 
 
 def check_estimate_columns(release: Release, folder: Path) -> str:
@@ -86,6 +142,8 @@ def check_estimate_columns(release: Release, folder: Path) -> str:
     fits = hashlib.sha256(canonical).hexdigest() == measures["task_digest"]
     require(fits, "certificate.json: the task does not fit its digest")
     require(measures["task"]["dataset"] == release.certificate.body["dataset"], "certificate.json: another dataset")
+    task_id = f"allowances of task {measures['task_digest']}"
+    require(release.certificate.body["spend"]["id"] == task_id, "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
     wanted = set(_ALWAYS)
     for purpose in _purposes(release):
@@ -104,8 +162,9 @@ def check_estimate_columns(release: Release, folder: Path) -> str:
 
 
 def _check_described(release: Release) -> None:
-    """Check that parameters and public domains are those of the task."""
-    mechanism, purposes = release.certificate.body["mechanism"], _purposes(release)
+    """Check that parameters, laws and public domains are those of the task."""
+    body, purposes = release.certificate.body, _purposes(release)
+    mechanism = body["mechanism"]
     names = {"name", "confidence", "combine", "purposes", "as_published"}
     require(mechanism.keys() == names and mechanism["name"] == "estimates", "certificate.json: another mechanism")
     level = mechanism["confidence"]
@@ -113,39 +172,75 @@ def _check_described(release: Release) -> None:
     require(fits, "certificate.json: a confidence or combination of tiers that there is not")
     told = mechanism["purposes"]
     require(sorted(told) == sorted(purpose["name"] for purpose in purposes), "certificate.json: other purposes")
-    window = release.certificate.body["measures"]["task"]["schedule"].get("window") or 1
     for purpose in purposes:
-        stated = told[purpose["name"]]
-        tiers = {tier["name"]: plain(exact(tier["epsilon"]) / window) for tier in purpose["tiers"]}
-        subject = "quantities" if purpose["mechanism"] == _NUMBERS else "grid"
-        fits = (
-            stated["name"] == purpose["mechanism"]
-            and same(tiers, stated["tiers"])
-            and same(purpose[subject], stated[subject])
-            and stated["as_published"] is purpose["parameters"].get("as_published", False)
-        )
+        fits = same(_described(body["measures"]["task"], purpose), told[purpose["name"]])
         require(fits, f"certificate.json: the mechanism of {purpose['name']} is not that of the task")
-    published = any(stated["as_published"] for stated in told.values())
+    published = any(_is_published(purpose) for purpose in purposes)
     require(mechanism["as_published"] is published, "certificate.json: does not say whether it was made as published")
-    expected = [(p["name"], name) for p in purposes for name in _subjects(p)]
-    stated_names = [(item["purpose"], item["name"]) for item in release.certificate.body["attributes"]]
-    require(stated_names == expected, "certificate.json: other attributes than the task has")
-    for item, domain in zip(release.certificate.body["attributes"], _domains(purposes), strict=True):
-        agree = all(same(item["domain"].get(key), value) for key, value in domain.items())
-        require(agree, f"certificate.json: the domain of {item['name']} is not that of the task")
+    expected = [item for purpose in purposes for item in _attributes(purpose)]
+    stated_names = [(item["purpose"], item["name"]) for item in body["attributes"]]
+    wanted = [(item["purpose"], item["name"]) for item in expected]
+    require(stated_names == wanted, "certificate.json: other attributes than the task has")
+    for item, due in zip(body["attributes"], expected, strict=True):
+        require(same(due, item), f"certificate.json: the domain of {item['name']} is not that of the task")
 
 
-def _subjects(purpose: Mapping[str, Any]) -> list[str]:
-    return [quantity["name"] for quantity in purpose.get("quantities", [])] or [purpose["name"]]
+def _described(task: Mapping[str, Any], purpose: Mapping[str, Any]) -> dict[str, Any]:
+    """Return name and parameters of a purpose's mechanism."""
+    parameters, tiers = purpose["parameters"], _slot_tiers(task, purpose)
+    common = {
+        "name": purpose["mechanism"],
+        "tiers": {name: plain(epsilon) for name, epsilon in tiers.items()},
+        "method": _method(purpose),
+        "as_published": _is_published(purpose),
+    }
+    if purpose["mechanism"] == _NUMBERS:
+        sampled = {name: _num_sampled(purpose, epsilon) for name, epsilon in tiers.items()}
+        return {**common, "quantities": purpose["quantities"], "sampled": sampled}
+    laws = {name: _law_of(purpose, epsilon).oracle for name, epsilon in tiers.items()}
+    paths = {"steps": purpose["steps"], "hops": parameters.get("hops", 1)} if purpose["mechanism"] == _PATHS else {}
+    return {**common, "grid": purpose["grid"], "laws": laws, "area_in_clear": _shows_areas(purpose), **paths}
 
 
-def _domains(purposes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for purpose in purposes:
-        for quantity in purpose.get("quantities", []):
-            ends = {"lower": plain(exact(quantity["low"])), "upper": plain(exact(quantity["high"]))}
-            yield {"kind": "numeric", "unit": quantity["unit"], **ends}
-        if "grid" in purpose:
-            yield {"kind": "paths" if purpose["mechanism"] == _PATHS else "grid", **purpose["grid"]}
+def _slot_tiers(task: Mapping[str, Any], purpose: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Return the stated epsilon of one slot by tier."""
+    window = task["schedule"].get("window") or 1
+    return {tier["name"]: exact(tier["epsilon"]) / window for tier in purpose["tiers"]}
+
+
+def _num_attributes(purpose: Mapping[str, Any]) -> int:
+    """Return how many numbers a vehicle has to tell: quantities, and whether they are there where that is told."""
+    return sum(2 if item["missing"] == "symbol" else 1 for item in purpose["quantities"])
+
+
+def _num_sampled(purpose: Mapping[str, Any], epsilon: Fraction) -> int:
+    """Return how many numbers one report tells."""
+    num = _num_attributes(purpose)
+    if _is_published(purpose) or _method(purpose) == "duchi":
+        return num
+    best = 1 if _method(purpose) == "harmony" else max(1, min(num, math.floor(epsilon / _EPSILON_EACH)))
+    return int(purpose["parameters"].get("sampled", best))
+
+
+def _attributes(purpose: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Describe what is estimated for a purpose."""
+    common = {"role": "estimate", "purpose": purpose["name"]}
+    for item in purpose.get("quantities", []):
+        ends = {"lower": plain(exact(item["low"])), "upper": plain(exact(item["high"]))}
+        bins = {"bins": _num_bins(item)} if _method(purpose) == "square-wave" else {}
+        domain = {"kind": "numeric", "unit": item["unit"], **ends, **bins}
+        yield {"name": item["name"], "missing": item["missing"], "domain": domain, **common}
+    if purpose["mechanism"] == _PLACES:
+        domain = {"kind": "grid", **purpose["grid"], "outside": _method(purpose) != "planar"}
+        yield {"name": purpose["name"], "domain": domain, **common}
+    if purpose["mechanism"] == _PATHS:
+        figures = {"steps": purpose["steps"], "hops": purpose["parameters"].get("hops", 1)}
+        domain = {"kind": "paths", **purpose["grid"], **figures, "num_paths": _num_paths(purpose)}
+        yield {"name": purpose["name"], "domain": domain, **common}
+
+
+def _num_bins(item: Mapping[str, Any]) -> int:
+    return int(min(_MOST_BINS, 2 * item["steps"]))
 
 
 def check_estimate_lines(release: Release, folder: Path) -> str:
@@ -161,26 +256,81 @@ def check_estimate_lines(release: Release, folder: Path) -> str:
             (_check_places if purpose["mechanism"] == _PLACES else _check_paths)(release, purpose, rest)
     require(next(rest, None) is None, "data: more lines than the task has quantities")
     reports = sum(num for tiers in measures["reports"].values() for num in tiers.values())
+    pointed = sum(line["lower"] == line["upper"] for line in lines if line["quantity"] == "mean")
+    told = f"; {several(pointed, 'mean')} without any width, which is rare: ask for the reports" if pointed else ""
     return (
         f"{several(len(lines), 'line')} from {several(reports, 'report')}: each is of the task, its value lies in its "
-        "interval and this in the public domain; shares add up to 1"
+        f"interval and this in the public domain; shares add up to 1{told}"
     )
 
 
 def _check_reports(release: Release) -> None:
+    """Check how many reports there were, were left out and told of each number, and how tiers were put together."""
     measures = release.certificate.body["measures"]
-    reports, combined = measures["reports"], measures["combined"]
+    reports, combined, left_out = measures["reports"], measures["combined"], measures.get("left_out", {})
     purposes = _purposes(release)
+    fits = left_out.keys() <= set(LEFT_OUT) and all(_is_count(num) for num in left_out.values())
+    require(fits, "certificate.json: reports left out that there cannot be")
     require(sorted(reports) == sorted(p["name"] for p in purposes), "certificate.json: reports of other purposes")
     for purpose in purposes:
         known = {tier["name"] for tier in purpose["tiers"]}
         told = reports[purpose["name"]]
-        fits = told.keys() <= known and all(type(num) is int and num > 0 for num in told.values())
+        fits = told.keys() <= known and all(_is_count(num) and num for num in told.values())
         require(fits, f"certificate.json: reports of {purpose['name']} that there cannot be")
-        rules = [item["rule"] for item in combined.get(purpose["name"], {}).values()]
-        one = all(rule in ("one tier", "none") for rule in rules) == (len(told) <= 1) or "none" in rules
-        require(one or not rules, f"certificate.json: tiers of {purpose['name']} combined that there are not")
+        _check_combined(release, purpose, combined.get(purpose["name"], {}))
+    require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
     require(any(reports.values()), "certificate.json: estimates from no report")
+    _check_maps(release)
+
+
+def _is_count(num: object) -> bool:
+    return type(num) is int and num >= 0
+
+
+def _check_combined(release: Release, purpose: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+    """Check that tiers were put together by the rule asked for, and how many reports told of each number."""
+    body, name = release.certificate.body, purpose["name"]
+    told, numbers = body["measures"]["reports"][name], purpose["mechanism"] == _NUMBERS
+    wrong = f"certificate.json: tiers of {name} combined that there are not"
+    subjects = [item["name"] for item in purpose["quantities"]] if numbers else ["shares"] if told else []
+    require(sorted(stated) == sorted(subjects), wrong)
+    for item in stated.values():
+        require({"rule"} <= item.keys() <= {"rule", "p_value", *(["reports"] if numbers else [])}, wrong)
+        silent = numbers and item["reports"] == 0
+        rule = _rule(body["mechanism"]["combine"], len(told), item.get("p_value"))
+        require(item["rule"] == ("none" if silent else rule), wrong)
+        require("p_value" not in item or (len(told) > 1 and not silent), wrong)
+    if numbers:
+        tiers = _slot_tiers(body["measures"]["task"], purpose)
+        most = sum(num * _num_sampled(purpose, tiers[tier]) for tier, num in told.items())
+        counts = [item["reports"] for item in stated.values()]
+        require(all(_is_count(num) and num <= sum(told.values()) for num in counts), wrong)
+        whole = len(counts) == _num_attributes(purpose)
+        require(sum(counts) == most if whole else sum(counts) <= most, wrong)
+
+
+def _rule(combine: str, num_tiers: int, p_value: object) -> str:
+    """Return how tiers are put together."""
+    sound = p_value is None or (isinstance(p_value, float) and 0 <= p_value <= 1)
+    require(sound, "certificate.json: a p-value that is none")
+    if num_tiers <= 1:
+        return "one tier"
+    if combine != "auto":
+        return combine
+    return "stratify" if isinstance(p_value, float) and p_value < _SIGNIFICANCE else "precision"
+
+
+def _check_maps(release: Release) -> None:
+    """Check what is said of each map: how far it is off, or that it is noise."""
+    measures = release.certificate.body["measures"]
+    maps, reports = measures.get("maps", {}), measures["reports"]
+    drawn = [purpose for purpose in _purposes(release) if purpose["mechanism"] != _NUMBERS and reports[purpose["name"]]]
+    require(sorted(maps) == sorted(purpose["name"] for purpose in drawn), "certificate.json: maps of other purposes")
+    for purpose in drawn:
+        name = purpose["name"]
+        epsilons = list(_slot_tiers(measures["task"], purpose).values())
+        fits = _verdict_fits(maps[name], purpose, epsilons, sum(reports[name].values()))
+        require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
 
 
 def _check_line(line: _Line | None, expected: Mapping[str, Any], low: float, high: float) -> _Line:
@@ -228,7 +378,7 @@ def _ends(item: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _check_distribution(purpose: str, item: Mapping[str, Any], rest: Iterator[_Line]) -> None:
-    low, high, bins = exact(item["low"]), exact(item["high"]), min(_MOST_BINS, 2 * item["steps"])
+    low, high, bins = exact(item["low"]), exact(item["high"]), _num_bins(item)
     edges = [float(low + (high - low) * at / bins) for at in range(bins + 1)]
     common = {"purpose": purpose, "attribute": item["name"]}
     shares = [
@@ -277,7 +427,8 @@ def _centre(grid: Mapping[str, Any], cell: int) -> tuple[float, float]:
 def _check_paths(release: Release, purpose: Mapping[str, Any], rest: Iterator[_Line]) -> None:
     name, told = purpose["name"], release.certificate.body["measures"]["paths"][purpose["name"]]
     whole = told.keys() == {"paths", "listed"} and all(type(num) is int for num in told.values())
-    require(whole and 0 < told["listed"] <= told["paths"], f"certificate.json: does not tell the paths of {name}")
+    fits = whole and 0 < told["listed"] <= told["paths"] == _num_paths(purpose)
+    require(fits, f"certificate.json: does not tell the paths of {name}")
     shares, paths = [], []
     for _ in range(told["listed"] + (told["listed"] < told["paths"])):
         line = next(rest, None)
@@ -298,8 +449,7 @@ def _check_paths(release: Release, purpose: Mapping[str, Any], rest: Iterator[_L
 
 
 def _reachable_only(purpose: Mapping[str, Any]) -> bool:
-    parameters = purpose["parameters"]
-    return not (parameters.get("as_published") or parameters.get("area_in_clear"))
+    return not _shows_areas(purpose)
 
 
 def _is_path(path: str, purpose: Mapping[str, Any], side: int, hops: int) -> bool:
@@ -331,7 +481,7 @@ def check_estimate_loss(release: Release, folder: Path) -> str:
     task, loss = body["measures"]["task"], body["measures"]["loss"]
     expected, within = _losses(task, loss)
     require(same(expected, loss), "certificate.json: what vehicles give away does not follow from the task")
-    _check_guarantee(release, within)
+    _check_promise(release)
     days = [told["day"] for told in loss["tiers"].values()]
     known = [exact(day) for day in days if day is not None]
     totals = [body["composition"][key] for key in ("total", "total_per_period")]
@@ -342,8 +492,20 @@ def check_estimate_loss(release: Release, folder: Path) -> str:
     else:
         due = ["none", "none"]
     require(same(due, totals), "certificate.json: the totals of a day and a lifetime do not follow from the task")
-    slot = max(within.values())
-    return f"a slot of reports gives away epsilon {decimal_text(slot)} at most, as stated, by the laws of the task"
+    return _loss_words(release, max(within.values()))
+
+
+def _loss_words(release: Release, within: Fraction) -> str:
+    """Say what a slot of reports gives away, and what is claimed if that is something else."""
+    body, epsilon = release.certificate.body, f"epsilon {decimal_text(within)}"
+    claimed = body["basis"] == Basis.CLAIMED
+    if any(told["slot"] is None for told in body["measures"]["loss"]["tiers"].values()):
+        words = f"a slot of reports shows areas as they are, without any bound across areas; within areas {epsilon}"
+    else:
+        words = f"a slot of reports gives away {epsilon}"
+    stated = decimal_text(exact(body["guarantee"]["epsilon"]))
+    agrees = f"and not epsilon {stated} as claimed" if claimed else "as stated"
+    return f"{words} at most, {agrees}, by the laws of the task"
 
 
 def _losses(task: Mapping[str, Any], stated: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Fraction]]:
@@ -389,41 +551,323 @@ def _report_loss(
     task: Mapping[str, Any], purpose: Mapping[str, Any], tier: str, stated: Mapping[str, Any]
 ) -> tuple[Fraction | None, Fraction]:
     """Return the true loss of a report between any two values, None without a bound, and between those of one area."""
-    epsilon, parameters = _epsilon(task, purpose, tier), purpose["parameters"]
-    published = parameters.get("as_published", False)
+    epsilon = _epsilon(task, purpose, tier)
     if purpose["mechanism"] == _NUMBERS:
-        numbers = sum(2 if item["missing"] == "symbol" else 1 for item in purpose["quantities"])
-        return (epsilon * numbers if published else epsilon,) * 2
+        return (epsilon * _num_attributes(purpose) if _is_published(purpose) else epsilon,) * 2
     if _method(purpose) == "planar":  # the distance of corners is not measured again
         far = exact(stated[purpose["name"]])
         return far, far
+    return _grid_loss(purpose, epsilon)
+
+
+def _grid_loss(purpose: Mapping[str, Any], epsilon: Fraction) -> tuple[Fraction | None, Fraction]:
+    """Return the true loss of a report of a place or path: between any two, and between those of one area."""
     factor = 1
-    if published:
-        product = purpose["mechanism"] == _PATHS and _method(purpose) in ("", "auto", "product")
-        factor = 2 * (purpose["steps"] if product else 1)
-    shown = published or parameters.get("area_in_clear", False)
-    return None if shown and purpose["grid"]["area_levels"] > 1 else epsilon * factor, epsilon * factor
+    if _is_published(purpose):
+        factor = 2 * (purpose["steps"] if _method(purpose) == "product" else 1)
+    shown = _shows_areas(purpose) and purpose["grid"]["area_levels"] > 1
+    return None if shown else epsilon * factor, epsilon * factor
 
 
-def _check_guarantee(release: Release, within: Mapping[str, Fraction]) -> None:
-    """Check that what holds is the loss of a slot in the tier that gives away most."""
-    body, guarantee = release.certificate.body, release.certificate.guarantee
-    task = body["measures"]["task"]
-    wrong = "certificate.json: the guarantee does not follow from the task"
-    held = guarantee_from(body["holds"]) if "holds" in body else guarantee
+def _check_promise(release: Release) -> None:
+    """Check that everything stated of the promise follows from the task."""
+    body = release.certificate.body
+    due = _promise(release)
+    void = body["basis"] == Basis.VOID
+    require(void or body["basis"] == due.basis, "certificate.json: the basis does not follow from the task")
+    expected = (due.voided(body["why"]) if void else due).to_dict()
+    for name, words in _STATED.items():
+        require(same(expected.get(name), body.get(name)), f"certificate.json: {words} not follow from the task")
+
+
+def _promise(release: Release) -> Promise:
+    """Return what a release of estimates of the task promises, for the reports of one slot."""
+    body = release.certificate.body
+    measures, task = body["measures"], body["measures"]["task"]
+    parts = [_part(task, purpose, measures["loss"]) for purpose in task["purposes"]]
+    guarantee, holds = _guarantees(task, parts, _losses(task, measures["loss"])[1])
+    claimed = any(part.basis is Basis.CLAIMED for part in parts)
+    noisy = [f"{name} is noise: {text}" for name, text in _in_order(task, measures.get("maps", {})) if ": use " in text]
+    return Promise(
+        guarantee=guarantee,
+        basis=Basis.CLAIMED if claimed else Basis.PROVED,
+        mechanism=body["mechanism"],
+        assumptions=_assumed(body["mechanism"]["combine"], measures["combined"]),
+        in_clear=(IN_CLEAR, *dict.fromkeys(item for part in parts for item in part.in_clear)),
+        claim="; ".join(_named(task, [part.claim for part in parts])),
+        holds=holds,
+        why="; ".join(_named(task, [part.why for part in parts])),
+        warnings=(*dict.fromkeys(item for part in parts for item in part.warnings), *noisy),
+    )
+
+
+def _in_order(task: Mapping[str, Any], told: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [(purpose["name"], told[purpose["name"]]) for purpose in task["purposes"] if purpose["name"] in told]
+
+
+def _named(task: Mapping[str, Any], texts: Sequence[str]) -> list[str]:
+    """Return texts, with the purpose before each if there are several."""
+    told = zip(task["purposes"], texts, strict=True)
+    return [f"{purpose['name']}: {text}" if len(texts) > 1 else text for purpose, text in told if text]
+
+
+def _assumed(combine: str, combined: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    rules = {item["rule"] for told in combined.values() for item in told.values()}
+    weighed = WEIGHED_VALUES if combine == "auto" else INDEPENDENT_TIERS
+    always = (*REPORT_ASSUMPTIONS, RANDOM_SLOTS, CLAMPED, HONEST_REPORTS)
+    return (*always, weighed) if "precision" in rules else always
+
+
+def _part(task: Mapping[str, Any], purpose: Mapping[str, Any], loss: Mapping[str, Any]) -> Promise:
+    """Return what one report of a purpose promises, in the tier that gives away most."""
+    epsilon = max(_slot_tiers(task, purpose).values())
+    if purpose["mechanism"] == _NUMBERS:
+        return _numbers_part(task, purpose, epsilon)
+    if _method(purpose) == "planar":
+        return _planar_part(purpose, epsilon, loss)
+    return _grid_part(purpose, epsilon)
+
+
+def _local(epsilon: Fraction, protects: str = "report") -> LocalDP:
+    return LocalDP(epsilon=epsilon, protects=protects, neighbours=Neighbours.REPLACE_ONE)
+
+
+def _numbers_part(task: Mapping[str, Any], purpose: Mapping[str, Any], epsilon: Fraction) -> Promise:
+    num = _num_attributes(purpose)
+    drawn = any(_num_sampled(purpose, each) < num for each in _slot_tiers(task, purpose).values())
+    middle = [item["name"] for item in purpose["quantities"] if item["missing"] == "middle"]
+    stated = Promise(
+        guarantee=_local(epsilon),
+        basis=Basis.PROVED,
+        mechanism={},
+        in_clear=("which of the numbers a report tells, drawn without looking at them",) if drawn else (),
+        warnings=(f"a missing number counts as the middle of its domain: {', '.join(middle)}",) if middle else (),
+    )
+    if not _is_published(purpose):
+        return stated
+    loss = shown_number(num * epsilon)
+    return replace(
+        stated,
+        basis=Basis.CLAIMED,
+        claim=f"epsilon {shown_number(epsilon)} for all numbers of a report",
+        holds=_local(num * epsilon),
+        why=f"each of {num} numbers is hidden at the whole epsilon: a report gives away {loss}",
+    )
+
+
+def _planar_part(purpose: Mapping[str, Any], epsilon: Fraction, loss: Mapping[str, Any]) -> Promise:
+    far = max(exact(told["reports"][purpose["name"]]) for told in loss["tiers"].values())
+    guarantee = MetricLocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE, distance="1 km")
+    warnings = (
+        f"between the corners of the box a report gives away epsilon {float(far):.4g}",
+        "a place outside the box is moved to its border, a missing one to its middle",
+        "distances are those between cells",
+    )
+    return Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={}, warnings=warnings)
+
+
+def _grid_part(purpose: Mapping[str, Any], epsilon: Fraction) -> Promise:
+    held, in_clear = _grid_held(purpose, epsilon)
+    stated = Promise(
+        guarantee=held, basis=Basis.PROVED, mechanism={}, in_clear=in_clear, warnings=_path_warnings(purpose)
+    )
+    if not _is_published(purpose):
+        return stated
+    what = "paths" if purpose["mechanism"] == _PATHS else "places"
+    why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
+    return replace(
+        stated,
+        guarantee=_local(epsilon),
+        basis=Basis.CLAIMED,
+        claim=f"epsilon {shown_number(epsilon)} between any two {what}",
+        holds=held,
+        why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
+    )
+
+
+def _grid_held(purpose: Mapping[str, Any], epsilon: Fraction) -> tuple[LocalDP | WithinCluster, tuple[str, ...]]:
+    """Return what holds for a report of a place or path, and what it shows in clear."""
+    total, within = _grid_loss(purpose, epsilon)
+    if total is not None:
+        return _local(total), ()
+    depth = purpose["grid"]["area_levels"]
+    areas = f"the {4 ** (depth - 1)} areas of the first {depth} levels of the grid"
+    if purpose["mechanism"] == _PATHS:
+        areas = f"the sequences of {purpose['steps']} of {areas}"
+    held = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
+    shows = f"which of {areas} a report comes from; one of a place outside the box, or missing, comes from the first"
+    return held, (shows,)
+
+
+def _path_warnings(purpose: Mapping[str, Any]) -> tuple[str, ...]:
+    if purpose["mechanism"] != _PATHS or _is_published(purpose):
+        return ()
+    missing = "a path with a place that is outside the box or missing is reported as missing"
+    if _shows_areas(purpose):
+        return (missing,)
+    hops = purpose["parameters"].get("hops", 1)
+    moved = f"a path with a step of more than {hops} cells is moved to a reachable one before it is perturbed: "
+    return missing, moved + "each cell towards the one before"
+
+
+def _guarantees(
+    task: Mapping[str, Any], parts: Sequence[Promise], within: Mapping[str, Fraction]
+) -> tuple[Guarantee, Guarantee | None]:
+    """Return what is stated of a slot of reports, and what holds instead if that is only claimed."""
+    if len(parts) == 1:
+        return parts[0].guarantee, parts[0].holds
+    held: LocalDP | WithinCluster = _local(max(within.values()), _SLOT)
+    found = [item for part in parts for item in (part.guarantee, part.holds) if isinstance(item, WithinCluster)]
+    if found:
+        clusters = " and ".join(dict.fromkeys(item.clusters for item in found))
+        held = WithinCluster(epsilon=held.epsilon, protects=_SLOT, neighbours=Neighbours.REPLACE_ONE, clusters=clusters)
+    if all(part.basis is Basis.PROVED for part in parts):
+        return held, None
     stated = max(sum((_epsilon(task, purpose, tier) for purpose in task["purposes"]), Fraction(0)) for tier in within)
-    require(isinstance(held, LocalDP | WithinCluster | MetricLocalDP), wrong)
-    assert isinstance(held, LocalDP | WithinCluster | MetricLocalDP)
-    require(held.neighbours is Neighbours.REPLACE_ONE, wrong)
-    require(held.protects == ("report" if len(task["purposes"]) == 1 else "slot of reports"), wrong)
-    if isinstance(held, MetricLocalDP):
-        require(len(task["purposes"]) == 1 and held.epsilon == stated and held.distance == "1 km", wrong)
-        return
-    void = body["basis"] == "void"
-    in_clear = any(told["slot"] is None for told in body["measures"]["loss"]["tiers"].values())
-    published = body["mechanism"]["as_published"]
-    require("holds" in body or not published or void, wrong)
-    true = stated if void and published else max(within.values())
-    require(held.epsilon == true, wrong)
-    require(isinstance(held, WithinCluster) == in_clear or (void and published), wrong)
-    require(not published or (isinstance(guarantee, LocalDP) and guarantee.epsilon == stated), wrong)
+    return _local(stated, _SLOT), held
+
+
+# Laws of reports of places and paths, written down again: which oracle is the best, and how far shares are off.
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Law:
+    """A law of reports: an oracle of ``size`` inputs, in each of ``groups`` shown as they are, ``places`` times."""
+
+    oracle: str
+    size: int
+    epsilon: Fraction
+    groups: int = 1
+    places: int = 1
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of an estimated share, if groups are alike."""
+        if self.oracle == "planar":
+            return share * (1 - share) / num
+        ratio = math.exp(-float(_ratio_epsilon(self.oracle, self.epsilon)))
+        if self.places == 1:
+            inside = min(share * self.groups, 1.0)
+            return float(_variance_of_one(self.oracle, self.size, self.epsilon, inside, ratio)) / (num * self.groups)
+        inner = 1 / self.size
+        noise = float(_variance_of_one(self.oracle, self.size, self.epsilon, inner, ratio))
+        even = inner**self.places
+        powers = ((noise + inner) ** at * inner ** (self.places - 1 - at) for at in range(self.places))
+        return (noise * sum(powers) + max(even - share * self.groups, 0.0)) / (self.groups * num)
+
+
+def _law_of(purpose: Mapping[str, Any], epsilon: Fraction, levels: int | None = None) -> _Law:
+    """Return the law of a report of a place or path, on the grid or on one of fewer levels."""
+    depth = levels or purpose["grid"]["levels"]
+    area_depth, method = min(purpose["grid"]["area_levels"], depth), _method(purpose)
+    areas, inner = 4 ** (area_depth - 1), 4 ** (depth - area_depth)
+    steps = purpose["steps"] if purpose["mechanism"] == _PATHS else 1
+    if method in ("product", "qlp"):
+        each = epsilon / steps if method == "qlp" else epsilon
+        return _Law(oracle="published-unary", size=inner + 1, epsilon=each, groups=areas, places=steps)
+    if _shows_areas(purpose):
+        size, groups = inner**steps + 1, areas
+    else:
+        size, groups = _num_shares(purpose, depth), 1
+    name = "published-unary" if _is_published(purpose) else method
+    return _Law(oracle=_best(size, epsilon) if name == "auto" else name, size=size, epsilon=epsilon, groups=groups)
+
+
+def _num_shares(purpose: Mapping[str, Any], levels: int) -> int:
+    """Return the number of cells or reachable paths of a grid, and one more for what is outside or missing."""
+    side = 1 << (levels - 1)
+    if purpose["mechanism"] == _PLACES:
+        return side * side + 1
+    hops = min(purpose["parameters"].get("hops", 1), side - 1)
+    walks = [1] * side
+    for _ in range(purpose["steps"] - 1):
+        before = [0, *itertools.accumulate(walks)]
+        walks = [before[min(at + hops + 1, side)] - before[max(at - hops, 0)] for at in range(side)]
+    return int(sum(walks)) ** 2 + 1
+
+
+def _num_paths(purpose: Mapping[str, Any]) -> int:
+    """Return how many paths are told apart."""
+    cells, steps = 4 ** (purpose["grid"]["levels"] - 1), purpose["steps"]
+    if not _shows_areas(purpose):
+        return _num_shares(purpose, purpose["grid"]["levels"])
+    return int((cells + 1) ** steps if _method(purpose) in ("product", "qlp") else cells**steps + 1)
+
+
+def _best(size: int, epsilon: Fraction) -> str:
+    """Return the oracle that devices choose: the smallest report among those of nearly the least variance."""
+    bits = {_RESPONSE: (size - 1).bit_length(), _HADAMARD: _hadamard_bits(size, epsilon)}
+    bits |= {_UNARY: size} if size <= _MOST_REPORT_BITS else {}
+    variances = {name: _variance_at_zero(name, size, epsilon) for name in bits}
+    bound = _NEARLY_AS_GOOD * min(variances.values())
+    if size <= _MOST_REPORT_BITS:
+        bound = min(bound, _variance_at_zero(_SYMMETRIC, size, epsilon))
+    near = [name for name in bits if variances[name] <= bound]
+    return min(near, key=lambda name: (bits[name], variances[name]))
+
+
+def _ratio_epsilon(oracle: str, epsilon: Fraction) -> Fraction:
+    return epsilon / 2 if oracle == _SYMMETRIC else epsilon
+
+
+def _variance_at_zero(oracle: str, size: int, epsilon: Fraction) -> Fraction:
+    ratio = Fraction(exp_interval(_ratio_epsilon(oracle, epsilon), _BITS)[0], 1 << _BITS)
+    return Fraction(_variance_of_one(oracle, size, epsilon, Fraction(0), ratio))
+
+
+@lru_cache(maxsize=512)
+def _num_blocks(size: int, epsilon: Fraction) -> int:
+    blocks, high = 1, exp_interval(epsilon, 2 * _BITS)[1]
+    while blocks <= size and high * (1 + Fraction(17 * blocks, 6)) <= 1 << (2 * _BITS):
+        blocks *= 2
+    return blocks
+
+
+def _hadamard_bits(size: int, epsilon: Fraction) -> int:
+    blocks = _num_blocks(size, epsilon)
+    columns = 1 << ceil_divide(size, blocks).bit_length()
+    return (blocks * columns - 1).bit_length()
+
+
+def _variance_of_one(oracle: str, size: int, epsilon: Fraction, share: Any, ratio: Any) -> Any:
+    """Return the variance of the share that one report estimates, in the arithmetic of share and ratio."""
+    if oracle == _HADAMARD:
+        return _hadamard_variance(size, _num_blocks(size, epsilon), share, ratio)
+    if oracle == _RESPONSE:
+        p = 1 / (1 + (size - 1) * ratio)
+        q = ratio * p
+    else:
+        p, q = (1 / (ratio / ratio + 1) if oracle == _UNARY else 1 / (1 + ratio)), ratio / (1 + ratio)
+    return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+
+
+def _hadamard_variance(size: int, blocks: int, share: Any, ratio: Any) -> Any:
+    p = 1 / (1 + (2 * blocks - 1) * ratio)
+    q = ratio * p
+    others = (1 - share) * (ceil_divide(size, blocks) - 1) / (size - 1)  # share of the others of a largest block
+    own = p * (2 * blocks - 1) * q + q * (1 - q) + 2 * p * q
+    return (others * (p + q) + share * own + (1 - share - others) * 2 * q) / (p - q) ** 2
+
+
+def _verdict_fits(text: str, purpose: Mapping[str, Any], epsilons: Sequence[Fraction], num: int) -> bool:
+    """Return whether a sentence about a map is the one that task and number of reports lead to."""
+    head = f"{num:,} vehicles at epsilon {', '.join(shown_number(epsilon) for epsilon in epsilons)}: "
+    if _method(purpose) == "planar":  # whether a map is blurred is a matter of distances, which are not measured again
+        return text.startswith((f"{head}a share is off by about ", f"{head}use "))
+    depth = purpose["grid"]["levels"]
+    sd, noise = _judged(purpose, epsilons, num, depth)
+    if not noise:
+        return text in [f"{head}a share is off by about {sd * (1 + off):.2g}" for off in (-_ROUNDING, 0, _ROUNDING)]
+    fewer = (at for at in range(depth - 1, 1, -1) if not _judged(purpose, epsilons, num, at)[1])
+    tried = (epsilon for epsilon in _EPSILONS_TRIED if epsilon > max(epsilons))
+    more = (epsilon for epsilon in tried if not _judged(purpose, [epsilon], num, depth)[1])
+    advice = [f"level {at}" for at in itertools.islice(fewer, 1)]
+    advice += [f"epsilon >= {shown_number(epsilon)}" for epsilon in itertools.islice(more, 1)]
+    return text == f"{head}use {' or '.join(advice) or 'more vehicles'}"
+
+
+def _judged(purpose: Mapping[str, Any], epsilons: Sequence[Fraction], num: int, levels: int) -> tuple[float, bool]:
+    """Return the standard deviation of a mean share with all tiers alike in size, and whether a map is noise."""
+    size, each = _num_shares(purpose, levels), num / len(epsilons)
+    variances = [_law_of(purpose, epsilon, levels).variance(1 / size, each) for epsilon in epsilons]
+    sd = math.sqrt(1 / sum(1 / variance for variance in variances))
+    return sd, sd > float(_NOISE_FACTOR / size)
