@@ -1,33 +1,77 @@
 # SPDX-License-Identifier: Apache-2.0
-"""City: stops, zones and modes of travel. Public facts only; no private row reaches this module."""
+"""City: stops, zones, hubs, modes of travel, travel times and buses. Public facts only; no private row reaches it."""
 
 from __future__ import annotations
 
 import csv
-import io
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.domains.files import MOST_LINES, delimiter_of, line_problems, read_csv, read_text, refuse_lines
-from dunnage.errors import InputError, Problem
+from dunnage.city_files import (
+    BUS_COLUMNS,
+    MODE_COLUMNS,
+    MOST_PAIRS_BYTES,
+    MOST_SECONDS,
+    MOST_STOPS_WITH_PAIRS,
+    TIME_COLUMNS,
+    by_first_pair,
+    read_assumed,
+    read_buses,
+    read_modes,
+    read_stops,
+    read_times,
+)
+from dunnage.errors import InputError, ParameterError, Problem, Refusal
+from dunnage.folders import new_folder
 
-STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub")
-MODE_COLUMNS = ("origin", "destination", "mode")
-MOST_STOPS = 100_000
-MOST_MODES = 32_767
-MOST_STOPS_WITH_MODES = 4_000
-MOST_MODES_BYTES = 1 << 30
-"""Largest file of modes that is read."""
+MOST_MODES_BYTES = MOST_PAIRS_BYTES
+CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")
+"""The files of a city's folder; all but the first may be absent."""
+EARTH_KM = 6371.0088
+SPEED_KMH, DETOUR = 25.0, 1.3
 
-_HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
-_RANGES = {"lat": 90.0, "lon": 180.0}
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Buses:
+    """Rides with one bus between hubs. Shapes: rides.
+
+    Parameters
+    ----------
+    origins, destinations
+        Stops, as numbers, where one gets on and off.
+    seconds
+        How long the ride takes.
+    headway_seconds
+        Time from one bus to the next; who arrives at random waits half of it on average.
+    """
+
+    origins: NDArray[np.int32]
+    destinations: NDArray[np.int32]
+    seconds: NDArray[np.int32]
+    headway_seconds: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.origins)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Buses) and all(
+            np.array_equal(getattr(self, item.name), getattr(other, item.name)) for item in fields(self)
+        )
+
+    def __hash__(self) -> int:
+        return hash(len(self))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,6 +90,12 @@ class City:
         Where each stop is, in degrees; None where that is not given.
     hubs
         Whether each stop is a hub; None where that is not given.
+    times
+        Seconds a shuttle drives from stop to stop: (origin, destination); None where that is not given.
+    buses
+        Rides with one bus between hubs; None where they are not given.
+    assumed
+        Sentences that say what was assumed where something was not given.
     """
 
     stops: tuple[str, ...]
@@ -56,6 +106,23 @@ class City:
     lat: NDArray[np.float64] | None = None
     lon: NDArray[np.float64] | None = None
     hubs: NDArray[np.bool_] | None = None
+    times: NDArray[np.int32] | None = None
+    buses: Buses | None = None
+    assumed: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        num = len(self.stops)
+        if self.times is not None and (
+            self.times.shape != (num, num) or (self.times < 0).any() or np.diagonal(self.times).any()
+        ):
+            raise ParameterError(
+                f"times must be seconds from each of the {num} stops to each, 0 or more, and 0 from a stop to itself. "
+                "Mend them."
+            )
+        if self.buses is not None and len(self.buses):
+            ends = np.concatenate([self.buses.origins, self.buses.destinations])
+            if self.hubs is None or not (0 <= ends.min() <= ends.max() < num and self.hubs[ends].all()):
+                raise ParameterError("buses go from hub to hub. Got a stop that is none. Mark it as a hub.")
 
     @classmethod
     def read(cls, stops: str | PathLike[str], modes: str | PathLike[str] | None = None) -> City:
@@ -73,9 +140,204 @@ class City:
         InputError
             With every problem of a file, by line.
         """
-        facts = _read_stops(stops)
-        names, of_pair = _read_modes(modes, facts["stops"]) if modes is not None else ((), None)
+        facts = read_stops(stops)
+        names, of_pair = read_modes(modes, facts["stops"]) if modes is not None else ((), None)
         return cls(**facts, mode_names=names, modes=of_pair)
+
+    @classmethod
+    def read_folder(cls, folder: str | PathLike[str]) -> City:
+        """Read a city's folder: ``stops.csv`` and what else there is of ``times.csv``, ``buses.csv``, ``modes.csv``.
+
+        ``city.json`` holds what was assumed when the folder was written.
+
+        Raises
+        ------
+        InputError
+            With every problem of the first file that has one, by line.
+        """
+        place = Path(folder)
+        if not (place / "stops.csv").is_file():
+            raise InputError(str(place), [Problem("there is no stops.csv", remedy="Name the folder of a city.")])
+        paths = {name: place / name for name in CITY_FILES if (place / name).exists()}
+        city = cls.read(paths["stops.csv"], paths.get("modes.csv"))
+        found: dict[str, Any] = {}
+        if "times.csv" in paths:
+            found["times"] = read_times(paths["times.csv"], city.stops)
+        if "buses.csv" in paths:
+            found["buses"] = Buses(**read_buses(paths["buses.csv"], city.stops, city.hubs))
+        if "city.json" in paths:
+            found["assumed"] = read_assumed(paths["city.json"])
+        return replace(city, **found)
+
+    def write(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
+        """Write a folder that :meth:`read_folder` reads back equal.
+
+        Raises
+        ------
+        OutputError
+            If something is in the way (``force`` replaces a city's folder), or there is no place to write to.
+        """
+        with new_folder(folder, marker="stops.csv", force=force, may_hold=CITY_FILES) as work:
+            _write_csv(work / "stops.csv", *self._stop_rows())
+            if self.times is not None:
+                _write_csv(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
+            if self.buses is not None:
+                _write_csv(work / "buses.csv", BUS_COLUMNS, self._bus_rows(self.buses))
+            if self.modes is not None:
+                named = np.array(self.mode_names, dtype=object)[self.modes]
+                _write_csv(work / "modes.csv", MODE_COLUMNS, self._pair_rows(named))
+            text = json.dumps({"format": 1, "assumed": list(self.assumed)}, indent=2, ensure_ascii=False)
+            (work / "city.json").write_text(text + "\n", encoding="utf-8")
+        return Path(folder)
+
+    def _stop_rows(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
+        columns: dict[str, Sequence[Any]] = {"stop": self.stops}
+        if self.zones is not None:
+            columns["zone"] = [self.zone_names[zone] for zone in self.zones.tolist()]
+        if self.lat is not None and self.lon is not None:
+            columns |= {"lat": self.lat.tolist(), "lon": self.lon.tolist()}
+        if self.hubs is not None:
+            columns["hub"] = self.hubs.astype(int).tolist()
+        return list(columns), zip(*columns.values(), strict=True)
+
+    def _pair_rows(self, values: NDArray[Any], *, itself: bool = True) -> Iterable[Sequence[Any]]:
+        for start, row in enumerate(values):
+            for end, value in enumerate(row.tolist()):
+                if itself or start != end:
+                    yield self.stops[start], self.stops[end], value
+
+    def _bus_rows(self, buses: Buses) -> Iterable[Sequence[Any]]:
+        ends = ([self.stops[stop] for stop in column.tolist()] for column in (buses.origins, buses.destinations))
+        return zip(*ends, buses.seconds.tolist(), buses.headway_seconds.tolist(), strict=True)
+
+    def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
+        """Return the city with the mode of each pair of stops, given as places in names."""
+        found, numbers = by_first_pair(names, codes.reshape(-1).astype(np.int64))
+        shape = (len(self.stops), len(self.stops))
+        return replace(self, mode_names=found, modes=numbers.astype(np.int16).reshape(shape))
+
+    def kilometres(self) -> FloatArray:
+        """Return distances between stops as the crow flies. Shape: (stops, stops).
+
+        Raises
+        ------
+        Refusal
+            If it is not known where stops are.
+        """
+        if self.lat is None or self.lon is None:
+            raise Refusal("the city does not say where its stops are. Give lat and lon of each stop in stops.csv.")
+        self._refuse_many()
+        return haversine(self.lat, self.lon)
+
+    def _refuse_many(self) -> None:
+        if len(self.stops) > MOST_STOPS_WITH_PAIRS:
+            raise Refusal(
+                f"travel times are computed for at most {MOST_STOPS_WITH_PAIRS} stops. Got {len(self.stops)}. "
+                "Keep only stops that trips are made between."
+            )
+
+    def with_times(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
+        """Return the city with travel times; computed from where stops are if none are given.
+
+        Parameters
+        ----------
+        speed_kmh
+            How fast a shuttle drives, in km/h.
+        detour
+            How much longer than the crow flies its way is.
+
+        Raises
+        ------
+        Refusal
+            If there are neither travel times nor coordinates.
+        """
+        if self.times is not None:
+            return self
+        if not (0 < speed_kmh < math.inf and 1 <= detour < math.inf):
+            raise ParameterError(
+                f"a speed is above 0 km/h and a detour at least 1. Got {speed_kmh:g} km/h and {detour:g}. Mend them."
+            )
+        if self.lat is None:
+            raise Refusal(
+                "the city has neither travel times nor coordinates. "
+                "Add times.csv (from,to,seconds), or lat and lon of each stop to stops.csv."
+            )
+        seconds = np.rint(self.kilometres() * (detour / speed_kmh * 3600))
+        if seconds.max() > MOST_SECONDS:
+            raise Refusal(
+                f"the farthest stops are {seconds.max() / 3600:.0f} hours apart at {speed_kmh:g} km/h. "
+                "Check lat and lon of the stops, or the speed."
+            )
+        said = (
+            f"Travel times are distances as the crow flies, times {detour:g} for detours, at {speed_kmh:g} km/h: "
+            "none were given."
+        )
+        return replace(self, times=seconds.astype(np.int32), assumed=(*self.assumed, said))
+
+    def with_zones(self, num: int) -> City:
+        """Return the city with so many zones of about as many stops each: cut again and again across the longer side.
+
+        Raises
+        ------
+        ParameterError
+            If there are fewer stops than zones.
+        Refusal
+            If it is not known where stops are.
+        """
+        if self.lat is None or self.lon is None:
+            raise Refusal("zones are cut by where stops are. Give lat and lon of each stop in stops.csv.")
+        if not 1 <= num <= len(self.stops):
+            raise ParameterError(
+                f"{len(self.stops)} stops make 1 to {len(self.stops)} zones. Got {num}. Ask for fewer."
+            )
+        shrink = math.cos(math.radians(float(np.median(self.lat))))
+        parts = _cut(np.arange(len(self.stops)), np.column_stack([self.lat, self.lon * shrink]), num)
+        # Numbered as their first stops are, as zones of a file are.
+        parts.sort(key=lambda part: int(part.min()))
+        zones = np.empty(len(self.stops), dtype=np.int32)
+        for zone, part in enumerate(parts):
+            zones[part] = zone
+        said = f"The {num} zones are cut by where stops are, each with about as many."
+        return replace(
+            self,
+            zone_names=tuple(f"zone {zone + 1}" for zone in range(num)),
+            zones=zones,
+            assumed=(*self.assumed, said),
+        )
+
+    def for_fleets(self, *, speed_kmh: float = SPEED_KMH, detour: float = DETOUR) -> City:
+        """Return the city with all that sizing a fleet needs: zones and travel times; hubs and buses may be absent.
+
+        Raises
+        ------
+        Refusal
+            Naming what is missing and where to add it.
+        """
+        missing = []
+        if self.zones is None:
+            missing.append(
+                "zones (a column zone in stops.csv: shuttles serve the zone they belong to; "
+                "dunnage generate city --gtfs FEED --zones 4 makes some)"
+            )
+        if self.times is None and self.lat is None:
+            missing.append("travel times (times.csv with from,to,seconds, or lat and lon in stops.csv)")
+        if missing:
+            raise Refusal(f"the city has no {', and no '.join(missing)}. Add what is missing.")
+        return self.with_times(speed_kmh=speed_kmh, detour=detour)
+
+    @cached_property
+    def homes(self) -> IntArray:
+        """Stop at which the shuttles of each zone park: of its hubs, or else its stops, the nearest to all of it."""
+        city = self.for_fleets()
+        assert city.zones is not None
+        assert city.times is not None
+        hubs = np.zeros(len(self.stops), dtype=bool) if self.hubs is None else self.hubs
+        homes = np.empty(len(self.zone_names), dtype=np.int64)
+        for zone in range(len(homes)):
+            own = np.flatnonzero(city.zones == zone)
+            may = own[hubs[own]] if hubs[own].any() else own
+            homes[zone] = may[np.argmin(city.times[np.ix_(may, own)].sum(axis=1, dtype=np.int64))]
+        return homes
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, City) and all(
@@ -86,222 +348,26 @@ class City:
         return hash(self.stops)
 
 
-def _read_stops(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read a list of stops; returns what :class:`City` says about them."""
-    (header_line, header), *lines = read_csv(path, None)
-    names = [name.strip().lower() for name in header]
-    _check_header(path, header_line, names)
-    problems = [
-        (line, f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line.")
-        for line, cells in lines
-        if len(cells) != len(names)
-    ]
-    refuse_lines(path, problems)
-    if not lines or len(lines) > MOST_STOPS:
-        what = f"a city has 1 to {MOST_STOPS} stops. Got {len(lines)}"
-        raise InputError(str(path), [Problem(what, remedy="Check the file.")])
-    at = [line for line, _ in lines]
-    columns = {name: [cells[place].strip() for _, cells in lines] for place, name in enumerate(names)}
-    problems += _stop_problems(columns["stop"], at)
-    facts: dict[str, Any] = {"stops": tuple(columns["stop"])}
-    if _given(columns, "zone", at, problems, "a zone"):
-        facts["zone_names"], facts["zones"] = _numbered(columns["zone"])
-    for name in ("lat", "lon"):
-        if _given(columns, name, at, problems, f"a {name}"):
-            facts[name] = _degrees(columns[name], name, at, problems)
-    if "hub" in columns:
-        facts["hubs"] = _flags(columns["hub"], at, problems)
-    refuse_lines(path, sorted(problems))
-    return facts
+def _cut(stops: IntArray, places: FloatArray, num: int) -> list[IntArray]:
+    """Cut stops into so many parts, as equal as whole stops allow, across the longer side of each."""
+    if num == 1:
+        return [stops]
+    here = places[stops]
+    order = stops[np.argsort(here[:, int(np.argmax(np.ptp(here, axis=0)))], kind="stable")]
+    first = len(stops) * (num // 2) // num
+    return [*_cut(order[:first], places, num // 2), *_cut(order[first:], places, num - num // 2)]
 
 
-def _check_header(path: str | PathLike[str], line: int, names: Sequence[str]) -> None:
-    problems = []
-    unknown = [name for name in names if name not in STOP_COLUMNS]
-    if unknown:
-        known = ", ".join(STOP_COLUMNS)
-        problems.append((line, f"the column {unknown[0]!r} is not one of {known}. Remove or rename it."))
-    if names.count("stop") == 0:
-        problems.append((line, "there must be a header with a column stop. Got none. Add it."))
-    if ("lat" in names) != ("lon" in names):
-        problems.append((line, "lat and lon go together. Got one of them. Add the other."))
-    if len(set(names)) < len(names):
-        problems.append((line, "columns must be all different. Got one twice. Remove it."))
-    refuse_lines(path, problems)
+def haversine(lat: FloatArray, lon: FloatArray) -> FloatArray:
+    """Return distances in km on a sphere between points given in degrees. Shapes: points -> (points, points)."""
+    north, east = np.radians(lat), np.radians(lon)
+    half = np.sin((north[:, None] - north) / 2) ** 2
+    half += np.cos(north)[:, None] * np.cos(north) * np.sin((east[:, None] - east) / 2) ** 2
+    return np.asarray(2 * EARTH_KM * np.arcsin(np.sqrt(np.minimum(half, 1.0))))
 
 
-def _stop_problems(stops: Sequence[str], at: Sequence[int]) -> list[tuple[int, str]]:
-    first: dict[str, int] = {}
-    problems = []
-    for stop, line in zip(stops, at, strict=True):
-        if not stop:
-            problems.append((line, "the stop is blank. Name it."))
-        elif first.setdefault(stop, line) != line:
-            problems.append((line, f"the stop {stop!r} is in line {first[stop]} already. Remove one."))
-    return problems
-
-
-def _given(
-    columns: dict[str, list[str]], name: str, at: Sequence[int], problems: list[tuple[int, str]], what: str
-) -> bool:
-    """Return whether a column is given; note the lines without a value if others have one."""
-    cells = columns.get(name, [])
-    if not any(cells):
-        return False
-    blank = [line for cell, line in zip(cells, at, strict=True) if not cell]
-    problems += [(line, f"other stops have {what}, this one has none. Fill it in.") for line in blank]
-    return not blank
-
-
-def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """Give names numbers as they first appear."""
-    number: dict[str, int] = {}
-    codes = [number.setdefault(name, len(number)) for name in names]
-    return tuple(number), np.array(codes, dtype=np.int32)
-
-
-def _degrees(
-    cells: Sequence[str], name: str, at: Sequence[int], problems: list[tuple[int, str]]
-) -> NDArray[np.float64]:
-    values = np.array([_number(cell) for cell in cells])
-    most = _RANGES[name]
-    for place in np.flatnonzero(~(np.abs(values) <= most)).tolist():
-        problems.append((at[place], f"{name} must be a number of degrees from -{most:g} to {most:g}. Mend it."))
-    return values
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
-
-
-def _flags(cells: Sequence[str], at: Sequence[int], problems: list[tuple[int, str]]) -> NDArray[np.bool_]:
-    flags = np.zeros(len(cells), dtype=bool)
-    for place, cell in enumerate(cells):
-        if cell.lower() not in _HUB_WORDS:
-            problems.append((at[place], f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}. Mend it."))
-        flags[place] = _HUB_WORDS.get(cell.lower(), False)
-    return flags
-
-
-def _read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
-    """Read the mode of each pair. Shapes: -> names, and codes (stops, stops)."""
-    if len(stops) > MOST_STOPS_WITH_MODES:
-        what = f"modes of pairs are read for at most {MOST_STOPS_WITH_MODES} stops. Got {len(stops)}"
-        raise InputError(str(path), [Problem(what, remedy="Use features without modes.")])
-    sheet = _Sheet(path, read_text(path, MOST_MODES_BYTES))
-    origins, destinations, modes = sheet.columns
-    code_of = {stop: code for code, stop in enumerate(stops)}
-    ends = [_distinct(column, lambda name: code_of.get(name, -1)) for column in (origins, destinations)]
-    number: dict[str, int] = {}
-    codes = _distinct(modes, lambda name: number.setdefault(name, len(number)) if name else -1)
-    pairs = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
-    _refuse_pairs(sheet, stops, ends, pairs, codes)
-    of_pair = np.empty(len(stops) ** 2, dtype=np.int64)
-    of_pair[pairs] = codes
-    # Numbered as they first appear among pairs in order, so that the order of lines does not matter.
-    found, first, place = np.unique(of_pair, return_index=True, return_inverse=True)
-    if len(found) > MOST_MODES:
-        what = f"there may be at most {MOST_MODES} modes. Got {len(found)}"
-        raise InputError(str(path), [Problem(what, remedy="Use fewer.")])
-    order = np.argsort(first)
-    rank = np.empty(len(order), dtype=np.int16)
-    rank[order] = np.arange(len(order))
-    names = list(number)
-    return tuple(names[code] for code in found[order].tolist()), rank[place].reshape(len(stops), len(stops))
-
-
-class _Sheet:
-    """A large CSV file with the columns of modes, read as text; its lines are counted only where one is to be named."""
-
-    def __init__(self, path: str | PathLike[str], text: str) -> None:
-        self.path, self.text, self.delimiter = path, text, delimiter_of(text)
-        try:
-            header_line, header = next(self._rows(), (1, []))
-        except csv.Error:  # a cell as long as a file
-            header_line, header = 1, []
-        names = [name.strip().lower() for name in header]
-        if sorted(names) != sorted(MODE_COLUMNS):
-            refuse_lines(path, [(header_line, f"the header must be {','.join(MODE_COLUMNS)}. Mend it.")])
-        table = self._parsed(names)
-        self.columns = [table.column(name).combine_chunks() for name in MODE_COLUMNS]
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Read line by line, the slow way."""
-        reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
-        return ((reader.line_num, cells) for cells in reader if cells)
-
-    def _parsed(self, names: list[str]) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
-        try:
-            return arrow_csv.read_csv(
-                pa.BufferReader(self.text.encode()),
-                # The header is read as a row, so that nothing is guessed.
-                read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False),
-                parse_options=arrow_csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False
-                ),
-            ).slice(1)
-        except pa.ArrowException:
-            refuse_lines(self.path, self._wrong_lines())
-            raise InputError(str(self.path), [Problem("is not a readable CSV file", remedy="Check it.")]) from None
-
-    def _wrong_lines(self) -> list[tuple[int, str]]:
-        what = "there must be {} cells as in the header. Got {}. Mend the line."
-        num = len(MODE_COLUMNS)
-        try:
-            return [(line, what.format(num, len(cells))) for line, cells in self._rows() if len(cells) != num]
-        except csv.Error:
-            return []
-
-    def lines(self, rows: IntArray) -> list[int]:
-        """Return the lines of some rows below the header, counted from 0."""
-        wanted = set(rows.tolist())
-        try:
-            return [line for row, (line, _) in enumerate(self._rows(), -1) if row in wanted]
-        except csv.Error:  # a cell as long as a file: as if it had no blank lines and none in quotes
-            return [row + 2 for row in sorted(wanted)]
-
-
-def _distinct(column: Any, read: Callable[[str], int]) -> IntArray:
-    """Read a column of text, each distinct value once."""
-    encoded = column.dictionary_encode()
-    codes = np.array([read(value.strip()) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    indices: IntArray = encoded.indices.to_numpy(zero_copy_only=False)
-    return codes[indices] if len(codes) else np.zeros(0, dtype=np.int64)
-
-
-def _refuse_pairs(
-    sheet: _Sheet, stops: tuple[str, ...], ends: Sequence[IntArray], pairs: IntArray, codes: IntArray
-) -> None:
-    """Refuse a file that does not have every pair once, with a mode."""
-    order = np.argsort(pairs, kind="stable")
-    again = np.zeros(len(pairs), dtype=bool)
-    again[order[1:]] = (pairs[order[1:]] == pairs[order[:-1]]) & (pairs[order[1:]] >= 0)
-    wrongs = (
-        (ends[0] < 0, "the origin is not one of the stops. Mend it, or add the stop."),
-        (ends[1] < 0, "the destination is not one of the stops. Mend it, or add the stop."),
-        (codes < 0, "the mode is blank. Fill it in."),
-        (again, "this pair of stops has a mode already. Remove one."),
-    )
-    problems = [
-        (line, what)
-        for wrong, what in wrongs
-        if wrong.any()
-        for line in sheet.lines(np.flatnonzero(wrong)[: MOST_LINES + 1])
-    ]
-    listed = line_problems(sorted(problems))
-    seen = np.zeros(len(stops) ** 2, dtype=bool)
-    seen[pairs[pairs >= 0]] = True
-    if not seen.all():
-        first, num = int(np.argmin(seen)), int((~seen).sum())
-        start, end = (stops[code] for code in divmod(first, len(stops)))
-        what = f"{num} pairs of stops have no mode" if num > 1 else "a pair of stops has no mode"
-        listed.append(Problem(f"{what}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
-    if listed:
-        raise InputError(str(sheet.path), listed)
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)

@@ -11,6 +11,7 @@ import typer
 from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
 
 if TYPE_CHECKING:
+    from dunnage.city import City
     from dunnage.samples import PackageSetting
 
 generate_app = typer.Typer(
@@ -91,6 +92,9 @@ def generate_trips(
     weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
     start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
     end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
+    city: Annotated[
+        Path | None, typer.Option(help="Folder of a city to make them in; the policy then names its files.")
+    ] = None,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -99,16 +103,99 @@ def generate_trips(
 
     Example: dunnage generate trips -o trips.csv --from 08:00 --to 10:00 --seed 1
     """
-    from dunnage.samples import TripSetting
+    from dunnage.samples import TripSetting, generate_city_trips
     from dunnage.samples import generate_trips as generate
 
     setting = TripSetting(size=size, weekend=weekend, window=(start, end))
-    paths = dict(zip(("data", "policy", "stops", "modes"), generate(setting, out, seed=seed, force=force), strict=True))
+    written: tuple[Path, ...]
+    if city is None:
+        written = generate(setting, out, seed=seed, force=force)
+    else:
+        written = generate_city_trips(setting, city, out, seed=seed, force=force)
+    paths = dict(zip(("data", "policy", "stops", "modes"), map(str, written), strict=False))
     trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
     text = f"{trips} in {paths['data']}\nstarter policy in {paths['policy']}"
-    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}"
-    named = {name: str(path) for name, path in paths.items()}
-    print_result({**named, "size": setting.num_trips}, text, as_json)
+    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}" if city is None else f"\ncity in {city}"
+    print_result({**paths, "size": setting.num_trips}, text, as_json)
+
+
+@generate_app.command("city")
+def generate_city(
+    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write: stops, travel times, buses, modes.")],
+    stops: Annotated[int | None, typer.Option(help="Number of stops of a made-up city; 130 without it.")] = None,
+    zones: Annotated[int | None, typer.Option(help="Number of zones; 4 without it.")] = None,
+    gtfs: Annotated[
+        Path | None, typer.Option(help="Make it of this GTFS feed (folder or zip; needs the extra gtfs).")
+    ] = None,
+    date: Annotated[
+        str | None, typer.Option(help="Service day of the feed, such as 2026-11-16; its busiest without it.")
+    ] = None,
+    hubs: Annotated[int | None, typer.Option(help="Number of hubs to choose in the feed; 12 without it.")] = None,
+    zone_id: Annotated[bool, typer.Option("--zone-id", help="Take the zones that the feed names.")] = False,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Generate a city for shuttle fleets: made up, or of a GTFS feed.
+
+    Example: dunnage generate city -o city --stops 200 --zones 5 --seed 1
+
+    Example: dunnage generate city -o city --gtfs feed.zip --date 2026-11-16 --zones 4 --hubs 12
+    """
+    from dunnage.city import City
+
+    of_feed = {"--date": date, "--hubs": hubs, "--zone-id": zone_id or None}
+    _refuse_mixed(gtfs, {"--stops": stops, "--seed": seed}, of_feed)
+    if gtfs is None:
+        from dunnage.samples import CitySetting
+        from dunnage.samples import generate_city as generate
+
+        given = {name: value for name, value in (("stops", stops), ("zones", zones)) if value is not None}
+        generate(CitySetting(**given), out, seed=seed, force=force)
+        made = City.read_folder(out)
+    else:
+        made = _feed_city(gtfs, out, {"date": date, "hubs": hubs, "zones": zones}, zone_id, force)
+    num_hubs, num_buses = int(made.hubs.sum()) if made.hubs is not None else 0, len(made.buses or ())
+    text = f"city of {len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs and {num_buses} bus rides "
+    text += f"between hubs in {out}\n" + "\n".join(made.assumed)
+    result = {
+        "city": str(out),
+        "stops": len(made.stops),
+        "zones": len(made.zone_names),
+        "hubs": num_hubs,
+        "buses": num_buses,
+        "assumed": list(made.assumed),
+    }
+    print_result(result, text, as_json)
+
+
+def _refuse_mixed(gtfs: Path | None, made_up: dict[str, Any], of_feed: dict[str, Any]) -> None:
+    from dunnage.errors import ParameterError
+
+    wrong = [name for name, value in (of_feed if gtfs is None else made_up).items() if value is not None]
+    if wrong and gtfs is None:
+        raise ParameterError(
+            f"{', '.join(wrong)} is for the city of a GTFS feed. Name one with --gtfs, or leave it out."
+        )
+    if wrong:
+        raise ParameterError(f"{', '.join(wrong)} is for a made-up city. Leave it out, or leave out --gtfs.")
+
+
+def _feed_city(feed: Path, out: Path, asked: dict[str, Any], zone_id: bool, force: bool) -> City:
+    from dunnage.cli.shared import progress
+    from dunnage.errors import ParameterError
+    from dunnage.gtfs import FeedSetting, asked_date, generate_feed_city
+
+    if zone_id and asked["zones"] is not None:
+        raise ParameterError("--zones and --zone-id exclude each other. Leave one out.")
+    given = {name: value for name, value in asked.items() if value is not None}
+    if "date" in given:
+        given["date"] = asked_date(given["date"])
+    if zone_id:
+        given["zones"] = "zone_id"
+    with progress() as stage:
+        stage("reading the feed")
+        return generate_feed_city(feed, out, FeedSetting(**given), force=force)
 
 
 @generate_app.command("telemetry")

@@ -4,6 +4,8 @@
 Nothing here protects anyone, so ordinary seeded random numbers are used.
 """
 
+from dunnage.routes import TRIP_MODES
+from dunnage.samples.cities import CitySetting, city, generate_city
 from dunnage.samples.packages import (
     LAWS,
     PackageSetting,
@@ -32,8 +34,8 @@ from dunnage.samples.telemetry import (
     telemetry,
     telemetry_policy,
 )
-from dunnage.samples.town import TRIP_MODES, trip_modes, trip_stops
-from dunnage.samples.trips import TripSetting, generate_trips, trips, trips_policy
+from dunnage.samples.town import trip_modes, trip_stops
+from dunnage.samples.trips import TripSetting, generate_city_trips, generate_trips, trips, trips_policy
 
 __all__ = [
     "CITY_BOX",
@@ -43,13 +45,17 @@ __all__ = [
     "SERVICE_DAY",
     "TELEMETRY_LAWS",
     "TRIP_MODES",
+    "CitySetting",
     "PackageSetting",
     "PositionSetting",
     "RideSetting",
     "Sensor",
     "TelemetrySetting",
     "TripSetting",
+    "city",
     "draw_weights",
+    "generate_city",
+    "generate_city_trips",
     "generate_packages",
     "generate_positions",
     "generate_rides",

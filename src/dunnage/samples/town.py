@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The town of generated trips: stops, zones, hubs, bus lines, and how each pair of stops would be travelled.
+"""Made-up towns: stops, zones, hubs and bus lines; and any city as trips are generated in it.
 
-All of it is public and the same for every seed. The town is made up: as many stops, zones and modes as in the case
-study of Fioretto, Lee and Van Hentenryck 2018, laid around the place where Ann Arbor is.
+The town of generated trips is public and the same for every seed: as many stops, zones and modes as in the case study
+of Fioretto, Lee and Van Hentenryck 2018, laid around the place where Ann Arbor is.
 """
 
 from __future__ import annotations
@@ -14,42 +14,29 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from dunnage.samples.common import BoolArray, FloatArray, IntArray, texts
+from dunnage.city import EARTH_KM, Buses, City
+from dunnage.errors import ParameterError
+from dunnage.routes import find_routes
+from dunnage.samples.common import FloatArray, IntArray, texts
 
 ZONES = ("north", "east", "south", "west")
-TRIP_MODES: dict[str, tuple[bool, int, bool]] = {
-    "walk": (False, 0, False),
-    "hub-shuttle": (False, 0, True),
-    "bus": (False, 1, False),
-    "bus-shuttle": (False, 1, True),
-    "bus-bus": (False, 2, False),
-    "bus-bus-shuttle": (False, 2, True),
-    "shuttle": (True, 0, False),
-    "shuttle-hub-shuttle": (True, 0, True),
-    "shuttle-bus": (True, 1, False),
-    "shuttle-bus-shuttle": (True, 1, True),
-    "shuttle-bus-bus": (True, 2, False),
-    "shuttle-bus-bus-shuttle": (True, 2, True),
-}
-"""Each mode: whether a shuttle makes the first mile, the number of buses, whether a shuttle makes the last mile."""
+MOST_STOPS, MOST_ZONES = 4_000, 100
 
 _NUM_STOPS = 130
 _RADIUS_KM = 6.5
 _DENSER_INSIDE = 0.75
+_JITTER = 0.35
 _CENTRE_DEGREES = (42.2808, -83.7430)
 _KM_PER_DEGREE = 111.32
-# The hub in the centre, then the inner and the outer one of each zone, in the order of ZONES.
+# The hub in the centre, then the inner one of each zone, then the outer ones.
 _INNER_KM, _OUTER_KM = 1.6, 4.2
-_LINES = ((5, 1, 0, 3, 7), (6, 2, 0, 4, 8), (5, 6), (7, 8))
-_MOST_WALK_KM = 0.8
-_MOST_FEEDER_KM = 2.5
-_WALK_KMH, _SHUTTLE_KMH, _BUS_KMH = 4.5, 20.0, 30.0
-_SHUTTLE_WAIT_MINUTES, _BUS_WAIT_MINUTES = 5.0, 4.0
+_SHUTTLE_KMH, _BUS_KMH = 20.0, 30.0
+_HEADWAY_SECONDS = 480
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Town:
-    """A made-up town.
+    """A town that trips are generated in.
 
     Parameters
     ----------
@@ -57,95 +44,188 @@ class Town:
         Names of the stops.
     places
         Where they are: km east and north of the centre. Shape: stops, 2.
-    zones
-        Zone of each stop, as a place in ``ZONES``.
-    hubs
-        Stops that are hubs; the first is that in the centre, which all zones share.
+    scale
+        How many times larger the town of the case study is.
     """
 
     names: tuple[str, ...]
     places: FloatArray
-    zones: IntArray
-    hubs: IntArray
+    scale: float = 1.0
+
+    @staticmethod
+    def of(city: City) -> Town:
+        """Lay a city flat around the middle of its stops.
+
+        Raises
+        ------
+        ParameterError
+            If it has fewer than two stops, or does not say where they are.
+        """
+        if city.lat is None or city.lon is None or len(city.stops) < 2:
+            raise ParameterError(
+                "trips are generated in a city with two stops or more that says where they are. "
+                "Add lat and lon to its stops.csv, or more stops."
+            )
+        middle = np.radians(np.median(city.lat))
+        # Around the median, and never the long way around the globe.
+        away = (city.lon - city.lon[np.argsort(city.lon, kind="stable")[len(city.lon) // 2]] + 180) % 360 - 180
+        per_degree = np.radians(EARTH_KM)
+        places = per_degree * np.column_stack([away * np.cos(middle), city.lat - np.median(city.lat)])
+        far = float(np.linalg.norm(places, axis=1).mean())
+        usual = float(np.linalg.norm(town().places, axis=1).mean())
+        return Town(names=city.stops, places=places, scale=usual / far if far > 0 else 1.0)
 
     @cached_property
     def apart(self) -> FloatArray:
         """Distances between stops in km."""
         return np.asarray(np.linalg.norm(self.places[:, None] - self.places[None], axis=2))
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MadeTown(Town):
+    """A made-up town.
+
+    Parameters
+    ----------
+    zone_names, zones
+        Names of the zones, and the zone of each stop as a place among them.
+    hubs
+        Stops that are hubs; the first is that in the centre, which all zones share.
+    lines
+        Bus lines, each as the hubs it calls at, by their places in ``hubs``.
+    """
+
+    zone_names: tuple[str, ...]
+    zones: IntArray
+    hubs: IntArray
+    lines: tuple[tuple[int, ...], ...]
+
     @cached_property
-    def modes(self) -> IntArray:
-        """Quickest mode of each pair of stops, as a place in ``TRIP_MODES``. Shape: origins, destinations."""
-        minutes = [self._minutes(*legs) for legs in TRIP_MODES.values()]
-        # Rounded, so that no machine decides by its last digit.
-        return np.asarray(np.argmin(np.round(minutes, 6), axis=0))
-
-    def _minutes(self, first_mile: bool, buses: int, last_mile: bool) -> FloatArray:
-        """Return the shortest time of each pair by one mode, infinite if it cannot be travelled so."""
-        to_hub = self._shuttle_to_hub if first_mile else self._walk_to_hub
-        from_hub = self._shuttle_to_hub if last_mile else self._walk_to_hub
-        # to the last hub : (origins, hubs) ; all the way : (origins, destinations)
-        at_last = (to_hub[:, :, None] + self._by_bus[buses][None]).min(axis=1)
-        minutes = (at_last[:, None, :] + from_hub[None]).min(axis=2)
-        if buses == 0 and not last_mile:
-            minutes = np.minimum(minutes, self._by_shuttle) if first_mile else self._on_foot
-        return np.asarray(minutes)
-
-    @property
-    def _on_foot(self) -> FloatArray:
-        return np.where(self.apart <= _MOST_WALK_KM, 60 * self.apart / _WALK_KMH, np.inf)
-
-    @property
-    def _by_shuttle(self) -> FloatArray:
-        """A shuttle goes from door to door within its zone."""
-        same = self.zones[:, None] == self.zones[None]
-        return np.where(same, _SHUTTLE_WAIT_MINUTES + 60 * self.apart / _SHUTTLE_KMH, np.inf)
+    def city(self) -> City:
+        """The town as a city, with travel times, buses and modes."""
+        lat, lon = self._degrees
+        city = City(
+            stops=self.names,
+            zone_names=self.zone_names,
+            zones=self.zones.astype(np.int32),
+            lat=np.round(lat, 6),
+            lon=np.round(lon, 6),
+            hubs=np.isin(np.arange(len(self.names)), self.hubs),
+            times=np.rint(self.apart * (3600 / _SHUTTLE_KMH)).astype(np.int32),
+            buses=self._buses,
+            assumed=(
+                "The city is made up.",
+                f"Shuttles drive at {_SHUTTLE_KMH:g} km/h and buses at {_BUS_KMH:g} km/h as the crow flies.",
+                f"Buses go every {_HEADWAY_SECONDS / 60:g} minutes.",
+            ),
+        )
+        routes = find_routes(city)
+        return city.with_modes(routes.mode_names, routes.mode)
 
     @property
-    def _walk_to_hub(self) -> FloatArray:
-        return self._on_foot[:, self.hubs]
+    def _degrees(self) -> tuple[FloatArray, FloatArray]:
+        lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
+        lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
+        return lat, lon
 
     @property
-    def _shuttle_to_hub(self) -> FloatArray:
-        """A shuttle feeds the hubs of its zone and the central one: those near a stop, or the nearest."""
-        far = self.apart[:, self.hubs]
-        own = self.zones[:, None] == self.zones[self.hubs][None]
-        own[:, 0] = True
-        nearest = np.where(own, far, np.inf).min(axis=1, keepdims=True)
-        fed: BoolArray = own & (far <= np.maximum(_MOST_FEEDER_KM, nearest))
-        return np.where(fed, _SHUTTLE_WAIT_MINUTES + 60 * far / _SHUTTLE_KMH, np.inf)
-
-    @property
-    def _by_bus(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Minutes between hubs by no bus, one, and two."""
-        num = len(self.hubs)
-        one = np.full((num, num), np.inf)
+    def _buses(self) -> Buses:
+        """Each ride along a line; where lines share one, the quickest."""
         far = self.apart[np.ix_(self.hubs, self.hubs)]
-        for line in _LINES:
+        rides: dict[tuple[int, int], int] = {}
+        for line in self.lines:
             along = np.cumsum([0.0, *(far[start, end] for start, end in itertools.pairwise(line))])
-            ride = _BUS_WAIT_MINUTES + 60 * np.abs(along[:, None] - along[None]) / _BUS_KMH
-            one[np.ix_(line, line)] = np.where(np.eye(len(line), dtype=bool), np.inf, ride)
-        two = (one[:, :, None] + one[None]).min(axis=1)
-        np.fill_diagonal(two, np.inf)
-        return np.where(np.eye(num, dtype=bool), 0.0, np.inf), one, two
+            for (here, start), (there, end) in itertools.permutations(enumerate(line), 2):
+                seconds = round(abs(along[there] - along[here]) / _BUS_KMH * 3600)
+                pair = (int(self.hubs[start]), int(self.hubs[end]))
+                rides[pair] = min(seconds, rides.get(pair, seconds))
+        pairs = sorted(rides)
+        ends = np.array(pairs, dtype=np.int32).reshape(-1, 2)
+        return Buses(
+            origins=ends[:, 0],
+            destinations=ends[:, 1],
+            seconds=np.array([rides[pair] for pair in pairs], dtype=np.int32),
+            headway_seconds=np.full(len(pairs), _HEADWAY_SECONDS, dtype=np.int32),
+        )
 
 
-@lru_cache(maxsize=1)
-def town() -> Town:
-    """Lay stops on a spiral, denser inside; cut four zones; make hubs of the stops nearest to where one belongs."""
-    turn = np.arange(_NUM_STOPS) * np.pi * (3 - np.sqrt(5))
-    out = _RADIUS_KM * ((np.arange(_NUM_STOPS) + 0.5) / _NUM_STOPS) ** _DENSER_INSIDE
-    places = out[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
-    zones = ((np.degrees(np.arctan2(places[:, 0], places[:, 1])) + 45) // 90 % 4).astype(np.int64)
+def town() -> MadeTown:
+    """Return the town of generated trips."""
+    return lay_town()
+
+
+@lru_cache(maxsize=4)
+def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int | None = None) -> MadeTown:
+    """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs.
+
+    Parameters
+    ----------
+    num_stops, num_zones
+        How many stops and zones there are.
+    seed
+        Moves every stop a little, each seed in another way; without one the town is that of generated trips, or as
+        regular.
+    """
+    _check_size(num_stops, num_zones)
+    size = float(np.sqrt(num_stops / _NUM_STOPS))
+    places = size * _spiral(num_stops, seed)
+    step = 360 / num_zones
+    zones = ((np.degrees(np.arctan2(places[:, 0], places[:, 1])) + step / 2) // step % num_zones).astype(np.int64)
     # Sorted by zone, and outwards within each.
     order = np.argsort(zones, kind="stable")
     places, zones = places[order], zones[order]
-    rank = np.arange(_NUM_STOPS) - np.searchsorted(zones, zones)
-    names = tuple(f"{ZONES[zone][0].upper()}{place + 1:02d}" for zone, place in zip(zones, rank, strict=True))
-    towards = np.array([(0.0, 1.0), (1.0, 0.0), (0.0, -1.0), (-1.0, 0.0)])
-    wanted = np.concatenate([np.zeros((1, 2)), _INNER_KM * towards, _OUTER_KM * towards])
+    names = ZONES if num_zones == len(ZONES) else tuple(f"zone {zone + 1}" for zone in range(num_zones))
+    angle = np.radians(step * np.arange(num_zones))
+    towards = np.column_stack([np.sin(angle), np.cos(angle)])
+    wanted = size * np.concatenate([np.zeros((1, 2)), _INNER_KM * towards, _OUTER_KM * towards])
     hubs = np.argmin(np.linalg.norm(places[None] - wanted[:, None], axis=2), axis=1)
-    return Town(names, places, zones, hubs)
+    if len(set(hubs.tolist())) < len(hubs) or len(set(zones.tolist())) < num_zones:
+        raise ParameterError(
+            f"{num_stops} stops are too few for {num_zones} zones with two hubs each. "
+            "Ask for more stops or for fewer zones."
+        )
+    return MadeTown(
+        names=_stop_names(names, zones),
+        places=places,
+        scale=1 / size,
+        zone_names=names,
+        zones=zones,
+        hubs=hubs,
+        lines=_lines(num_zones),
+    )
+
+
+def _check_size(num_stops: int, num_zones: int) -> None:
+    if not 1 <= num_zones <= MOST_ZONES:
+        raise ParameterError(f"there are 1 to {MOST_ZONES} zones. Got {num_zones}. Ask for as many.")
+    if not 2 <= num_stops <= MOST_STOPS:
+        raise ParameterError(f"there are 2 to {MOST_STOPS} stops. Got {num_stops}. Ask for as many.")
+
+
+def _spiral(num: int, seed: int | None) -> FloatArray:
+    turn = np.arange(num) * np.pi * (3 - np.sqrt(5))
+    out = _RADIUS_KM * ((np.arange(num) + 0.5) / num) ** _DENSER_INSIDE
+    places = out[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
+    if seed is not None:
+        nudge = _JITTER * _RADIUS_KM / np.sqrt(num)
+        places = places + nudge * np.random.default_rng(seed).standard_normal((num, 2))
+    return np.asarray(places)
+
+
+def _stop_names(zone_names: tuple[str, ...], zones: IntArray) -> tuple[str, ...]:
+    rank = np.arange(len(zones)) - np.searchsorted(zones, zones) + 1
+    digits = max(2, len(str(rank.max())))
+    short = [name[0].upper() if name in ZONES else f"Z{name.removeprefix('zone ')}-" for name in zone_names]
+    return tuple(f"{short[zone]}{place:0{digits}d}" for zone, place in zip(zones, rank, strict=True))
+
+
+def _lines(num_zones: int) -> tuple[tuple[int, ...], ...]:
+    """Join opposite zones through the centre, and the outer hubs of neighbours two by two."""
+    half = num_zones // 2
+    across = [(1 + num_zones + a, 1 + a, 0, 1 + a + half, 1 + num_zones + a + half) for a in range(half)]
+    alone = [(2 * num_zones, num_zones, 0)] if num_zones % 2 else []
+    outside = [(1 + num_zones + a, 2 + num_zones + a) for a in range(0, num_zones - 1, 2)] if num_zones > 2 else []
+    return (*across, *alone, *outside)
 
 
 def trip_stops() -> pa.Table:
@@ -157,15 +237,13 @@ def trip_stops() -> pa.Table:
     130
     """
     here = town()
-    north = _CENTRE_DEGREES[0] + here.places[:, 1] / _KM_PER_DEGREE
-    east = _CENTRE_DEGREES[1] + here.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
     return pa.table(
         {
             "stop": list(here.names),
             "zone": texts(ZONES, here.zones),
-            "lat": np.round(north, 6),
-            "lon": np.round(east, 6),
-            "hub": np.isin(np.arange(len(here.names)), here.hubs),
+            "lat": here.city.lat,
+            "lon": here.city.lon,
+            "hub": here.city.hubs,
         }
     )
 
@@ -183,12 +261,13 @@ def trip_modes() -> pa.Table:
     >>> trip_modes().num_rows
     16900
     """
-    here = town()
-    num = len(here.names)
+    city = town().city
+    num = len(city.stops)
+    assert city.modes is not None
     return pa.table(
         {
-            "origin": texts(here.names, np.repeat(np.arange(num), num)),
-            "destination": texts(here.names, np.tile(np.arange(num), num)),
-            "mode": texts(tuple(TRIP_MODES), here.modes.reshape(-1)),
+            "origin": texts(city.stops, np.repeat(np.arange(num), num)),
+            "destination": texts(city.stops, np.tile(np.arange(num), num)),
+            "mode": texts(city.mode_names, city.modes.reshape(-1).astype(np.int64)),
         }
     )

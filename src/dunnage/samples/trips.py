@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dunnage.city import City
 from dunnage.errors import ParameterError
 from dunnage.samples.common import BoolArray, FloatArray, IntArray, card_names, targets, texts
 from dunnage.samples.town import Town, town, trip_modes, trip_stops
@@ -158,6 +159,7 @@ def trips(
     *,
     weekend: bool = False,
     window: tuple[str, str] = WHOLE_DAY,
+    city: City | None = None,
 ) -> pa.Table:
     """Generate the trips of a day in the order of their start: ``card``, ``board_stop``, ``alight_stop``, ``tap_in``.
 
@@ -175,6 +177,9 @@ def trips(
         As of ``TripSetting``.
     seed
         Seed, for the same trips again.
+    city
+        City to make them in, which must say where its stops are; the town of the case study if left out. Distances
+        count relative to the size of the city.
 
     References
     ----------
@@ -185,29 +190,31 @@ def trips(
     >>> trips(seed=1, window=("08:00", "10:00")).num_rows
     4878
     """
-    return _table(TripSetting(size=size, weekend=weekend, window=window), seed)
+    return _table(TripSetting(size=size, weekend=weekend, window=window), seed, city)
 
 
-def _table(setting: TripSetting, seed: int | None) -> pa.Table:
+def _table(setting: TripSetting, seed: int | None, city: City | None = None) -> pa.Table:
     # A stream for each half-hour, so that it is the same in every window.
     streams = [np.random.default_rng(own) for own in np.random.SeedSequence(seed).spawn(2 + len(_WEEKDAY))]
-    drawn = _draw_trips(setting, streams[0], streams[2:])
-    cards = _cards(drawn, streams[1])
-    names = town().names
+    here = town() if city is None else Town.of(city)
+    drawn = _draw_trips(setting, here, streams[0], streams[2:])
+    cards = _cards(drawn, here, streams[1])
     midnight = np.datetime64(setting.date.isoformat(), "s")
     return pa.table(
         {
             "card": card_names(cards),
-            "board_stop": texts(names, drawn.origins),
-            "alight_stop": texts(names, drawn.destinations),
+            "board_stop": texts(here.names, drawn.origins),
+            "alight_stop": texts(here.names, drawn.destinations),
             "tap_in": midnight + drawn.seconds.astype("timedelta64[s]"),
         }
     )
 
 
-def _draw_trips(setting: TripSetting, generator: np.random.Generator, streams: list[np.random.Generator]) -> _Trips:
+def _draw_trips(
+    setting: TripSetting, here: Town, generator: np.random.Generator, streams: list[np.random.Generator]
+) -> _Trips:
     """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
-    to_work = _attraction(town(), generator)
+    to_work = _attraction(here, generator)
     shares = np.interp(
         np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
     )
@@ -225,15 +232,17 @@ def _draw_trips(setting: TripSetting, generator: np.random.Generator, streams: l
 def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
     """Draw how likely each pair is the way from a home to a workplace, as logarithms. Shape: stops, stops."""
     num = len(here.names)
-    far = np.linalg.norm(here.places, axis=1)
+    far = here.scale * np.linalg.norm(here.places, axis=1)
     homes = 0.1 * far + 0.5 * generator.standard_normal(num)
     # Work is in the centre, and in a few places outside: a hospital, a campus, a park of offices ...
-    outside = generator.choice(np.flatnonzero(far > 2), _WORKPLACES, replace=False)
+    suburbs = np.flatnonzero(far > 2)
+    outside = generator.choice(suburbs, min(_WORKPLACES, len(suburbs)), replace=False)
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
     pairs = _PAIRS_DIFFER * generator.standard_normal((num, num))
     # Who can walk rarely rides, and far away is too far; nobody rides to where they are.
-    deterred = here.apart / 6 + 3 * np.exp(-here.apart / 1.5)
+    apart = here.scale * here.apart
+    deterred = apart / 6 + 3 * np.exp(-apart / 1.5)
     attraction = homes[:, None] + work[None] - deterred + pairs
     np.fill_diagonal(attraction, -np.inf)
     return np.asarray(attraction)
@@ -252,15 +261,16 @@ def _fill(
     return cells, 1 + generator.multinomial(num_trips - num_cells, falling / falling.sum())
 
 
-def _cards(drawn: _Trips, generator: np.random.Generator) -> IntArray:
+def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArray:
     """Give trips to cards: many go out and back, some go on, a few are shared. Returns numbers of cards, from 0."""
     shared = generator.random(len(drawn)) < _SHARED
     after = np.full(len(drawn), -1)
-    out, back = _returns(drawn, generator)
+    arrivals = _arrivals(drawn, here)
+    out, back = _returns(drawn, arrivals, generator)
     own = ~shared[out] & ~shared[back]
     after[out[own]] = back[own]
     for _ in range(_JOINS):
-        ends, starts = _joins(drawn, after, ~shared & (generator.random(len(drawn)) < _JOINED), generator)
+        ends, starts = _joins(drawn, arrivals, after, ~shared & (generator.random(len(drawn)) < _JOINED), generator)
         after[ends] = starts
     card = _first_of_chain(after)
     card[shared] = len(drawn) + _pools(int(shared.sum()), generator)
@@ -275,14 +285,14 @@ def _pools(num: int, generator: np.random.Generator) -> IntArray:
     return np.asarray(generator.permutation(np.searchsorted(until, np.arange(num), side="right")))
 
 
-def _arrivals(drawn: _Trips) -> IntArray:
+def _arrivals(drawn: _Trips, here: Town) -> IntArray:
     """Return when trips end, at 15 km/h and after a wait."""
-    return np.asarray(drawn.seconds + 300 + 240 * town().apart[drawn.origins, drawn.destinations]).astype(np.int64)
+    return np.asarray(drawn.seconds + 300 + 240 * here.apart[drawn.origins, drawn.destinations]).astype(np.int64)
 
 
-def _returns(drawn: _Trips, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
     """Match trips of the morning with trips back in the afternoon; returns both."""
-    num = len(town().names)
+    num = 1 + int(max(drawn.origins.max(), drawn.destinations.max()))
     forth = drawn.origins * num + drawn.destinations
     late = drawn.seconds >= _NOON
     key = np.where(late, drawn.destinations * num + drawn.origins, forth)
@@ -295,19 +305,19 @@ def _returns(drawn: _Trips, generator: np.random.Generator) -> tuple[IntArray, I
     morning = ~late[order]
     _, out, back = np.intersect1d(turn[morning], turn[~morning], assume_unique=True, return_indices=True)
     out, back = order[morning][out], order[~morning][back]
-    kept = (_arrivals(drawn)[out] + _SHORTEST_STAY < drawn.seconds[back]) & (generator.random(len(out)) < _RETURN)
+    kept = (arrivals[out] + _SHORTEST_STAY < drawn.seconds[back]) & (generator.random(len(out)) < _RETURN)
     return out[kept], back[kept]
 
 
 def _joins(
-    drawn: _Trips, after: IntArray, chosen: BoolArray, generator: np.random.Generator
+    drawn: _Trips, arrivals: IntArray, after: IntArray, chosen: BoolArray, generator: np.random.Generator
 ) -> tuple[IntArray, IntArray]:
     """Find ends of chains among the chosen trips, and a chosen one each that goes on from there a stay later."""
     begins = np.ones(len(after), dtype=bool)
     begins[after[after >= 0]] = False
     ends, starts = np.flatnonzero((after < 0) & chosen), np.flatnonzero(begins & chosen)
     stay = _SHORTEST_STAY + generator.exponential(_MEAN_STAY, len(ends)).astype(np.int64)
-    ready = _arrivals(drawn)[ends] + stay
+    ready = arrivals[ends] + stay
     # events : ends that are ready and starts, by stop and time; at each stop an end is joined to a start right after it
     stop = np.concatenate([drawn.destinations[ends], drawn.origins[starts]])
     time = np.concatenate([ready, drawn.seconds[starts]])
@@ -326,7 +336,7 @@ def _first_of_chain(after: IntArray) -> IntArray:
     return first
 
 
-def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str) -> str:
+def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
     """Write the starter policy for generated trips.
 
     Parameters
@@ -336,8 +346,11 @@ def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str) -> 
     dataset
         Name for the ledger.
     stops, modes
-        Names of the files with the stops and with the mode of each pair, beside the policy.
+        Names of the files with the stops and with the mode of each pair, beside the policy; None for no modes.
+    features
+        What is counted: ``O5`` needs modes and zones, ``O4`` zones.
     """
+    named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
     )
@@ -361,13 +374,12 @@ window_minutes = 30
 domain = {json.dumps(list(setting.domain))}
 
 [city]
-stops = {json.dumps(stops)}
-modes = {json.dumps(modes)}
+stops = {json.dumps(stops)}{named}
 
 [mechanism]
 name = "constrained-counts"
 epsilon = 1.0
-features = "O5"
+features = {json.dumps(features)}
 """
 
 
@@ -387,6 +399,43 @@ def generate_trips(
     pacsv.write_csv(trip_modes(), str(modes))
     policy.write_text(trips_policy(setting, path.stem, stops.name, modes.name), encoding="utf-8")
     return path, policy, stops, modes
+
+
+def generate_city_trips(
+    setting: TripSetting,
+    city: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    seed: int | None = None,
+    force: bool = False,
+) -> tuple[Path, Path]:
+    """Write trips generated in a city as CSV, and beside it a starter policy that names the city's own files.
+
+    Parameters
+    ----------
+    setting
+        Which trips.
+    city
+        Folder of a city that says where its stops are.
+    out
+        CSV file to write.
+    seed, force
+        Seed, for the same trips again; whether to replace files.
+
+    Returns
+    -------
+    tuple
+        The paths of the CSV file and of the policy.
+    """
+    here = City.read_folder(city)
+    path, policy = targets(out, (".csv", ".toml"), force)
+    table = _table(setting, seed, here)
+    names = [os.path.relpath(Path(city) / name, path.parent) for name in ("stops.csv", "modes.csv")]
+    features = "O3" if here.zones is None else "O4" if here.modes is None else "O5"
+    text = trips_policy(setting, path.stem, names[0], names[1] if here.modes is not None else None, features)
+    pacsv.write_csv(_as_text(table, setting.date), str(path))
+    policy.write_text(text, encoding="utf-8")
+    return path, policy
 
 
 def _as_text(table: pa.Table, day: date) -> pa.Table:

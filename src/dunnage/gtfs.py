@@ -1,0 +1,680 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cities from GTFS feeds: stops, hubs, zones and the frequent buses between hubs.
+
+A feed is read with gtfs-kit (extra ``gtfs``), after its files were checked: it comes from elsewhere, and may be broken,
+far too large, or old. What is read and what is left out is told in the city's ``assumed``.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.city import Buses, City, haversine
+from dunnage.city_files import MOST_SECONDS, MOST_STOPS_WITH_PAIRS
+from dunnage.errors import InputError, ParameterError, Problem, Refusal
+from dunnage.folders import check_new_folder
+from dunnage.gtfs_files import FEED_FILES, check_file, date_of, seconds_of, unpacked
+from dunnage.release_words import several
+from dunnage.routes import find_routes
+
+MOST_DAYS_COMPARED = 366
+HUBS, ZONES, MAX_HEADWAY_SECONDS = 12, 4, 1800
+
+_HUBS_APART_KM, _HUB_REACH_KM = 0.8, 0.25
+_MOST_NAMED = 5
+_STATION, _ENTRANCE, _NODE = "1", "2", "3"
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedSetting:
+    """What is made of a feed.
+
+    Parameters
+    ----------
+    date
+        The service day whose buses count; the busiest if left out.
+    zones
+        Number of zones to cut, each with about as many stops; or ``"zone_id"``: those of the feed.
+    hubs
+        Number of hubs to choose, or their stop ids.
+    max_headway_seconds
+        Buses that go less often on average are left out.
+    """
+
+    date: datetime.date | None = None
+    zones: int | str = ZONES
+    hubs: int | Sequence[str] = HUBS
+    max_headway_seconds: int = MAX_HEADWAY_SECONDS
+
+    def __post_init__(self) -> None:
+        if self.zones != "zone_id" and not (isinstance(self.zones, int) and self.zones >= 1):
+            raise ParameterError(f'zones must be 1 or more, or "zone_id" for those of the feed. Got {self.zones!r}.')
+        if isinstance(self.hubs, str) or (self.hubs if isinstance(self.hubs, int) else len(self.hubs)) < 1:
+            raise ParameterError(f"hubs must be a number of 1 or more, or a list of stop ids. Got {self.hubs!r}.")
+        if not 1 <= self.max_headway_seconds <= MOST_SECONDS:
+            raise ParameterError(
+                f"max_headway_seconds must be 1 to {MOST_SECONDS}. Got {self.max_headway_seconds}. Mend it."
+            )
+
+
+def load_city(
+    path: str | PathLike[str],
+    *,
+    date: str | datetime.date | None = None,
+    zones: int | str | None = None,
+    hubs: int | Sequence[str] | None = None,
+    max_headway_seconds: int | None = None,
+) -> City:
+    """Read a city: its own folder, or a GTFS feed (folder or zip).
+
+    Parameters
+    ----------
+    path
+        Folder with ``stops.csv``; or a folder or zip file with ``stops.txt``, ``trips.txt`` and ``stop_times.txt``.
+    date, zones, hubs, max_headway_seconds
+        For a feed, as of ``FeedSetting``; a date may be text such as ``"2026-11-16"``.
+
+    Raises
+    ------
+    InputError
+        With the problems of a file.
+    ParameterError
+        If something is asked that does not fit.
+    Refusal
+        If the feed cannot make a city: no service on the date, too many stops.
+    """
+    place = Path(path)
+    asked = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds}
+    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    if date is not None:
+        given["date"] = asked_date(date)
+    if (place / "stops.csv").is_file():
+        if given:
+            raise ParameterError(
+                f"{', '.join(given)} is for GTFS feeds, and {place} is the folder of a city. Write it into its files."
+            )
+        return City.read_folder(place)
+    return feed_city(place, FeedSetting(**given))
+
+
+def asked_date(date: str | datetime.date) -> datetime.date:
+    """Read a date such as 2026-11-16."""
+    found = date_of(date) if isinstance(date, str) else date
+    if found is None:
+        raise ParameterError(f"a date is written as 2026-11-16. Got {date!r}. Mend it.")
+    return found
+
+
+def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> City:
+    """Make a city of a GTFS feed.
+
+    Platforms become the station they belong to. Stops that no trip of the feed calls at are left out. Hubs are the
+    stops with most departures (at a tie, most routes), at least 800 m from one another; buses that call within 250 m of
+    one call there, as on the other side of the street. Buses are rides without a change between hubs: how long they
+    take (median), and how often they go from the first of the day to the last.
+
+    Raises
+    ------
+    InputError, ParameterError, Refusal
+        As :func:`load_city`.
+    """
+    setting = setting or FeedSetting()
+    with unpacked(Path(path)) as folder:
+        for name in FEED_FILES:
+            if (folder / name).exists():
+                check_file(f"{path}: {name}", folder / name, name)
+        feed = _read_feed(path, folder)
+    day = _service_day(path, feed, setting.date)
+    stops = _Stops.of(path, feed)
+    timetable = _Timetable.of(path, feed, stops, day)
+    return _city(path, stops, timetable, setting, day)
+
+
+def generate_feed_city(
+    path: str | PathLike[str], out: str | PathLike[str], setting: FeedSetting | None = None, *, force: bool = False
+) -> City:
+    """Write the folder of a city made of a GTFS feed, with travel times and the mode of each pair of stops.
+
+    Returns
+    -------
+    City
+        What was written.
+
+    Raises
+    ------
+    OutputError
+        If something is in the way, before the feed is read.
+    InputError, ParameterError, Refusal
+        As :func:`load_city`.
+    """
+    check_new_folder(out, marker="stops.csv", force=force)
+    city = feed_city(path, setting).with_times()
+    routes = find_routes(city)
+    city = city.with_modes(routes.mode_names, routes.mode)
+    city.write(out, force=force)
+    return city
+
+
+# Feed
+
+
+def _read_feed(path: str | PathLike[str], folder: Path) -> Any:
+    try:
+        kit = importlib.import_module("gtfs_kit")
+    except ImportError:
+        raise ParameterError(
+            "GTFS feeds are read with gtfs-kit, which is not installed. Install it with: pip install 'dunnage[gtfs]'."
+        ) from None
+    try:
+        return kit.read_feed(folder, dist_units="km")
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        what = f"the feed cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+        raise InputError(str(path), [Problem(what, remedy="Check its files with a GTFS validator.")]) from None
+
+
+def _texts(frame: Any, column: str) -> list[str]:
+    """Return a column as text, blank where there is nothing; all blank if there is no such column."""
+    if frame is None:
+        return []
+    if column not in frame.columns:
+        return [""] * len(frame)
+    return [str(cell).strip() for cell in frame[column].astype("string").fillna("").tolist()]
+
+
+def _named(names: Sequence[str]) -> str:
+    """Name the first few."""
+    text = ", ".join(repr(name) for name in names[:_MOST_NAMED])
+    return f"{text} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else text
+
+
+def _do(num: int, one: str, many: str) -> str:
+    """Choose the word that goes with a number of things."""
+    return one if num == 1 else many
+
+
+# Days
+
+
+def _service_day(path: str | PathLike[str], feed: Any, asked: datetime.date | None) -> datetime.date | None:
+    """Return the day whose trips count: that asked for if the feed covers it, or the busiest; None without calendar.
+
+    Only a year from the feed's start is looked at, and a week around a day: a feed may claim to hold for ages.
+    """
+    ends = _first_and_last(feed)
+    if ends is None:
+        if asked is None:
+            return None
+        what = f"the feed has neither calendar.txt nor calendar_dates.txt, so nothing says what runs on {asked}"
+        raise InputError(str(path), [Problem(what, remedy="Leave the date out: then all trips count.")])
+    first, last = ends
+    busy = Counter(_texts(feed.trips, "service_id"))
+    if asked is None:
+        return _busiest_day(path, feed, busy, _days_within(first, last, first.toordinal(), MOST_DAYS_COMPARED))
+    if not first <= asked <= last:
+        raise Refusal(
+            f"{path}: the feed holds from {first} to {last}, and {asked} is outside. "
+            "Choose a date in it, or get the feed of that time."
+        )
+    if not _num_trips(feed, busy, asked):
+        around = _days_within(first, last, asked.toordinal() - 7, 15)
+        near = [str(day) for day in around if _num_trips(feed, busy, day)]
+        raise Refusal(
+            f"{path}: no trip runs on {asked} ({asked:%A}). "
+            f"Choose another date{f', such as {near[-1]}' if near else f' from {first} to {last}'}."
+        )
+    return asked
+
+
+def _first_and_last(feed: Any) -> tuple[datetime.date, datetime.date] | None:
+    """Return the first and the last day that a feed's calendars name; None if they name none."""
+    named = {
+        *_texts(feed.calendar, "start_date"),
+        *_texts(feed.calendar, "end_date"),
+        *_texts(feed.calendar_dates, "date"),
+    }
+    days = [day for text in named if (day := date_of(text)) is not None]
+    return (min(days), max(days)) if days else None
+
+
+def _days_within(first: datetime.date, last: datetime.date, start: int, num: int) -> list[datetime.date]:
+    """Return so many days from a start, a day's number, as far as they are in a range."""
+    span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
+    return [datetime.date.fromordinal(day) for day in span]
+
+
+def _busiest_day(
+    path: str | PathLike[str], feed: Any, busy: Mapping[str, int], days: Sequence[datetime.date]
+) -> datetime.date:
+    """Return the day with most trips, the earliest of them."""
+    num_trips = {day: _num_trips(feed, busy, day) for day in days}
+    best = max(days, key=lambda day: num_trips[day])
+    if not num_trips[best]:
+        raise Refusal(f"{path}: no trip runs from {days[0]} to {days[-1]}. Name a date, or get the whole feed.")
+    return best
+
+
+def _num_trips(feed: Any, busy: Mapping[str, int], day: datetime.date) -> int:
+    return sum(busy.get(str(service).strip(), 0) for service in _services(feed, day))
+
+
+def _services(feed: Any, day: datetime.date) -> list[str]:
+    services: list[str] = feed.get_active_services(day.isoformat().replace("-", ""))
+    return services
+
+
+# Stops
+
+
+@dataclass(frozen=True, eq=False)
+class _Stops:
+    """Stops and stations of a feed, and which of them each stop id counts as."""
+
+    ids: list[str]
+    lat: FloatArray
+    lon: FloatArray
+    zone_ids: list[str]
+    place_of: dict[str, int]
+    num_rolled: int
+
+    @classmethod
+    def of(cls, path: str | PathLike[str], feed: Any) -> _Stops:
+        ids = _texts(feed.stops, "stop_id")
+        kinds, parents = _texts(feed.stops, "location_type"), _texts(feed.stops, "parent_station")
+        again = [stop for stop, num in Counter(ids).items() if num > 1]
+        problems = []
+        if again:
+            what = f"stop ids must be all different. Got {_named(again)} more than once"
+            problems.append(Problem(what, remedy="Remove all but one of each."))
+        if "" in ids:
+            what = 'a stop id is missing, or reads as missing ("NA", "null")'
+            problems.append(Problem(what, remedy="Give each stop an id."))
+        parent_of = dict(zip(ids, parents, strict=True))
+        lost = sorted({parent for parent in parents if parent and parent not in parent_of})
+        if lost:
+            what = f"parent_station names {_named(lost)}, which the file does not have"
+            problems.append(Problem(what, remedy="Add the station, or leave parent_station blank."))
+        if problems:
+            raise InputError(f"{path}: stops.txt", problems)
+        tops = {stop: _top(path, stop, parent_of) for stop in ids}
+        number = {stop: place for place, stop in enumerate(ids)}
+        lat, lon = (_degrees(feed.stops, column, ids, tops) for column in ("stop_lat", "stop_lon"))
+        return cls(
+            ids=ids,
+            lat=lat,
+            lon=lon,
+            zone_ids=_zone_ids(_texts(feed.stops, "zone_id"), ids, tops),
+            place_of={
+                stop: number[tops[stop]]
+                for stop, kind in zip(ids, kinds, strict=True)
+                if kind not in (_ENTRANCE, _NODE)
+            },
+            num_rolled=sum(
+                tops[stop] != stop and kind not in (_STATION, _ENTRANCE, _NODE)
+                for stop, kind in zip(ids, kinds, strict=True)
+            ),
+        )
+
+
+def _top(path: str | PathLike[str], stop: str, parent_of: Mapping[str, str]) -> str:
+    """Return the station a stop belongs to, or the stop itself: up from boarding area to platform to station."""
+    start, seen = stop, {stop}
+    while parent := parent_of[stop]:
+        if parent in seen:
+            what = f"{start!r} is, by parent_station, a part of itself"
+            raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Mend parent_station.")])
+        seen.add(parent)
+        stop = parent
+    return stop
+
+
+def _degrees(frame: Any, column: str, ids: Sequence[str], tops: Mapping[str, str]) -> FloatArray:
+    """Return where stops are; a station without a place is in the middle of its platforms."""
+    cells = _texts(frame, column)
+    values = np.array([float(cell) if cell else np.nan for cell in cells])
+    parts: dict[str, list[float]] = defaultdict(list)
+    for stop, value in zip(ids, values.tolist(), strict=True):
+        if not np.isnan(value):
+            parts[tops[stop]].append(value)
+    for place in np.flatnonzero(np.isnan(values)).tolist():
+        if parts.get(ids[place]):
+            values[place] = float(np.mean(parts[ids[place]]))
+    return values
+
+
+def _zone_ids(zone_ids: list[str], ids: Sequence[str], tops: Mapping[str, str]) -> list[str]:
+    """Return the zone of each stop; a station without one has that of most of its platforms."""
+    parts: dict[str, Counter[str]] = defaultdict(Counter)
+    for stop, zone in zip(ids, zone_ids, strict=True):
+        if zone:
+            parts[tops[stop]][zone] += 1
+    return [
+        zone or (parts[stop].most_common(1)[0][0] if parts.get(stop) else "")
+        for stop, zone in zip(ids, zone_ids, strict=True)
+    ]
+
+
+# Timetable
+
+
+@dataclass(frozen=True, eq=False)
+class _Visits:
+    """Where one trip calls, in order: stops as numbers, and seconds."""
+
+    stops: list[int]
+    arrivals: list[float]
+    departures: list[float]
+
+
+@dataclass(frozen=True, eq=False)
+class _Timetable:
+    """The trips of a day, how often each runs, and what was left out."""
+
+    trips: dict[str, _Visits]
+    starts: dict[str, list[float]]
+    routes: dict[str, str]
+    served: set[int]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: str | PathLike[str], feed: Any, stops: _Stops, day: datetime.date | None) -> _Timetable:
+        all_trips, routes = _texts(feed.trips, "trip_id"), _texts(feed.trips, "route_id")
+        again = [trip for trip, num in Counter(all_trips).items() if num > 1]
+        if again:
+            what = f"trip ids must be all different. Got {_named(again)} more than once"
+            raise InputError(f"{path}: trips.txt", [Problem(what, remedy="Remove all but one of each.")])
+        rows = _calls(path, feed, stops, set(all_trips))
+        running = set(_services(feed, day)) if day is not None else None
+        today = {
+            trip
+            for trip, service in zip(all_trips, _texts(feed.trips, "service_id"), strict=True)
+            if running is None or service in running
+        }
+        visits, notes = _timed({trip: rows[trip] for trip in all_trips if trip in rows and trip in today})
+        short = sum(1 for trip in today if len(rows.get(trip, ())) < 2)
+        if short:
+            notes.append(f"{several(short, 'trip')} with fewer than two stops {_do(short, 'is', 'are')} left out.")
+        if not visits:
+            when = "of the feed" if day is None else f"of {day:%A}, {day}"
+            what = f"no trip {when} can be used: their times are blank or run backwards, or they call at one stop"
+            raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Mend the times, or name another date.")])
+        starts, more = _starts(feed, visits)
+        return cls(
+            trips=visits,
+            starts=starts,
+            routes=dict(zip(all_trips, routes, strict=True)),
+            served={stop for calls in rows.values() for _, stop, _, _ in calls},
+            notes=(*notes, *more),
+        )
+
+    def departures(self) -> tuple[Counter[int], dict[int, set[str]]]:
+        """Count how often one can leave each stop on the day; and name the routes that call there."""
+        num: Counter[int] = Counter()
+        routes: dict[int, set[str]] = defaultdict(set)
+        for trip, visits in self.trips.items():
+            for stop in visits.stops[:-1]:
+                num[stop] += len(self.starts[trip])
+            for stop in visits.stops:
+                routes[stop].add(self.routes[trip])
+        return num, routes
+
+
+_Call = tuple[int, int, int | None, int | None]
+
+
+def _calls(path: str | PathLike[str], feed: Any, stops: _Stops, trips: set[str]) -> dict[str, list[_Call]]:
+    """Return the calls of each trip in order: sequence, stop, arrival, departure."""
+    frame = feed.stop_times
+    if frame is None:
+        what = "no trip calls anywhere"
+        raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Get the whole feed.")])
+    names = ("trip_id", "stop_id", "stop_sequence", "arrival_time", "departure_time")
+    columns = [_texts(frame, name) for name in names]
+    lost = {
+        "trip_id": sorted(set(columns[0]) - trips),
+        "stop_id": sorted({stop for stop in set(columns[1]) if stop not in stops.place_of}),
+    }
+    says = {
+        "trip_id": ("which trips.txt does not have", "Add the trip there, or remove the lines."),
+        "stop_id": ("which the feed does not have as a stop to call at", "Mend stops.txt, or remove the lines."),
+    }
+    problems = [
+        Problem(f"{name} names {_named(found)}, {says[name][0]}", remedy=says[name][1])
+        for name, found in lost.items()
+        if found
+    ]
+    rows: dict[str, list[_Call]] = defaultdict(list)
+    clock = {cell: seconds_of(cell) for cell in {*columns[3], *columns[4]}}
+    if not problems:
+        for trip, stop, order, arrival, departure in zip(*columns, strict=True):
+            rows[trip].append((int(order), stops.place_of[stop], clock[arrival], clock[departure]))
+        twice = [trip for trip, calls in rows.items() if len({call[0] for call in calls}) < len(calls)]
+        if twice:
+            what = f"stop_sequence must differ within a trip. Got one twice in {_named(twice)}"
+            problems.append(Problem(what, remedy="Number the calls of a trip in their order."))
+    if problems:
+        raise InputError(f"{path}: stop_times.txt", problems)
+    for calls in rows.values():
+        calls.sort(key=lambda call: call[0])
+    return rows
+
+
+def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], list[str]]:
+    """Fill in times that are left blank between others; leave out trips whose times make no sense."""
+    visits: dict[str, _Visits] = {}
+    wrong, filled = [], 0
+    for trip, calls in rows.items():
+        if len(calls) < 2:
+            continue
+        arrivals = [call[3] if call[2] is None else call[2] for call in calls]
+        departures = [call[2] if call[3] is None else call[3] for call in calls]
+        known = [place for place, second in enumerate(arrivals) if second is not None]
+        if not known or known[0] > 0 or known[-1] < len(calls) - 1:
+            wrong.append(trip)
+            continue
+        filled += len(calls) - len(known)
+        places = np.arange(len(calls))
+        come, go = (
+            np.interp(places, known, [float(times[place] or 0) for place in known]) for times in (arrivals, departures)
+        )
+        # Between two known calls both lines run from the departure at the first to the arrival at the second.
+        blank = np.setdiff1d(places, known)
+        if len(blank):
+            between = _between(blank, np.array(known), come, go)
+            come[blank] = go[blank] = between
+        if (go < come).any() or (come[1:] < go[:-1]).any():
+            wrong.append(trip)
+            continue
+        visits[trip] = _Visits([call[1] for call in calls], come.tolist(), go.tolist())
+    notes = []
+    if filled:
+        blanks, are = several(filled, "time"), _do(filled, "is", "are")
+        notes.append(f"{blanks} that the feed leaves blank {are} filled in evenly from stop to stop.")
+    if wrong:
+        trips, are = several(len(wrong), "trip"), _do(len(wrong), "is", "are")
+        notes.append(f"{trips} whose times run backwards or have no start or end {are} left out.")
+    return visits, notes
+
+
+def _between(blank: IntArray, known: IntArray, come: FloatArray, go: FloatArray) -> FloatArray:
+    after = np.searchsorted(known, blank)
+    start, end = known[after - 1], known[after]
+    return np.asarray(go[start] + (come[end] - go[start]) * (blank - start) / (end - start))
+
+
+def _starts(feed: Any, visits: Mapping[str, _Visits]) -> tuple[dict[str, list[float]], list[str]]:
+    """Return how many seconds after its timetable each run of a trip goes: 0, or as ``frequencies.txt`` says."""
+    starts: dict[str, list[float]] = {}
+    if feed.frequencies is not None:
+        names = ("trip_id", "start_time", "end_time", "headway_secs")
+        for trip, start, end, headway in zip(*(_texts(feed.frequencies, name) for name in names), strict=True):
+            first, last = seconds_of(start), seconds_of(end)
+            if trip in visits and first is not None and last is not None:
+                runs = np.arange(first, last, int(headway)) - visits[trip].departures[0]
+                starts.setdefault(trip, []).extend(runs.tolist())
+    num = len(starts)
+    notes = [f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again."] if num else []
+    return {trip: starts.get(trip, [0.0]) for trip in visits}, notes
+
+
+# City
+
+
+def _city(
+    path: str | PathLike[str], stops: _Stops, timetable: _Timetable, setting: FeedSetting, day: datetime.date | None
+) -> City:
+    kept = np.array(sorted(timetable.served), dtype=np.int64)
+    if not len(kept):
+        raise Refusal(f"{path}: no trip calls at any stop, so there is no city. Get the whole feed.")
+    if len(kept) > MOST_STOPS_WITH_PAIRS:
+        raise Refusal(
+            f"{path}: a city for fleets has at most {MOST_STOPS_WITH_PAIRS} stops. Got {len(kept)}. "
+            "Cut out the part of the feed that is needed."
+        )
+    nowhere = [stops.ids[place] for place in kept.tolist() if np.isnan(stops.lat[place] + stops.lon[place])]
+    if nowhere:
+        have = _do(len(nowhere), "has", "have")
+        what = f"stops that trips call at must have stop_lat and stop_lon. {_named(nowhere)} {have} none"
+        raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Fill them in.")])
+    ids = tuple(stops.ids[place] for place in kept.tolist())
+    said = [_day_said(day), *_stops_said(stops, len(kept)), *timetable.notes]
+    city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
+    new = {place: number for number, place in enumerate(kept.tolist())}
+    hubs, chosen = _hubs(path, city, timetable, new, setting)
+    buses, more = _buses(timetable, _near_hubs(city, hubs, kept), setting)
+    city = replace(city, hubs=hubs, buses=buses)
+    if setting.zones == "zone_id":
+        city = _feed_zones(path, city, [stops.zone_ids[place] for place in kept.tolist()])
+    else:
+        city = city.with_zones(int(setting.zones))
+    return replace(city, assumed=(*said, chosen, more, *city.assumed))
+
+
+def _day_said(day: datetime.date | None) -> str:
+    return f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."
+
+
+def _stops_said(stops: _Stops, num_kept: int) -> list[str]:
+    said = []
+    if stops.num_rolled:
+        num = stops.num_rolled
+        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
+        said.append(f"{several(num, 'platform')} {count}.")
+    unserved = len(set(stops.place_of.values())) - num_kept
+    if unserved:
+        are = _do(unserved, "is", "are")
+        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
+    return said
+
+
+def _hubs(
+    path: str | PathLike[str], city: City, timetable: _Timetable, new: Mapping[int, int], setting: FeedSetting
+) -> tuple[NDArray[np.bool_], str]:
+    """Choose hubs: those named, or the busiest stops that are some way from one another."""
+    hubs = np.zeros(len(city.stops), dtype=bool)
+    if not isinstance(setting.hubs, int):
+        lost = [stop for stop in setting.hubs if stop not in city.stops]
+        if lost:
+            raise ParameterError(f"{path}: hubs must be stops that trips call at. Got {_named(lost)}. Name others.")
+        hubs[[city.stops.index(stop) for stop in setting.hubs]] = True
+        return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that were named."
+    num, routes = timetable.departures()
+    order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
+    assert city.lat is not None
+    assert city.lon is not None
+    apart = haversine(city.lat, city.lon)
+    chosen: list[int] = []
+    for place in order:
+        stop = new[place]
+        if len(chosen) < setting.hubs and all(apart[stop, other] >= _HUBS_APART_KM for other in chosen):
+            chosen.append(stop)
+    hubs[chosen] = True
+    said = (
+        f"Hubs are the {several(len(chosen), 'stop')} with most departures that are "
+        f"{1000 * _HUBS_APART_KM:.0f} m apart or more."
+    )
+    return hubs, said
+
+
+def _near_hubs(city: City, hubs: NDArray[np.bool_], kept: IntArray) -> dict[int, int]:
+    """Return the hub that each stop of the feed near one counts as."""
+    if not hubs.any():
+        return {}
+    assert city.lat is not None
+    assert city.lon is not None
+    far = haversine(city.lat, city.lon)[:, hubs]
+    nearest = np.flatnonzero(hubs)[far.argmin(axis=1)]
+    near = np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
+    return dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
+
+
+def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting) -> tuple[Buses, str]:
+    """Find rides without a change between hubs that go often enough."""
+    rides: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for trip, visits in timetable.trips.items():
+        for pair, departure, seconds in _rides(visits, hubs):
+            rides[pair] += [(departure + start, seconds) for start in timetable.starts[trip]]
+    found = []
+    for pair, runs in sorted(rides.items()):
+        times = sorted(departure for departure, _ in runs)
+        if len(times) < 2 or times[-1] == times[0]:
+            continue
+        headway = round((times[-1] - times[0]) / (len(times) - 1))
+        if 1 <= headway <= setting.max_headway_seconds:
+            found.append((*pair, round(float(np.median([seconds for _, seconds in runs]))), headway))
+    columns = np.array(found, dtype=np.int32).reshape(-1, 4).T
+    names = ("origins", "destinations", "seconds", "headway_seconds")
+    said = (
+        f"Buses are the {several(len(found), 'ride')} between hubs (or stops within {1000 * _HUB_REACH_KM:.0f} m of "
+        f"them) without a change, of {len(rides):,}, that go every "
+        f"{setting.max_headway_seconds / 60:g} minutes or more often on average, from the first of the day to the last."
+    )
+    return Buses(**dict(zip(names, columns, strict=True))), said
+
+
+def _rides(visits: _Visits, hubs: Mapping[int, int]) -> list[tuple[tuple[int, int], float, float]]:
+    """Return the rides of one trip: between hubs, the last departure at the one before it arrives at the other."""
+    calls = [
+        (hubs[stop], come, go)
+        for stop, come, go in zip(visits.stops, visits.arrivals, visits.departures, strict=True)
+        if stop in hubs
+    ]
+    rides = []
+    for place, (start, _, go) in enumerate(calls):
+        seen = {start}
+        for end, come, _ in calls[place + 1 :]:
+            if end == start:  # it calls here again: who waits for that one is there as soon
+                break
+            if end not in seen:
+                rides.append(((start, end), go, come - go))
+            seen.add(end)
+    return rides
+
+
+def _feed_zones(path: str | PathLike[str], city: City, zone_ids: Sequence[str]) -> City:
+    blank = [stop for stop, zone in zip(city.stops, zone_ids, strict=True) if not zone]
+    if blank:
+        raise Refusal(
+            f"{path}: zone_id is blank for {len(blank)} of {several(len(city.stops), 'stop')} that trips call at. "
+            "Fill it in in stops.txt, or ask for a number of zones."
+        )
+    number: dict[str, int] = {}
+    codes = [number.setdefault(zone, len(number)) for zone in zone_ids]
+    return replace(
+        city,
+        zone_names=tuple(number),
+        zones=np.array(codes, dtype=np.int32),
+        assumed=(*city.assumed, "Zones are those of zone_id in the feed."),
+    )

@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cities from GTFS feeds: a small feed built here with everything that feeds have, broken ones, and a real one."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import zipfile
+from datetime import date
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from dunnage import gtfs, gtfs_files
+from dunnage.city import City
+from dunnage.errors import DunnageError, InputError, OutputError, ParameterError, Refusal
+from dunnage.gtfs import FeedSetting, feed_city, generate_feed_city, load_city
+from dunnage.routes import find_routes
+
+pytest.importorskip("gtfs_kit", reason="GTFS feeds need the extra gtfs")
+
+STOPS = '''stop_id,stop_name,stop_lat,stop_lon,zone_id,location_type,parent_station
+A,"Main St, ""north""",42.00,-83.00,z1,,
+B,Žižkov,42.01,-83.00,z1,0,
+P1,Platform 1,42.0201,-83.00,z2,0,S
+P2,Platform 2,42.0199,-83.00,z2,0,S
+S,Station,,,z2,1,
+E,Entrance,42.02,-83.00,z2,2,S
+D,Far end,42.05,-83.00,z2,0,
+R,Retired,42.06,-83.00,z2,0,
+'''
+TRIPS = """route_id,service_id,trip_id
+r1,week,t1
+r1,week,t2
+r1,week,t3
+r2,week,back1
+r2,week,back2
+r1,sunday,s1
+r1,week,single
+"""
+TIMES = """trip_id,arrival_time,departure_time,stop_id,stop_sequence
+t1,08:00:00,08:00:00,A,1
+t1,,,B,2
+t1,08:10:00,08:11:00,P1,5
+t1,08:30:00,08:30:00,D,9
+t2,8:20:00,8:20:00,A,1
+t2,8:25:00,8:25:00,B,2
+t2,8:32:00,8:33:00,P1,5
+t2,8:50:00,8:50:00,D,9
+t3,24:40:00,24:40:00,A,1
+t3,24:45:00,24:45:00,B,2
+t3,24:54:00,24:55:00,P1,5
+t3,25:15:00,25:15:00,D,9
+back1,09:00:00,09:00:00,D,1
+back1,09:20:00,09:20:00,P2,2
+back2,09:30:00,09:30:00,D,1
+back2,09:52:00,09:52:00,P2,2
+s1,10:00:00,10:00:00,A,1
+s1,10:10:00,10:10:00,D,2
+single,07:00:00,07:00:00,A,1
+"""
+CALENDAR = """service_id,monday,tuesday,wednesday,thursday,friday,saturday,sunday,start_date,end_date
+week,1,1,1,1,1,0,0,20261101,20261130
+sunday,0,0,0,0,0,0,1,20261101,20261130
+"""
+DATES = """service_id,date,exception_type
+week,20261111,2
+sunday,20261111,1
+week,20261112,2
+"""
+FEED = {"stops": STOPS, "trips": TRIPS, "stop_times": TIMES, "calendar": CALENDAR, "calendar_dates": DATES}
+ALL_HUBS = {"hubs": ["A", "S", "D"], "zones": 1, "max_headway_seconds": 86_400}
+
+
+def feed(tmp_path: Path, **changes: str | None) -> Path:
+    place = tmp_path / "feed"
+    place.mkdir(exist_ok=True)
+    for name, text in {**FEED, **changes}.items():
+        if text is not None:
+            (place / f"{name}.txt").write_text(text, encoding="utf-8")
+    return place
+
+
+def zipped(path: Path, files: dict[str, str | bytes], **options) -> Path:
+    with zipfile.ZipFile(path, "w", **options) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return path
+
+
+def rides(city: City) -> dict[tuple[str, str], tuple[int, int]]:
+    columns = (city.buses.origins, city.buses.destinations, city.buses.seconds, city.buses.headway_seconds)
+    return {
+        (city.stops[start], city.stops[end]): (seconds, headway)
+        for start, end, seconds, headway in zip(*(column.tolist() for column in columns), strict=True)
+    }
+
+
+def refused(path: Path, **asked) -> str:
+    with pytest.raises(DunnageError) as caught:
+        load_city(path, **asked)
+    return str(caught.value)
+
+
+# What is made of a feed
+
+
+def test_platforms_become_their_station_and_retired_stops_go(tmp_path):
+    city = load_city(feed(tmp_path), **ALL_HUBS)
+    assert city.stops == ("A", "B", "S", "D")
+    assert city.lat[2] == pytest.approx(42.02)
+    said = "\n".join(city.assumed)
+    assert "2 platforms count as the station" in said
+    assert "1 stop that no trip of the feed calls at is left out" in said
+    assert "1 trip with fewer than two stops is left out" in said
+    assert "Hubs are the 3 stops that were named" in said
+
+
+def test_rides_between_hubs_are_those_of_the_timetable(tmp_path):
+    city = load_city(feed(tmp_path), **ALL_HUBS)
+    span = 24 * 60 + 40 - 8 * 60  # minutes between the first and the last of three
+    assert rides(city) == {
+        ("A", "S"): (12 * 60, span * 30),
+        ("A", "D"): (30 * 60, span * 30),
+        ("S", "D"): (19 * 60, (24 * 60 + 55 - 8 * 60 - 11) * 30),
+        ("D", "S"): (21 * 60, 1800),
+    }
+    assert city.hubs.tolist() == [True, False, True, True]
+
+
+def test_blank_times_are_filled_in_between(tmp_path):
+    """8:00 at A, 8:10 at P1: B between them is at 8:05. To B it took 5 minutes by all three."""
+    city = load_city(feed(tmp_path), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
+    assert rides(city)["A", "B"][0] == 300
+    assert rides(city)["B", "S"][0] == 7 * 60
+    assert any("1 time that the feed leaves blank is filled in" in said for said in city.assumed)
+    fewer = "".join(line for line in TIMES.splitlines(keepends=True) if not line.startswith("t2"))
+    city = load_city(feed(tmp_path, stop_times=fewer), hubs=["A", "B", "S"], zones=1, max_headway_seconds=86_400)
+    assert rides(city)["B", "S"][0] == (5 + 9) * 60 / 2  # the minute at P1 is not spread over the way there
+
+
+@pytest.mark.parametrize("name", ["feed.zip", "other.gtfs"])
+def test_zip_and_folder_are_the_same(tmp_path, name):
+    files = {f"{name}.txt": text for name, text in FEED.items()}
+    expected = load_city(feed(tmp_path))
+    assert load_city(zipped(tmp_path / name, files)) == expected
+    nested = {f"export/{name}": text for name, text in files.items()} | {"__MACOSX/stops.txt": "x"}
+    assert load_city(zipped(tmp_path / f"nested-{name}", nested)) == expected
+    marked = {name: b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode() for name, text in files.items()}
+    assert load_city(zipped(tmp_path / f"bom-{name}", marked, compression=zipfile.ZIP_DEFLATED)) == expected
+
+
+def test_the_day_decides_which_buses_run(tmp_path):
+    place = feed(tmp_path)
+    assert any("Monday, 2026-11-02" in said for said in load_city(place).assumed)
+    holiday = load_city(place, date="2026-11-11", **ALL_HUBS)
+    assert any("Wednesday, 2026-11-11" in said for said in holiday.assumed)
+    assert rides(holiday) == {}
+    assert holiday.stops == ("A", "B", "S", "D")
+    assert len(rides(load_city(place, date=date(2026, 11, 10), **ALL_HUBS))) == 4
+
+
+def test_days_outside_or_without_service_are_refused(tmp_path):
+    place = feed(tmp_path)
+    assert "from 2026-11-01 to 2026-11-30, and 2026-12-01 is outside" in refused(place, date="2026-12-01")
+    assert "no trip runs on 2026-11-07 (Saturday). Choose another date, such as" in refused(place, date="2026-11-07")
+    assert "no trip runs on 2026-11-12" in refused(place, date="2026-11-12")
+    assert "a date is written as 2026-11-16" in refused(place, date="tomorrow")
+
+
+@pytest.mark.parametrize(("first", "day"), [("00010101", "Monday, 0001-01-01"), ("20261101", "Monday, 2026-11-02")])
+def test_a_feed_may_hold_for_ages(tmp_path, monkeypatch, first, day):
+    """Only a year of it is looked at; the ends of the calendar do no harm."""
+    looked: list[date] = []
+    plain = gtfs._services
+
+    def services(feed, day):
+        looked.append(day)
+        return plain(feed, day)
+
+    monkeypatch.setattr(gtfs, "_services", services)
+    ages = CALENDAR.replace("20261101", first).replace("20261130", "99991231")
+    place = feed(tmp_path, calendar=ages)
+    assert any(day in said for said in load_city(place).assumed)
+    assert len(set(looked)) == 366
+    # The last Saturday of the calendar has no trip, the days around it are few.
+    assert "Choose another date, such as 9999-12-31" in refused(place, date="9999-12-25")
+    assert any("Friday, 9999-12-31" in said for said in load_city(place, date="9999-12-31").assumed)
+
+
+def test_a_first_year_without_trips_is_refused(tmp_path):
+    early = DATES + "sunday,19700101,2\n"
+    place = feed(tmp_path, calendar_dates=early)
+    assert "no trip runs from 1970-01-01 to 1971-01-01. Name a date" in refused(place)
+    assert load_city(place, date="2026-11-02").stops == ("A", "B", "S", "D")
+
+
+def test_calendars_may_be_missing(tmp_path):
+    place = feed(tmp_path, calendar_dates=None)
+    assert any("2026-11-02" in said for said in load_city(place).assumed)
+    (place / "calendar.txt").unlink()
+    everything = load_city(place, **ALL_HUBS)
+    assert any("no calendar: all its trips count" in said for said in everything.assumed)
+    assert rides(everything)["A", "D"][0] == 30 * 60
+    assert "neither calendar.txt nor calendar_dates.txt" in refused(place, date="2026-11-10")
+    (place / "calendar_dates.txt").write_text("service_id,date,exception_type\nsunday,20261206,1\n")
+    only = load_city(place)
+    assert any("Sunday, 2026-12-06" in said for said in only.assumed)
+
+
+def test_frequencies_say_how_often(tmp_path):
+    often = "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,07:00:00,600\nt1,07:00:00,08:00:00,1200\n"
+    times = "\n".join(line for line in TIMES.splitlines() if not line.startswith("t3"))
+    city = load_city(feed(tmp_path, frequencies=often, stop_times=times), **ALL_HUBS)
+    # 6:00 to 6:50 every ten minutes, 7:00, 7:20 and 7:40, never at 8:00; and t2 at 8:20, which takes longer
+    assert rides(city)["A", "S"] == (600, round(140 * 60 / 9))
+    assert any("1 trip runs by frequencies.txt" in said for said in city.assumed)
+
+
+def test_rare_buses_are_left_out(tmp_path):
+    assert set(rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1800}))) == {("D", "S")}
+    assert rides(load_city(feed(tmp_path), **{**ALL_HUBS, "max_headway_seconds": 1799})) == {}
+
+
+def test_buses_across_the_street_call_at_the_hub(tmp_path):
+    """A2 is 111 m from A; back to it is back to A."""
+    stops = STOPS + "A2,Opposite,42.001,-83.00,z1,0,\n"
+    times = TIMES + "back1,09:40:00,09:40:00,A2,3\nback2,10:10:00,10:10:00,A2,3\n"
+    city = load_city(feed(tmp_path, stops=stops, stop_times=times), **ALL_HUBS)
+    assert rides(city)["D", "A"] == (40 * 60, 1800)
+    assert rides(city)["S", "A"] == (19 * 60, 1920)
+
+
+def test_loops_count_the_last_departure_before_the_arrival(tmp_path):
+    times = TIMES + "loop,11:00:00,11:00:00,A,1\nloop,11:10:00,11:10:00,A,2\nloop,11:30:00,11:30:00,D,3\n"
+    times += "loop,11:50:00,11:50:00,D,4\n"
+    trips = TRIPS + "r9,once,loop\n"
+    dates = DATES + "once,20261128,1\n"
+    often = "trip_id,start_time,end_time,headway_secs\nloop,06:00:00,07:00:00,600\n"
+    place = feed(tmp_path, trips=trips, stop_times=times, calendar_dates=dates, frequencies=often)
+    assert rides(load_city(place, date="2026-11-28", **ALL_HUBS)) == {("A", "D"): (1200, 600)}
+
+
+def test_hubs_are_the_busiest_stops_apart(tmp_path):
+    """One can leave A, B and S three times a day; two routes call at S."""
+    for num, expected in ((1, ["S"]), (2, ["A", "S"]), (3, ["A", "B", "S"])):
+        city = load_city(feed(tmp_path), hubs=num, zones=2)
+        assert [city.stops[place] for place in np.flatnonzero(city.hubs)] == expected
+    near = STOPS.replace("42.01,", "42.001,")  # B is 111 m from A
+    chosen = load_city(feed(tmp_path, stops=near), hubs=2, zones=2)
+    assert [chosen.stops[place] for place in np.flatnonzero(chosen.hubs)] == ["A", "S"]
+    assert load_city(feed(tmp_path), hubs=99).hubs.sum() == 4
+    assert "Got 'Q'. Name others" in refused(feed(tmp_path), hubs=["A", "Q"])
+    assert "Got 'P1'" in refused(feed(tmp_path), hubs=["P1"])
+
+
+def test_zones_of_the_feed(tmp_path):
+    city = load_city(feed(tmp_path), zones="zone_id")
+    assert [city.zone_names[zone] for zone in city.zones] == ["z1", "z1", "z2", "z2"]
+    without = STOPS.replace("S,Station,,,z2", "S,Station,,,")
+    assert load_city(feed(tmp_path, stops=without), zones="zone_id").zones.tolist() == [0, 0, 1, 1]
+    blank = STOPS.replace("42.05,-83.00,z2", "42.05,-83.00,")
+    assert "zone_id is blank for 1 of 4 stops" in refused(feed(tmp_path, stops=blank), zones="zone_id")
+    assert np.bincount(load_city(feed(tmp_path), zones=2).zones).tolist() == [2, 2]
+    assert "4 stops make 1 to 4 zones. Got 5" in refused(feed(tmp_path), zones=5)
+
+
+def test_optional_columns_may_be_missing(tmp_path):
+    stops = "stop_id,stop_lat,stop_lon\nA,42,-83\nB,42.1,-83\n"
+    times = "trip_id,arrival_time,departure_time,stop_id,stop_sequence\nt1,08:00:00,,A,1\nt1,,08:10:00,B,2\n"
+    city = load_city(feed(tmp_path, stops=stops, stop_times=times), zones=1, hubs=2)
+    assert city.stops == ("A", "B")
+
+
+def test_trips_whose_times_make_no_sense_are_left_out(tmp_path):
+    times = TIMES.replace("t2,8:32:00,8:33:00", "t2,8:20:00,8:19:00").replace("back2,09:30:00,09:30:00", "back2,,")
+    city = load_city(feed(tmp_path, stop_times=times), **ALL_HUBS)
+    assert any("2 trips whose times run backwards or have no start or end" in said for said in city.assumed)
+    before = load_city(feed(tmp_path, stop_times=TIMES.replace("t2,8:50:00", "t2,8:32:30")), **ALL_HUBS)
+    assert any("1 trip whose times run backwards" in said for said in before.assumed)
+    assert rides(city)["A", "D"][1] == (24 * 60 + 40 - 8 * 60) * 60
+    assert ("D", "S") not in rides(city)
+
+
+# Feeds that are refused
+
+
+def test_a_day_without_a_usable_trip_is_refused(tmp_path):
+    header, *lines = TIMES.splitlines()
+    blank = "\n".join([header, *(re.sub(r"[0-9]+:[0-9:]+", "", line) for line in lines)])
+    found = refused(feed(tmp_path, stop_times=blank + "\n"))
+    assert "stop_times.txt: no trip of Monday, 2026-11-02 can be used: their times are blank" in found
+    assert "Mend the times" in found
+    place = feed(tmp_path, stop_times=blank + "\n")
+    for name in ("calendar", "calendar_dates"):
+        (place / f"{name}.txt").unlink()
+    assert "no trip of the feed can be used" in refused(place)
+
+
+def test_every_problem_of_a_feed_says_what_to_do(tmp_path):
+    many = "".join(f"X{i},far,,,,0,\n" for i in range(7))
+    calls = "".join(f"t1,2{i}:00:00,2{i}:00:00,X{i},{20 + i}\n" for i in range(7))
+    assert "'X4' and 2 more have none. Fill them in." in refused(
+        feed(tmp_path, stops=STOPS + many, stop_times=TIMES + calls)
+    )
+    for changes in (
+        {"stops": STOPS + "A,again,42,-83,,0,Q\n"},
+        {"trips": TRIPS + "r1,week,t1\n"},
+        {"stop_times": TIMES + "t77,26:00:00,26:00:00,Q,10\n"},
+        {"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"},
+    ):
+        with pytest.raises(InputError) as caught:
+            load_city(feed(tmp_path, **changes))
+        assert all(problem.remedy for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"stops": STOPS + "A,again,42,-83,,0,\nB,again,42,-83,,0,\n"}, ["stops.txt", "'A', 'B' more than once"]),
+        ({"trips": TRIPS + "r1,week,t1\n"}, ["trips.txt", "Got 't1' more than once"]),
+        ({"stops": STOPS.replace("P1,Platform 1,42.0201,-83.00,z2,0,S", "P1,x,42,-83,z2,0,Q")}, ["names 'Q'"]),
+        ({"stops": STOPS.replace("S,Station,,,z2,1,", "S,Station,,,z2,1,P1")}, ["a part of itself"]),
+        ({"stops": STOPS.replace("42.05", "142.05")}, ["line 8: stop_lat must be a number of degrees from -90"]),
+        ({"stops": STOPS.replace("42.05", "x")}, ["line 8: stop_lat must be"]),
+        ({"stops": STOPS.replace("42.05,-83.00", ",")}, ["'D' has none"]),
+        ({"stops": STOPS.replace("B,Žižkov", "NA,Žižkov")}, ["reads as missing"]),
+        ({"stops": "stop_id,stop_id\nA,B\n"}, ["line 1: there must be columns stop_id, each column once"]),
+        ({"stops": "id\nA\n"}, ["there must be columns stop_id"]),
+        ({"stops": ""}, ["there must be columns stop_id"]),
+        ({"stops": STOPS + "F,x\n"}, ["line 10: there must be 7 cells as in the header. Got 2"]),
+        ({"stops": STOPS + 'F,"x,1,2,3\n'}, ["line 10"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,Q,10\n"}, ["stop_times.txt", "stop_id names 'Q'"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,E,10\n"}, ["stop_id names 'E'"]),
+        ({"stop_times": TIMES + "t77,26:00:00,26:00:00,A,10\n"}, ["trip_id names 't77'"]),
+        ({"stop_times": TIMES + "t1,26:00:00,26:00:00,A,9\n"}, ["stop_sequence must differ", "'t1'"]),
+        (
+            {"stop_times": TIMES + "t1,8:61:00,26:00:00,A,10\nt1,x,1:1:1,A,-1\n"},
+            ["line 21: arrival_time", "line 22: arr"],
+        ),
+        ({"stop_times": TIMES + "t1,x,1:1:1,A,-1\n"}, ["stop_sequence must be a whole number", "departure_time must"]),
+        ({"stop_times": TIMES.splitlines()[0] + "\n"}, ["no trip calls anywhere"]),
+        ({"calendar": CALENDAR.replace("20261130", "20261131")}, ["calendar.txt", "line 2: end_date must be a date"]),
+        ({"calendar": CALENDAR.replace("week,1", "week,2")}, ["monday must be 0 or 1"]),
+        ({"calendar_dates": DATES.replace(",2", ",3")}, ["exception_type must be 1 or 2"]),
+        ({"frequencies": "trip_id,start_time,end_time,headway_secs\nt1,06:00:00,,0\n"}, ["end_time", "above 0"]),
+    ],
+)
+def test_broken_feeds_are_refused_by_name(tmp_path, changes, words):
+    found = refused(feed(tmp_path, **changes))
+    for word in words:
+        assert word in found
+
+
+def test_files_that_are_no_feed(tmp_path):
+    assert "No such file" in refused(tmp_path / "nothing.zip")
+    (tmp_path / "text.zip").write_text("stop_id")
+    assert "no readable zip file" in refused(tmp_path / "text.zip")
+    assert "stops.txt, trips.txt, stop_times.txt are not there" in refused(tmp_path)
+    assert "trips.txt is not there" in refused(zipped(tmp_path / "a.zip", {"stops.txt": "", "stop_times.txt": ""}))
+    twice = {"a/stops.txt": STOPS, "b/stops.txt": STOPS}
+    assert "more than one stops.txt" in refused(zipped(tmp_path / "b.zip", twice))
+    whole = zipped(tmp_path / "c.zip", {f"{name}.txt": text for name, text in FEED.items()}).read_bytes()
+    (tmp_path / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    assert "no readable zip file" in refused(tmp_path / "cut.zip")
+    (tmp_path / "hurt.zip").write_bytes(whole.replace(b"Platform 1", b"Platform X"))
+    assert "no readable zip file" in refused(tmp_path / "hurt.zip")
+
+
+def test_other_encodings_are_refused_by_line(tmp_path):
+    place = feed(tmp_path)
+    (place / "stops.txt").write_bytes(STOPS.encode("cp1250"))
+    assert "stops.txt: line 3: not UTF-8" in refused(place)
+
+
+def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
+    """Neither one that says how large it is nor one that lies about it."""
+    monkeypatch.setattr(gtfs_files, "MOST_FEED_BYTES", 1 << 20)
+    files = {f"{name}.txt": text for name, text in FEED.items()}
+    bomb = zipped(tmp_path / "bomb.zip", {**files, "stops.txt": b"0" * (50 << 20)}, compression=zipfile.ZIP_DEFLATED)
+    copied: list[int] = []
+    plain = gtfs_files._copy
+
+    def copy(*arguments):
+        copied.append(plain(*arguments))
+        return copied[-1]
+
+    monkeypatch.setattr(gtfs_files, "_copy", copy)
+    assert "larger than 1 MB in all" in refused(bomb)
+    assert not copied
+    monkeypatch.setattr(gtfs_files, "_members", lambda path, archive: {"stops.txt": archive.getinfo("stops.txt")})
+    assert "larger than 1 MB in all" in refused(bomb)
+    assert sum(copied) <= 3 << 20
+    place = feed(tmp_path, stops="0" * (2 << 20))
+    assert "larger than 1 MB in all" in refused(place)
+
+
+def test_names_in_a_zip_cannot_leave_the_folder(tmp_path):
+    files = {f"../../{name}.txt": text for name, text in FEED.items()}
+    assert load_city(zipped(tmp_path / "up.zip", files)) == load_city(feed(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["feed", "up.zip"]
+
+
+def test_too_many_stops_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(gtfs, "MOST_STOPS_WITH_PAIRS", 3)
+    assert "at most 3 stops. Got 4" in refused(feed(tmp_path))
+
+
+@pytest.mark.parametrize("wrong", [{"zones": 0}, {"zones": "x"}, {"hubs": 0}, {"hubs": "A"}, {"hubs": []}])
+def test_settings_that_make_no_sense(wrong):
+    with pytest.raises(ParameterError):
+        FeedSetting(**wrong)
+    with pytest.raises(ParameterError, match="max_headway_seconds"):
+        FeedSetting(max_headway_seconds=0)
+
+
+def test_without_the_extra_the_message_names_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gtfs_kit", None)
+    assert "pip install 'dunnage[gtfs]'" in refused(feed(tmp_path))
+
+
+# Folders
+
+
+def test_a_feed_becomes_a_folder(tmp_path):
+    made = generate_feed_city(feed(tmp_path), tmp_path / "city", FeedSetting(**ALL_HUBS))
+    assert load_city(tmp_path / "city") == made
+    assert sorted(path.name for path in (tmp_path / "city").iterdir()) == [
+        "buses.csv",
+        "city.json",
+        "modes.csv",
+        "stops.csv",
+        "times.csv",
+    ]
+    assert [made.mode_names[code] for code in made.modes.reshape(-1)] == [
+        find_routes(made).mode_names[code] for code in find_routes(made).mode
+    ]
+    assert "zones is for GTFS feeds" in refused(tmp_path / "city", zones=3)
+    with pytest.raises(OutputError, match="exists already"):
+        generate_feed_city(tmp_path / "nothing", tmp_path / "city")
+
+
+# A real feed
+
+
+@pytest.fixture(scope="module")
+def cairns(data_folder) -> Path:
+    path = data_folder / "cairns_gtfs" / "cairns_gtfs.zip"
+    if not path.is_file():
+        pytest.skip(f"no feed at {path}: set DUNNAGE_DATA to the folder that holds it")
+    return path
+
+
+def rows_of(path: Path, name: str) -> list[dict[str, str]]:
+    with zipfile.ZipFile(path) as archive:
+        return list(csv.DictReader(io.StringIO(archive.read(name).decode("utf-8-sig"))))
+
+
+@pytest.mark.data
+def test_a_real_feed_is_read_as_it_is(cairns):
+    """A ride between two hubs, counted by hand from the files: Wednesday's services, calls at the very stops."""
+    stops = {row["stop_id"] for row in rows_of(cairns, "stop_times.txt")}
+    city = feed_city(cairns, FeedSetting(date=date(2014, 6, 4)))
+    assert set(city.stops) == stops
+    assert len(city.stops) == 416
+    assert np.bincount(city.zones).tolist() == [104] * 4
+    assert city.hubs.sum() == 12
+    services = {row["service_id"] for row in rows_of(cairns, "calendar.txt") if row["wednesday"] == "1"}
+    running = {row["trip_id"] for row in rows_of(cairns, "trips.txt") if row["service_id"] in services}
+    far = city.kilometres()
+    hubs = np.flatnonzero(city.hubs)
+    hub_of = {
+        stop: hubs[far[place, hubs].argmin()] for place, stop in enumerate(city.stops) if far[place, hubs].min() <= 0.25
+    }
+    calls: dict[str, list[tuple[int, int, str, str]]] = {}
+    for row in rows_of(cairns, "stop_times.txt"):
+        if row["trip_id"] in running and row["stop_id"] in hub_of and row["arrival_time"]:
+            call = (int(row["stop_sequence"]), hub_of[row["stop_id"]], row["arrival_time"], row["departure_time"])
+            calls.setdefault(row["trip_id"], []).append(call)
+    found = rides(city)
+    checked = 0
+    for (start, end), (seconds, headway) in found.items():
+        runs = []
+        for called in calls.values():
+            called.sort()
+            gone = None
+            for _, hub, come, go in called:
+                if hub == city.stops.index(start):
+                    gone = clock(go)
+                elif hub == city.stops.index(end) and gone is not None:
+                    runs.append((gone, clock(come) - gone))
+                    gone = None
+        if len(runs) > 1:
+            span = max(runs)[0] - min(runs)[0]
+            assert seconds == round(median(ride for _, ride in runs))
+            assert headway == round(span / (len(runs) - 1))
+            checked += 1
+    assert checked == len(found) > 20
+
+
+def clock(text: str) -> int:
+    hours, minutes, seconds = map(int, text.split(":"))
+    return 3600 * hours + 60 * minutes + seconds
+
+
+@pytest.mark.data
+def test_a_real_feed_becomes_a_city_for_fleets(cairns, tmp_path):
+    made = generate_feed_city(cairns, tmp_path / "city")
+    assert load_city(tmp_path / "city") == made
+    routes = find_routes(made)
+    assert len(set(routes.mode.tolist())) == 12
+    # To one hub the bus goes less often than every half hour, so a few stops have no way but the straight one.
+    assert any(said.startswith("2292 pairs of stops that nothing else connects") for said in routes.assumed)
+    with pytest.raises(Refusal, match="from 2014-05-26 to 2014-12-28"):
+        load_city(cairns, date="2026-11-16")
+    with pytest.raises(Refusal, match="zone_id is blank for 416 of 416"):
+        load_city(cairns, zones="zone_id")
+
+
+def test_problems_are_input_errors(tmp_path):
+    with pytest.raises(InputError) as caught:
+        load_city(feed(tmp_path, stops=STOPS.replace("42.05", "x").replace("42.06", "y")))
+    assert len(caught.value.problems) == 2
