@@ -1,0 +1,766 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled parts of the dispatch simulation: which shuttle takes a rider, and what shuttles do meanwhile.
+
+A *place* is a stop as one zone's shuttles see it, so shuttles of different zones never meet. All times are whole
+seconds. Three tables, one row an entry, columns by the names below:
+
+* *nodes*: visits that shuttles have before them, linked shuttle by shuttle (``NEXT``, ``PREVIOUS``) and place by place
+  (``BESIDE``, ``BEFORE``), the latter being the index that riders are matched by. The first nodes, one a shuttle, stand
+  for turning back on an empty drive; they are linked to a place only meanwhile.
+* *shuttles*: the node that each stands at or drives to (``AT``: settled, nothing is put before it), and the last one.
+* *legs*: who wants to go where, and what became of it.
+
+*Moves* is the record: one row for each drive between stops, with the stay at its end.
+
+Every visit is left at once when its stay is over, so whatever is inserted puts off all later visits of the shuttle by
+the same number of seconds. That is why a position is tested in a few operations: ``SLACK`` is by how much a visit and
+all later ones can be put off, ``TO_BOARD`` and ``TO_ALIGHT`` how many riders board and alight there and later.
+See :mod:`dunnage.planning.dispatch`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dunnage.compiling import kernel, piece
+
+# Any: compiled functions take tuples of arrays, which have no type of their own.
+
+# Columns of nodes. BOARDING and ALIGHTING are the first legs of lists, BOARDS and ALIGHTS their lengths.
+PLACE, ARRIVE, LEAVE, LOAD, SLACK, TO_BOARD, TO_ALIGHT, NEXT, PREVIOUS, SHUTTLE, BESIDE, BEFORE = range(12)
+BOARDING, ALIGHTING, BOARDS, ALIGHTS, DEADLINE, MOVE, BUCKET = range(12, 19)
+NODE_COLUMNS = 19
+# Columns of shuttles.
+ZONE, AT, LAST, STATE = range(4)
+SHUTTLE_COLUMNS = 4
+PARKED, SERVING, REPOSITIONING = range(3)
+# Columns of legs; the first is ZONE too.
+ORIGIN, DESTINATION, LONGEST, CHILD, SIBLING, LAG, REQUESTED, PICKED, DROPPED, BY, NEXT_BOARD, NEXT_ALIGHT = range(
+    1, 13
+)
+BOARD_MOVE, ALIGHT_MOVE = range(13, 15)
+LEG_COLUMNS = 15
+# Columns of moves. TURNED is when the shuttle turned back to where it came from, or -1; CARRIED its riders on the way.
+MOVED, FROM, TO, DEPARTED, TURNED, ARRIVED, LEFT, CARRIED = range(8)
+MOVE_COLUMNS = 8
+# Columns of zones: first place, number of places, where its square of travel times starts, first home, number of homes,
+# first shuttle, number of shuttles, when something was requested last, and how many parked shuttles are asleep.
+FIRST, SIZE, SQUARE, HOME, HOMES, FLEET, VEHICLES, LATEST, ASLEEP = range(9)
+ZONE_COLUMNS = 9
+# Rules of a service.
+CAPACITY, MOST_WAIT, DWELL, WEIGH_WAIT, WEIGH_RIDE, WEIGH_DRIVE = range(6)
+# Columns of demand, one line a place: number of the running window, requests in it and in the one before, and shuttles
+# without work that are there or on their way there.
+NUMBER, RUNNING, BYGONE, STOCK = range(4)
+DEMAND_COLUMNS = 4
+# What was found: the cost, the node after or at which the rider boards, and where the rider alights.
+COST, BOARD_AT, ALIGHT_AT, HOW, POSITIONS, PLACES = range(6)
+FOUND = 6
+AT_ONCE, AFTER, WITH = range(3)  # directly after boarding, at a visit inserted after a node, or at a node
+NEVER = 1 << 62
+# Parts of the index, each with a list a place: visits that others follow, last visits and where shuttles stand, where
+# shuttles can turn back to, and the last entries of the second part.
+VISITS, ENDS, TURNS, TAILS, PARTS = range(5)
+# Spare: the first node that was given back, the number of nodes and of moves, and how often parked shuttles may still
+# be sent elsewhere: that bounds the record.
+GIVEN_BACK, NUM_NODES, NUM_MOVES, EXTRA = range(4)
+
+WINDOW = 900  # seconds: demand is what was requested in this time or somewhat longer
+REVIEW = 60  # seconds after which a parked shuttle looks again where it is wanted
+PATIENCE = 7200  # seconds: a shuttle whose turn would take longer to come goes home
+GRACE = 300  # seconds by which who is served too late may become later still, else nobody could be put before
+
+
+@piece
+def earlier(keys: Any, one: int, other: int) -> Any:
+    """Return whether one comes before the other: by time, then by number."""
+    return keys[one] < keys[other] or (keys[one] == keys[other] and one < other)
+
+
+@piece
+def sift_up(heap: Any, spots: Any, keys: Any, spot: int) -> Any:
+    """Move an entry of a heap towards its top."""
+    entry = heap[spot]
+    while spot > 0:
+        above = (spot - 1) >> 1
+        if not earlier(keys, entry, heap[above]):
+            break
+        heap[spot] = heap[above]
+        spots[heap[spot]] = spot
+        spot = above
+    heap[spot] = entry
+    spots[entry] = spot
+
+
+@piece
+def sift_down(heap: Any, spots: Any, keys: Any, spot: int, size: int) -> Any:
+    """Move an entry of a heap away from its top."""
+    entry = heap[spot]
+    while 2 * spot + 1 < size:
+        below = 2 * spot + 1
+        if below + 1 < size and earlier(keys, heap[below + 1], heap[below]):
+            below += 1
+        if not earlier(keys, heap[below], entry):
+            break
+        heap[spot] = heap[below]
+        spots[heap[spot]] = spot
+        spot = below
+    heap[spot] = entry
+    spots[entry] = spot
+
+
+@piece
+def reschedule(clock: Any, shuttle: int, time: int) -> Any:
+    """Say when something happens to a shuttle next."""
+    heap, spots, keys = clock
+    keys[shuttle] = time
+    sift_up(heap, spots, keys, spots[shuttle])
+    sift_down(heap, spots, keys, spots[shuttle], len(heap))
+
+
+@piece
+def link(nodes: Any, heads: Any, node: int, part: int) -> Any:
+    """Enter a node in a part of the index: visits and those that may turn in front, ends in the order of leaving."""
+    num = len(heads) // PARTS
+    bucket, tail = part * num + nodes[node, PLACE], TAILS * num + nodes[node, PLACE]
+    before = np.int64(-1)
+    if part == ENDS:
+        before = heads[tail]
+        while before >= 0 and nodes[before, LEAVE] > nodes[node, LEAVE]:
+            before = nodes[before, BEFORE]
+    beside = nodes[before, BESIDE] if before >= 0 else heads[bucket]
+    nodes[node, BUCKET], nodes[node, BEFORE], nodes[node, BESIDE] = bucket, before, beside
+    if before >= 0:
+        nodes[before, BESIDE] = node
+    else:
+        heads[bucket] = node
+    if beside >= 0:
+        nodes[beside, BEFORE] = node
+    elif part == ENDS:
+        heads[tail] = node
+
+
+@piece
+def unlink(nodes: Any, heads: Any, node: int) -> Any:
+    """Take a node out of the index, if it is there."""
+    before, beside, bucket = nodes[node, BEFORE], nodes[node, BESIDE], nodes[node, BUCKET]
+    if bucket < 0:
+        return
+    num = len(heads) // PARTS
+    if before >= 0:
+        nodes[before, BESIDE] = beside
+    else:
+        heads[bucket] = beside
+    if beside >= 0:
+        nodes[beside, BEFORE] = before
+    elif bucket // num == ENDS:
+        heads[TAILS * num + nodes[node, PLACE]] = before
+    nodes[node, BUCKET] = -1
+
+
+@piece
+def index(nodes: Any, heads: Any, rules: Any, first: int, last: int) -> Any:
+    """Enter the visits of a shuttle in the index, but those which it leaves full."""
+    num = len(heads) // PARTS
+    node = last
+    while node >= 0:
+        part = ENDS if node == last else VISITS
+        if nodes[node, LOAD] >= rules[CAPACITY]:
+            unlink(nodes, heads, node)
+        elif part == ENDS or nodes[node, BUCKET] // num != part:
+            unlink(nodes, heads, node)
+            link(nodes, heads, node, part)
+        node = nodes[node, PREVIOUS] if node != first else -1
+
+
+@piece
+def new_node(nodes: Any, spare: Any, shuttle: int, place: int) -> Any:
+    """Return a fresh node, linked to nothing."""
+    if spare[GIVEN_BACK] >= 0:
+        node = spare[GIVEN_BACK]
+        spare[GIVEN_BACK] = nodes[node, NEXT]
+    else:
+        node = spare[NUM_NODES]
+        spare[NUM_NODES] += 1
+    nodes[node, PLACE], nodes[node, SHUTTLE] = place, shuttle
+    nodes[node, LOAD] = nodes[node, BOARDS] = nodes[node, ALIGHTS] = 0
+    nodes[node, NEXT] = nodes[node, PREVIOUS] = nodes[node, BOARDING] = nodes[node, ALIGHTING] = -1
+    nodes[node, DEADLINE], nodes[node, MOVE], nodes[node, BUCKET] = NEVER, -1, -1
+    return node
+
+
+@piece
+def drop_node(nodes: Any, heads: Any, spare: Any, node: int) -> Any:
+    """Take a node out of the index and keep it for the next that is wanted."""
+    unlink(nodes, heads, node)
+    nodes[node, NEXT] = spare[GIVEN_BACK]
+    spare[GIVEN_BACK] = node
+
+
+@piece
+def back_by(tables: Any, zone: Any, times: Any, node: int, now: int) -> Any:
+    """Say when a shuttle on its way to stand elsewhere can be back where it left, if it turns now.
+
+    Turning back takes the same share of the way back as was driven of the way out.
+    """
+    nodes, shuttles, _, moves = tables
+    goal, start = nodes[shuttles[node, AT], PLACE], nodes[node, PLACE]
+    origin = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
+    out, back = times[origin + start * zone[SIZE] + goal], times[origin + goal * zone[SIZE] + start]
+    driven = now - moves[nodes[node, MOVE], DEPARTED]
+    nodes[node, ARRIVE] = nodes[node, LEAVE] = now + (back * driven + out - 1) // out
+
+
+@piece
+def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: Any, best: Any) -> Any:
+    """Test boarding at or after a node, with every place to alight; note it if it is better than the best so far.
+
+    The cost is what all riders lose, waiting and riding, and the longer drive, each with its weight.
+    """
+    now, origin, destination, most_wait, longest = rider
+    size, dwell = zone[SIZE], rules[DWELL]
+    start = zone[SQUARE] - zone[FIRST] * (size + 1)
+    place, after = nodes[node, PLACE], nodes[node, NEXT]
+    if nodes[node, LOAD] >= rules[CAPACITY] or (after >= 0 and place != origin and nodes[after, PLACE] == origin):
+        return
+    if place == origin:
+        pick = max(nodes[node, ARRIVE], now)
+        leave = max(nodes[node, LEAVE], pick + dwell)
+    else:
+        pick = nodes[node, LEAVE] + times[start + place * size + origin]
+        leave = pick + dwell
+    if pick - now > most_wait:
+        return
+    cost = rules[WEIGH_WAIT] * (pick - now)
+    direct = dwell + times[start + origin * size + destination]
+    drop = leave + direct - dwell
+    shift = np.int64(0)
+    if after < 0:
+        if drop - pick <= longest:
+            cost += rules[WEIGH_DRIVE] * (drop + dwell - nodes[node, LEAVE])
+            cost += rules[WEIGH_RIDE] * max(drop - pick - direct, 0)
+            keep(best, cost, node, node, AT_ONCE)
+        return
+    ahead = nodes[after, PLACE]
+    if place == origin:
+        shift = leave - nodes[node, LEAVE]
+    else:
+        shift = leave + times[start + origin * size + ahead] - nodes[after, ARRIVE]
+    if shift > nodes[after, SLACK]:
+        return
+    cost += put_off(nodes, rules, after, shift)
+    if cost + rules[WEIGH_DRIVE] * shift >= best[COST]:
+        return
+    if ahead != destination and drop - pick <= longest:
+        further = drop + dwell + times[start + destination * size + ahead] - nodes[after, ARRIVE]
+        if further <= nodes[after, SLACK]:
+            more = put_off(nodes, rules, after, further - shift) + rules[WEIGH_DRIVE] * further
+            keep(best, cost + more + rules[WEIGH_RIDE] * max(drop - pick - direct, 0), node, node, AT_ONCE)
+    while after >= 0:
+        best[POSITIONS] += 1
+        place = nodes[after, PLACE]
+        drop = nodes[after, ARRIVE] + shift
+        if place == destination:
+            if drop - pick <= longest:
+                more = rules[WEIGH_DRIVE] * shift + rules[WEIGH_RIDE] * max(drop - pick - direct, 0)
+                keep(best, cost + more, node, after, WITH)
+            return
+        drop = nodes[after, LEAVE] + shift + times[start + place * size + destination]
+        if nodes[after, LOAD] >= rules[CAPACITY] or nodes[after, LEAVE] + shift - pick > longest:
+            return
+        beyond = nodes[after, NEXT]
+        if drop - pick <= longest and (beyond < 0 or nodes[beyond, PLACE] != destination):
+            more = rules[WEIGH_RIDE] * max(drop - pick - direct, 0)
+            if beyond < 0:
+                more += rules[WEIGH_DRIVE] * (drop + dwell - nodes[after, LEAVE])
+                keep(best, cost + more, node, after, AFTER)
+            else:
+                ahead = nodes[beyond, PLACE]
+                further = drop + dwell + times[start + destination * size + ahead] - nodes[beyond, ARRIVE]
+                if further <= nodes[beyond, SLACK]:
+                    more += put_off(nodes, rules, beyond, further - shift) + rules[WEIGH_DRIVE] * further
+                    keep(best, cost + more, node, after, AFTER)
+        after = beyond
+
+
+@piece
+def put_off(nodes: Any, rules: Any, node: int, seconds: int) -> Any:
+    """Return what it costs riders to put off a visit and all later ones."""
+    waiting, riding = nodes[node, TO_BOARD], nodes[node, TO_ALIGHT] - nodes[node, TO_BOARD]
+    return max(seconds, 0) * (rules[WEIGH_WAIT] * waiting + rules[WEIGH_RIDE] * riding)
+
+
+@piece
+def keep(best: Any, cost: int, board: int, alight: int, how: int) -> Any:
+    """Keep the better of two."""
+    if cost < best[COST]:
+        best[COST], best[BOARD_AT], best[ALIGHT_AT], best[HOW] = cost, board, alight, how
+
+
+@piece
+def search(tables: Any, heads: Any, zone: Any, ways: Any, rules: Any, rider: Any, best: Any) -> Any:
+    """Find the best shuttle for a rider, nearest places first.
+
+    A shuttle that comes from a place cannot be there sooner than from there now, and no cost is below zero: once the
+    wait for the way alone costs as much as the best found, no place further away can be better. Of those whose work
+    ends at one place only the first to be free is looked at, and of those which can turn back to it only that which
+    left last. Who may have to wait for ever is put at an end, or with others who board at the same place.
+    """
+    nodes, num = tables[0], len(heads) // PARTS
+    times, near = ways
+    now, origin, _, most_wait, _ = rider
+    size, first = zone[SIZE], zone[FIRST]
+    row = zone[SQUARE] + (origin - first) * size
+    for rank in range(size):
+        place = first + near[row + rank]
+        far = times[zone[SQUARE] + (place - first) * size + origin - first]
+        if far > most_wait or rules[WEIGH_WAIT] * far >= best[COST]:
+            return
+        best[PLACES] += 1
+        node = heads[ENDS * num + place]
+        if node >= 0:
+            nodes[node, LEAVE] = max(nodes[node, LEAVE], now)
+            consider(nodes, zone, times, rules, node, rider, best)
+        node = heads[TURNS * num + place]
+        if node >= 0:
+            back_by(tables, zone, times, node, now)
+            consider(nodes, zone, times, rules, node, rider, best)
+        node = heads[VISITS * num + place] if place == origin or most_wait < NEVER else -1
+        while node >= 0:
+            best[POSITIONS] += 1
+            if place == origin or rules[WEIGH_WAIT] * (nodes[node, LEAVE] + far - now) < best[COST]:
+                consider(nodes, zone, times, rules, node, rider, best)
+            node = nodes[node, BESIDE]
+
+
+@piece
+def take_up(tables: Any, heads: Any, spare: Any, demand: Any, node: int, now: int) -> Any:
+    """Call a shuttle to work, turning it back if that was chosen; return the node that it can leave from."""
+    nodes, shuttles, _, moves = tables
+    shuttle = nodes[node, SHUTTLE]
+    if shuttles[shuttle, STATE] != SERVING:
+        demand[nodes[shuttles[shuttle, AT], PLACE], STOCK] -= 1
+    if shuttles[shuttle, STATE] == REPOSITIONING:
+        unlink(nodes, heads, shuttle)
+        if node == shuttle:
+            move = nodes[shuttle, MOVE]
+            drop_node(nodes, heads, spare, shuttles[shuttle, AT])
+            node = new_node(nodes, spare, shuttle, nodes[shuttle, PLACE])
+            nodes[node, ARRIVE] = nodes[node, LEAVE] = nodes[shuttle, LEAVE]
+            nodes[node, MOVE] = move
+            moves[move, TURNED], moves[move, ARRIVED], moves[move, LEFT] = now, nodes[node, LEAVE], nodes[node, LEAVE]
+            shuttles[shuttle, AT] = shuttles[shuttle, LAST] = node
+    return node
+
+
+@piece
+def insert_after(tables: Any, spare: Any, node: int, place: int) -> Any:
+    """Put a visit behind another; the load there is as before."""
+    nodes, shuttles = tables[0], tables[1]
+    shuttle, after = nodes[node, SHUTTLE], nodes[node, NEXT]
+    fresh = new_node(nodes, spare, shuttle, place)
+    nodes[fresh, PREVIOUS], nodes[fresh, NEXT], nodes[node, NEXT] = node, after, fresh
+    nodes[fresh, LOAD] = nodes[node, LOAD]
+    if after >= 0:
+        nodes[after, PREVIOUS] = fresh
+    else:
+        shuttles[shuttle, LAST] = fresh
+    return fresh
+
+
+@piece
+def new_move(moves: Any, spare: Any, shuttle: int, start: int, end: int) -> Any:
+    """Return a new line of the record."""
+    move = spare[NUM_MOVES]
+    spare[NUM_MOVES] += 1
+    moves[move, MOVED], moves[move, FROM], moves[move, TO], moves[move, TURNED] = shuttle, start, end, -1
+    return move
+
+
+@piece
+def board_here(tables: Any, spare: Any, rules: Any, node: int, leg: int, now: int) -> Any:
+    """Let a rider board where the shuttle stands or is about to arrive: all who board get the whole stay."""
+    nodes, _, legs, moves = tables
+    if nodes[node, MOVE] < 0 or moves[nodes[node, MOVE], LEFT] < now:  # it stood there for nobody
+        move = new_move(moves, spare, nodes[node, SHUTTLE], nodes[node, PLACE], nodes[node, PLACE])
+        moves[move, DEPARTED] = moves[move, ARRIVED] = nodes[node, ARRIVE] = now
+        moves[move, CARRIED] = 0
+        nodes[node, MOVE] = move
+    pick = max(nodes[node, ARRIVE], now)
+    nodes[node, LEAVE] = max(nodes[node, LEAVE], pick + rules[DWELL])
+    moves[nodes[node, MOVE], LEFT] = nodes[node, LEAVE]
+    legs[leg, PICKED], legs[leg, BOARD_MOVE] = pick, nodes[node, MOVE]
+
+
+@piece
+def board(tables: Any, spare: Any, rules: Any, node: int, leg: int, now: int) -> Any:
+    """Enter where a rider boards; return that node."""
+    nodes, shuttles, legs, _ = tables
+    if nodes[node, PLACE] == legs[leg, ORIGIN]:
+        if node == shuttles[nodes[node, SHUTTLE], AT]:
+            board_here(tables, spare, rules, node, leg, now)
+            nodes[node, LOAD] += 1
+            return node
+    else:
+        node = insert_after(tables, spare, node, legs[leg, ORIGIN])
+    nodes[node, LOAD] += 1
+    nodes[node, BOARDS] += 1
+    legs[leg, NEXT_BOARD], nodes[node, BOARDING] = nodes[node, BOARDING], leg
+    return node
+
+
+@piece
+def alight(tables: Any, spare: Any, boarded: int, leg: int, best: Any) -> Any:
+    """Enter where a rider alights, and the seat taken until then; return that node."""
+    nodes, _, legs, _ = tables
+    last = boarded if best[HOW] == AT_ONCE else best[ALIGHT_AT]
+    node = boarded
+    while node != last:
+        node = nodes[node, NEXT]
+        if node != last or best[HOW] == AFTER:
+            nodes[node, LOAD] += 1
+    if best[HOW] != WITH:
+        node = insert_after(tables, spare, last, legs[leg, DESTINATION])
+        nodes[node, LOAD] -= 1
+    nodes[node, ALIGHTS] += 1
+    legs[leg, NEXT_ALIGHT], nodes[node, ALIGHTING] = nodes[node, ALIGHTING], leg
+    return node
+
+
+@piece
+def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
+    """Time all visits behind a node anew."""
+    start = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
+    after = nodes[node, NEXT]
+    while after >= 0:
+        way = times[start + nodes[node, PLACE] * zone[SIZE] + nodes[after, PLACE]]
+        nodes[after, ARRIVE] = nodes[node, LEAVE] + way
+        nodes[after, LEAVE] = nodes[after, ARRIVE] + rules[DWELL]
+        node, after = after, nodes[after, NEXT]
+
+
+@piece
+def sum_up(nodes: Any, last: int, first: int) -> Any:
+    """Renew what is summed from the end of a shuttle's visits, down to the first."""
+    slack, to_board, to_alight = np.int64(NEVER), np.int64(0), np.int64(0)
+    node = last
+    while node != first:
+        slack = min(slack, nodes[node, DEADLINE] - nodes[node, ARRIVE])
+        to_board += nodes[node, BOARDS]
+        to_alight += nodes[node, ALIGHTS]
+        nodes[node, SLACK], nodes[node, TO_BOARD], nodes[node, TO_ALIGHT] = slack, to_board, to_alight
+        node = nodes[node, PREVIOUS]
+
+
+@piece
+def accept(
+    tables: Any, heads: Any, spare: Any, demand: Any, zone: Any, times: Any, rules: Any, leg: int, best: Any
+) -> Any:
+    """Give a rider to the shuttle that was found, and return it."""
+    nodes, shuttles, legs, _ = tables
+    now = legs[leg, REQUESTED]
+    node = take_up(tables, heads, spare, demand, best[BOARD_AT], now)
+    if best[HOW] == AT_ONCE:
+        best[ALIGHT_AT] = node
+    shuttle = nodes[node, SHUTTLE]
+    if shuttles[shuttle, STATE] == PARKED:
+        nodes[node, LEAVE] = now
+    boarded = board(tables, spare, rules, node, leg, now)
+    alighted = alight(tables, spare, boarded, leg, best)
+    retime(nodes, zone, times, rules, node)
+    at = shuttles[shuttle, AT]
+    pick = legs[leg, PICKED] if boarded == at else nodes[boarded, ARRIVE]
+    # Who is served late may become a little later still, else nobody could be put before.
+    if boarded != at:
+        latest = now + rules[MOST_WAIT]
+        nodes[boarded, DEADLINE] = min(nodes[boarded, DEADLINE], latest if pick <= latest else pick + GRACE)
+    latest, drop = pick + legs[leg, LONGEST], nodes[alighted, ARRIVE]
+    nodes[alighted, DEADLINE] = min(nodes[alighted, DEADLINE], latest if drop <= latest else drop + GRACE)
+    sum_up(nodes, shuttles[shuttle, LAST], at)
+    index(nodes, heads, rules, at, shuttles[shuttle, LAST])
+    shuttles[shuttle, STATE] = SERVING
+    legs[leg, BY] = shuttle
+    return shuttle
+
+
+@piece
+def arrive(tables: Any, linked: Any, node: int) -> Any:
+    """Settle who boards and alights at a node that the shuttle now drives to; return the sum of their waits."""
+    nodes, _, legs, _ = tables
+    waits = np.int64(0)
+    time = nodes[node, ARRIVE]
+    leg = nodes[node, BOARDING]
+    while leg >= 0:
+        legs[leg, PICKED], legs[leg, BOARD_MOVE] = time, nodes[node, MOVE]
+        waits += time - legs[leg, REQUESTED]
+        leg = legs[leg, NEXT_BOARD]
+    leg = nodes[node, ALIGHTING]
+    while leg >= 0:
+        legs[leg, DROPPED], legs[leg, ALIGHT_MOVE] = time, nodes[node, MOVE]
+        child = legs[leg, CHILD]
+        while child >= 0:
+            await_leg(linked, child, time + legs[child, LAG])
+            child = legs[child, SIBLING]
+        leg = legs[leg, NEXT_ALIGHT]
+    return waits
+
+
+@piece
+def await_leg(linked: Any, leg: int, time: int) -> Any:
+    """Enter a second leg, to be requested at a time that is now known."""
+    heap, spots, keys, size = linked
+    keys[leg] = time
+    heap[size[0]], spots[leg] = leg, size[0]
+    size[0] += 1
+    sift_up(heap, spots, keys, spots[leg])
+
+
+@piece
+def next_linked(linked: Any) -> Any:
+    """Take out the second leg that is requested first."""
+    heap, spots, keys, size = linked
+    leg = heap[0]
+    size[0] -= 1
+    heap[0] = heap[size[0]]
+    spots[heap[0]] = 0
+    sift_down(heap, spots, keys, 0, size[0])
+    return leg
+
+
+@piece
+def note_demand(demand: Any, place: int, now: int) -> Any:
+    """Count a request at a place, in the window of time that runs and the one before."""
+    roll(demand, place, now)
+    demand[place, RUNNING] += 1
+
+
+@piece
+def roll(demand: Any, place: int, now: int) -> Any:
+    """Bring the windows of a place up to date."""
+    window = now // WINDOW
+    if demand[place, NUMBER] != window:
+        demand[place, BYGONE] = demand[place, RUNNING] if demand[place, NUMBER] == window - 1 else 0
+        demand[place, RUNNING], demand[place, NUMBER] = 0, window
+
+
+@piece
+def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, place: int, now: int) -> Any:
+    """Return where a shuttle without work is soonest of use: the drive there, and then until its turn has come.
+
+    Its turn comes when those who stand there already have left full, and as many riders once more have come. Where
+    that would take too long, it is the nearest home.
+    """
+    row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
+    gone = now % WINDOW
+    best: Any = np.int64(-1)
+    least = np.int64(PATIENCE)
+    for there in range(zone[FIRST], zone[FIRST] + zone[SIZE]):
+        roll(demand, there, now)
+        requests = demand[there, BYGONE] * (WINDOW - gone) + demand[there, RUNNING] * WINDOW
+        if requests > 0:
+            turn = (demand[there, STOCK] + 1) * rules[CAPACITY] * WINDOW * WINDOW // requests + times[row + there]
+            if turn < least:
+                best, least = there, turn
+    return best if best >= 0 else nearest_home(zone, times, homes, place)
+
+
+@piece
+def nearest_home(zone: Any, times: Any, homes: Any, place: int) -> Any:
+    """Return the home that is reached first."""
+    row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
+    best = homes[zone[HOME]]
+    for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:
+        if times[row + home] < times[row + best]:
+            best = home
+    return best
+
+
+@piece
+def rest(tables: Any, lists: Any, zone: Any, times: Any, homes: Any, rules: Any, shuttle: int, now: int) -> Any:
+    """Find something to do for a shuttle without work; return when to ask again.
+
+    It drives to where it is wanted, or parks. After a drive it parks first, so that it can be seen to stand.
+    """
+    nodes, shuttles, _, _ = tables
+    heads, spare, demand = lists
+    state, at = shuttles[shuttle, STATE], shuttles[shuttle, AT]
+    place = nodes[at, PLACE]
+    if state == REPOSITIONING:
+        unlink(nodes, heads, shuttle)
+        shuttles[shuttle, STATE] = PARKED
+        return now + REVIEW
+    if state == PARKED:
+        demand[place, STOCK] -= 1
+    goal = place
+    if state == SERVING or spare[EXTRA] > 0:
+        goal = wanted_place(zone, times, homes, demand, rules, place, now)
+    if times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]] == 0:
+        goal = place
+    demand[goal, STOCK] += 1
+    if goal == place:
+        shuttles[shuttle, STATE] = PARKED
+        return now + REVIEW
+    spare[EXTRA] -= state == PARKED
+    return set_out(tables, heads, spare, zone, times, shuttle, goal, now)
+
+
+@piece
+def set_out(tables: Any, heads: Any, spare: Any, zone: Any, times: Any, shuttle: int, goal: int, now: int) -> Any:
+    """Send a shuttle somewhere empty; return when it is there."""
+    nodes, shuttles, _, moves = tables
+    at = shuttles[shuttle, AT]
+    place = nodes[at, PLACE]
+    there = now + times[zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] + goal - zone[FIRST]]
+    move = new_move(moves, spare, shuttle, place, goal)
+    moves[move, DEPARTED], moves[move, ARRIVED], moves[move, LEFT], moves[move, CARRIED] = now, there, there, 0
+    node = new_node(nodes, spare, shuttle, goal)
+    nodes[node, ARRIVE] = nodes[node, LEAVE] = there
+    nodes[node, MOVE] = nodes[shuttle, MOVE] = move
+    nodes[shuttle, PLACE], nodes[shuttle, LOAD] = place, 0
+    drop_node(nodes, heads, spare, at)
+    link(nodes, heads, node, ENDS)
+    link(nodes, heads, shuttle, TURNS)
+    shuttles[shuttle, AT] = shuttles[shuttle, LAST] = node
+    shuttles[shuttle, STATE] = REPOSITIONING
+    return there
+
+
+@piece
+def quiet(zone: Any, now: int) -> Any:
+    """Return whether nothing was requested in a zone of late, so that shuttles that are parked may sleep."""
+    return now - zone[LATEST] > 2 * WINDOW
+
+
+@piece
+def wake(shuttles: Any, clock: Any, zone: Any, now: int) -> Any:
+    """Wake the shuttles that sleep in a zone."""
+    for shuttle in range(zone[FLEET], zone[FLEET] + zone[VEHICLES]):
+        if zone[ASLEEP] == 0:
+            return
+        if shuttles[shuttle, STATE] == PARKED and clock[2][shuttle] == NEVER:
+            reschedule(clock, shuttle, now)
+            zone[ASLEEP] -= 1
+
+
+@piece
+def depart(tables: Any, heads: Any, spare: Any, linked: Any, shuttle: int) -> Any:
+    """Drive on to the next visit; return the waits of those who board there."""
+    nodes, shuttles, _, moves = tables
+    at = shuttles[shuttle, AT]
+    node = nodes[at, NEXT]
+    move = new_move(moves, spare, shuttle, nodes[at, PLACE], nodes[node, PLACE])
+    moves[move, DEPARTED], moves[move, ARRIVED] = nodes[at, LEAVE], nodes[node, ARRIVE]
+    moves[move, LEFT], moves[move, CARRIED] = nodes[node, LEAVE], nodes[at, LOAD]
+    nodes[node, MOVE], nodes[node, PREVIOUS] = move, -1
+    shuttles[shuttle, AT] = node
+    drop_node(nodes, heads, spare, at)
+    return arrive(tables, linked, node)
+
+
+@piece
+def stir(tables: Any, lists: Any, zones: Any, times: Any, homes: Any, rules: Any, shuttle: int, over: bool) -> Any:
+    """Let a shuttle do what it does next; return how many board where it goes, their waits, and when these began."""
+    nodes, shuttles, _, _ = tables
+    heads, clock, linked, demand, spare = lists
+    at = shuttles[shuttle, AT]
+    zone = zones[shuttles[shuttle, ZONE]]
+    if nodes[at, NEXT] >= 0:
+        boards = nodes[nodes[at, NEXT], BOARDS]
+        waits = depart(tables, heads, spare, linked, shuttle)
+        at = shuttles[shuttle, AT]
+        reschedule(clock, shuttle, nodes[at, LEAVE])
+        return boards, waits, boards * nodes[at, ARRIVE] - waits
+    now = clock[2][shuttle]
+    again = rest(tables, (heads, spare, demand), zone, times, homes, rules, shuttle, now)
+    if shuttles[shuttle, STATE] == PARKED and (over or quiet(zone, now)):
+        again = NEVER
+        zone[ASLEEP] += 1
+    reschedule(clock, shuttle, again)
+    return np.int64(0), np.int64(0), np.int64(0)
+
+
+@piece
+def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, best: Any) -> Any:
+    """Find a shuttle for a leg and give the rider to it; return whether it comes within the limits of the service."""
+    nodes, shuttles, legs, _ = tables
+    heads, clock, _, demand, spare = lists
+    now = legs[leg, REQUESTED]
+    best[COST] = NEVER
+    rider = (now, legs[leg, ORIGIN], legs[leg, DESTINATION], rules[MOST_WAIT], legs[leg, LONGEST])
+    search(tables, heads, zone, ways, rules, rider, best)
+    found = best[COST] < NEVER
+    if not found:
+        rider = (now, legs[leg, ORIGIN], legs[leg, DESTINATION], np.int64(NEVER), np.int64(NEVER))
+        search(tables, heads, zone, ways, rules, rider, best)
+    asleep = (
+        shuttles[nodes[best[BOARD_AT], SHUTTLE], STATE] == PARKED and clock[2][nodes[best[BOARD_AT], SHUTTLE]] == NEVER
+    )
+    zone[ASLEEP] -= asleep
+    shuttle = accept(tables, heads, spare, demand, zone, ways[0], rules, leg, best)
+    reschedule(clock, shuttle, nodes[shuttles[shuttle, AT], LEAVE])
+    note_demand(demand, legs[leg, ORIGIN], now)
+    zone[LATEST] = now
+    wake(shuttles, clock, zone, now)
+    return found
+
+
+@kernel
+def operate(
+    tables: Any, zones: Any, ways: Any, homes: Any, rules: Any, order: Any, lists: Any, abort_sum: Any, best: Any
+) -> Any:
+    """Operate all shuttles through all requests in the order of time; fills the tables.
+
+    Returns
+    -------
+    whether it was given up as waits exceed ``abort_sum``, and how many legs found no shuttle within the limits.
+    """
+    legs, clock, linked = tables[2], lists[1], lists[2]
+    # The sum of waits that are known, how many riders wait, and the sum of when they began to.
+    waits, waiting, since = np.int64(0), np.int64(0), np.int64(0)
+    taken, late = 0, 0
+    while True:
+        by_link = linked[3][0] > 0 and (taken == len(order) or linked[2][linked[0][0]] <= legs[order[taken], REQUESTED])
+        time = np.int64(NEVER)
+        if by_link:
+            time = linked[2][linked[0][0]]
+        elif taken < len(order):
+            time = legs[order[taken], REQUESTED]
+        if len(clock[0]) and clock[2][clock[0][0]] < time:
+            boards, ended, began = stir(tables, lists, zones, ways[0], homes, rules, clock[0][0], time == NEVER)
+            waits += ended
+            waiting -= boards
+            since -= began
+            continue
+        if time == NEVER:
+            return False, late
+        if by_link:
+            leg = next_linked(linked)
+            legs[leg, REQUESTED] = time
+        else:
+            leg = order[taken]
+            taken += 1
+        late += not match(tables, lists, zones[legs[leg, ZONE]], ways, rules, leg, best)
+        if legs[leg, PICKED] >= 0:
+            waits += legs[leg, PICKED] - time
+        else:
+            waiting += 1
+            since += time
+        if waits + waiting * time - since > abort_sum:
+            return True, late
+
+
+@kernel
+def park_all(nodes: Any, shuttles: Any, heads: Any, demand: Any, places: Any, time: int, extra: int) -> Any:
+    """Park every shuttle where it starts; return what is spare."""
+    spare = np.array([-1, len(shuttles), 0, extra])
+    for shuttle in range(len(shuttles)):
+        node = new_node(nodes, spare, shuttle, places[shuttle])
+        nodes[node, ARRIVE] = nodes[node, LEAVE] = time
+        nodes[shuttle, SHUTTLE], nodes[shuttle, NEXT], nodes[shuttle, PREVIOUS] = shuttle, -1, -1
+        shuttles[shuttle, AT] = shuttles[shuttle, LAST] = node
+        link(nodes, heads, node, ENDS)
+        shuttles[shuttle, STATE], nodes[shuttle, BUCKET] = PARKED, -1
+        demand[places[shuttle], STOCK] += 1
+    return spare

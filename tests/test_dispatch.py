@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dispatch of shuttles: every simulated day is replayed by an independent checker."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fleet_help import SHAPES, Case, make, offline_fleet, plane_times
+
+from dunnage.errors import ParameterError
+from dunnage.planning.checking import check_operation
+from dunnage.planning.dispatch import EVENTS, Dispatch, Operation, Requests, Service, simulate
+
+LINE = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) * 100
+"""Four stops in a line, 100 seconds apart."""
+QUICK = Service(dwell_seconds=0)
+
+
+def checked(case: Case, fleet: list[int], service: Service | None = None) -> Operation:
+    service = service or Service()
+    operation = simulate(case.requests, fleet, case.times, case.homes, service)
+    assert check_operation(case.requests, fleet, case.times, case.homes, service, operation) == []
+    return operation
+
+
+def story(operation: Operation, shuttle: int = 0) -> list[tuple[int, str, int]]:
+    """Return seconds, event and stop of all events of a shuttle."""
+    events = operation.events
+    own = events.shuttle == shuttle
+    return [
+        (int(time), EVENTS[kind], int(stop))
+        for time, kind, stop in zip(events.seconds[own], events.event[own], events.stop[own], strict=True)
+    ]
+
+
+@st.composite
+def cities(draw: st.DrawFn) -> tuple[Requests, list[int], Any, list[list[int]], Service]:
+    """Draw tiny cities, travel times without any rule but whole seconds, and riders with second legs."""
+    num_stops, num_zones, num = draw(st.integers(2, 5)), draw(st.integers(1, 2)), draw(st.integers(0, 25))
+    few = st.sampled_from([0, 1, 7, 60, 61, 300, 900])
+    times = np.array(draw(st.lists(few, min_size=num_stops**2, max_size=num_stops**2))).reshape(num_stops, num_stops)
+    np.fill_diagonal(times, 0)
+    stop = st.integers(0, num_stops - 1)
+    legs = draw(
+        st.lists(
+            st.tuples(st.integers(0, num_zones - 1), stop, stop, st.integers(0, 600), st.integers(-1, num - 1), few),
+            min_size=num,
+            max_size=num,
+        )
+    )
+    zone, origin, destination, seconds, after, lag = (np.array([leg[i] for leg in legs], dtype=int) for i in range(6))
+    after = np.where(after < np.arange(num), after, -1)
+    requests = Requests(
+        rider=np.arange(num), zone=zone, origin=origin, destination=destination, seconds=seconds, after=after, lag=lag
+    )
+    homes = [draw(st.lists(stop, min_size=1, max_size=2)) for _ in range(num_zones)]
+    service = Service(
+        capacity=draw(st.integers(1, 3)),
+        dwell_seconds=draw(st.sampled_from([0, 1, 20])),
+        max_wait_seconds=draw(st.sampled_from([0, 100, 600])),
+        detour_seconds=draw(st.sampled_from([0, 300])),
+    )
+    return requests, draw(st.lists(st.integers(1, 3), min_size=num_zones, max_size=num_zones)), times, homes, service
+
+
+@settings(max_examples=400, deadline=None)
+@given(cities())
+def test_any_day_stands_the_check(city: tuple[Requests, list[int], Any, list[list[int]], Service]) -> None:
+    requests, fleet, times, homes, service = city
+    operation = simulate(requests, fleet, times, homes, service)
+    assert check_operation(requests, fleet, times, homes, service, operation) == []
+    again = simulate(requests, fleet, times, homes, service)
+    assert all(
+        np.array_equal(getattr(operation, name), getattr(again, name)) for name in ("picked_up", "dropped", "shuttle")
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(cities(), st.floats(0, 400))
+def test_giving_up_is_exact(city: tuple[Requests, list[int], Any, list[list[int]], Service], target: float) -> None:
+    whole = simulate(*city)
+    tried = simulate(*city, abort_mean_wait=target)
+    if tried.aborted:
+        assert whole.mean_wait > target
+        with pytest.raises(ParameterError, match="given up"):
+            _ = tried.waits
+        assert check_operation(*city, tried) == ["the operation was given up before its end."]
+    else:
+        assert np.array_equal(whole.picked_up, tried.picked_up)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("fleet", [2, 8, 60])
+def test_demand_of_every_shape(shape: str, fleet: int) -> None:
+    case = make(shape, 800, seed=5)
+    operation = checked(case, [fleet, fleet])
+    assert operation.horizon * 2 * fleet == sum(column.sum() for column in (operation.busy, operation.idle))
+    parts = operation.by_period()
+    there = sum(parts[name] for name in ("busy", "empty", "parked")).sum()
+    assert there == pytest.approx(operation.horizon * 2 * fleet / 1800)
+    assert (parts["busy"].sum() * 1800, parts["empty"].sum() * 1800) == pytest.approx(
+        (operation.busy.sum(), operation.empty.sum())
+    )
+    assert min(parts[name].min() for name in ("busy", "empty", "parked")) >= -1e-9
+    assert 0 < operation.occupancy <= 8
+
+
+def test_more_shuttles_wait_less() -> None:
+    case = make("spread", 1500, seed=1)
+    ready = Dispatch(case.requests, case.times, case.homes, Service())
+    waits = [ready.run([size, size]).mean_wait for size in (5, 10, 20, 40, 80)]
+    assert waits == sorted(waits, reverse=True)
+
+
+def test_one_rider() -> None:
+    operation = simulate(Requests.single([0], [1], [3], [50]), [1], LINE, [0])
+    assert story(operation) == [
+        (50, "park", 0),
+        (50, "depart", 0),
+        (150, "arrive", 1),
+        (150, "pickup", 1),
+        (170, "depart", 1),
+        (370, "arrive", 3),
+        (370, "dropoff", 3),
+        (390, "depart", 3),
+        (690, "arrive", 0),
+        (690, "park", 0),
+    ]
+    assert (operation.waits.tolist(), operation.busy.tolist(), operation.empty.tolist()) == ([100], [240], [400])
+    assert (operation.parked.tolist(), operation.horizon, operation.late) == ([0], 640, 0)
+
+
+def test_shuttles_stand_where_riders_are() -> None:
+    # Every minute someone wants to go from stop 3, at the other end, to stop 2.
+    seconds = 60 * np.arange(200)
+    far = LINE * 5
+    operation = checked(Case(Requests.single([0] * 200, [3] * 200, [2] * 200, seconds), far, np.array([0])), [25])
+    assert operation.waits[60:].max() == 0
+
+
+def test_shuttles_go_home_when_nobody_asks() -> None:
+    requests = Requests.single([0] * 2, [1, 1], [3, 3], [0, 5000])
+    assert story(checked(Case(requests, LINE, np.array([0])), [1]))[-1][1:] == ("park", 0)
+
+
+def test_riders_share_a_ride_and_a_stay() -> None:
+    operation = simulate(Requests.single([0] * 3, [1, 1, 2], [3, 3, 3], [0, 5, 10]), [1], LINE, [1])
+    # The second boards while the first's stay lasts; it is then as long as hers.
+    assert operation.picked_up.tolist() == [0, 5, 125]
+    assert operation.dropped.tolist() == [245] * 3
+    assert operation.moves.carried.tolist()[:3] == [0, 2, 3]
+
+
+def test_a_shuttle_on_its_way_turns_back() -> None:
+    # On its way home it is called to where it came from, after 130 of 200 seconds.
+    requests = Requests.single([0, 0], [1, 3], [3, 2], [0, 330])
+    operation = simulate(requests, [1], LINE, [1], QUICK)
+    assert check_operation(requests, [1], LINE, [1], QUICK, operation) == []
+    assert (200, "depart", 3) in story(operation)
+    assert story(operation)[6:9] == [(330, "turn", 3), (460, "arrive", 3), (460, "pickup", 3)]
+
+
+def test_a_shuttle_goes_on_where_that_is_sooner() -> None:
+    requests = Requests.single([0, 0], [1, 1], [3, 2], [0, 330])
+    operation = simulate(requests, [1], LINE, [1], QUICK)
+    assert operation.picked_up.tolist() == [0, 400]
+    assert not (operation.moves.turned >= 0).any()
+
+
+def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
+    requests = Requests(
+        rider=np.array([0, 0]),
+        zone=np.array([1, 0]),
+        origin=np.array([3, 0]),
+        destination=np.array([2, 1]),
+        seconds=np.array([0, 10]),
+        after=np.array([1, -1]),
+        lag=np.array([60, 0]),
+    )
+    operation = checked(Case(requests, LINE.astype(np.int32), np.array([0, 3])), [1, 1], QUICK)
+    assert operation.dropped[1] == 110
+    assert (operation.requested[0], operation.picked_up[0], operation.start) == (170, 170, 10)
+
+
+def test_everyone_of_a_crowd_is_served() -> None:
+    case = make("crowd", 5000, seed=2, num_stops=4, num_zones=1)
+    assert checked(case, [3]).late > 0
+
+
+def test_nowhere_and_no_time() -> None:
+    requests = Requests.single([0] * 50, [1] * 50, [2] * 50, [7] * 50)
+    operation = simulate(requests, [1], np.zeros((3, 3), dtype=int), [0], Service(dwell_seconds=0))
+    assert operation.waits.tolist() == [0] * 50
+    same = simulate(Requests.single([0] * 20, [1] * 20, [1] * 20, [7] * 20), [2], LINE, [0])
+    assert same.dropped.min() > 0
+
+
+def test_long_gaps_cost_nothing() -> None:
+    seconds = np.array([0, 10**11, 2 * 10**11])
+    operation = simulate(Requests.single([0] * 3, [1] * 3, [2] * 3, seconds), [5], LINE, [0])
+    assert len(operation.moves.shuttle) < 100
+
+
+def test_zones_without_requests_or_shuttles() -> None:
+    none = Requests.single([], [], [], [])
+    operation = simulate(none, [0, 2], LINE, [0, 3])
+    assert (operation.mean_wait, operation.horizon, operation.occupancy) == (0.0, 0, 0.0)
+    assert check_operation(none, [0, 2], LINE, [0, 3], Service(), operation) == []
+    assert [row[1] for row in story(operation)] == ["park"]
+    one = Requests.single([0], [1], [2], [0])
+    assert check_operation(one, [1, 0], LINE, [0, 3], Service(), simulate(one, [1, 0], LINE, [0, 3])) == []
+    with pytest.raises(ParameterError, match=r"a zone with requests needs a shuttle\. Got none for zone 0"):
+        simulate(one, [0, 2], LINE, [0, 3])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"fleet": [1, 1]}, "for each of 1 zones"),
+        ({"fleet": [1.5]}, "whole number of shuttles"),
+        ({"fleet": [-1]}, "0 to"),
+        ({"times": LINE[:3]}, "square"),
+        ({"times": LINE * 0.5}, "whole seconds"),
+        ({"times": -LINE}, "from 0"),
+        ({"times": LINE + 1}, "to itself"),
+        ({"times": LINE[:2, :2]}, "stops beyond"),
+        ({"homes": [9]}, "homes must be numbers of stops"),
+        ({"homes": [[]]}, "homes must be numbers of stops"),
+        ({"homes": []}, "every zone needs a home"),
+        ({"abort_mean_wait": -1.0}, "abort_mean_wait"),
+        ({"abort_mean_wait": float("nan")}, "abort_mean_wait"),
+    ],
+)
+def test_bad_arguments_are_refused(change: dict[str, Any], message: str) -> None:
+    given = {"requests": Requests.single([0], [1], [2], [0]), "fleet": [1], "times": LINE, "homes": [0]} | change
+    with pytest.raises(ParameterError, match=message):
+        simulate(**given)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("after", [0, -1], "after itself"),
+        ("after", [1, 0], "after itself"),
+        ("after", [-1, 2], "number of a leg"),
+        ("lag", [0, -1], "from 0"),
+        ("seconds", [0, -1], "from 0"),
+        ("zone", [0, -1], "from 0"),
+        ("seconds", [0, 2**60], "from 0"),
+        ("seconds", [0], "same length"),
+        ("seconds", [0.5, 1.0], "whole numbers"),
+    ],
+)
+def test_bad_requests_are_refused(name: str, value: Any, message: str) -> None:
+    good = Requests.single([0, 0], [1, 1], [2, 2], [0, 0])
+    with pytest.raises(ParameterError, match=message):
+        replace(good, **{name: np.array(value)})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"capacity": 0}, {"capacity": True}, {"max_detour": 0.5}, {"dwell_seconds": -1}, {"wait_weight": 0}],
+)
+def test_bad_services_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(change))):
+        Service(**change)
+
+
+# The checker: whatever is tampered with must be found.
+
+
+def tampered(operation: Operation, **change: Any) -> Any:
+    """Return an operation with other columns; ``events`` changes columns of events."""
+    names = [item.name for item in fields(operation)]
+    names += ["waits", "busy", "empty", "parked", "events"]
+    copy = SimpleNamespace(**{name: getattr(operation, name) for name in names})
+    events = SimpleNamespace(**{item.name: getattr(copy.events, item.name) for item in fields(copy.events)})
+    for name, value in change.pop("events", {}).items():
+        setattr(events, name, value)
+    copy.events = events
+    for name, value in change.items():
+        setattr(copy, name, value)
+    return copy
+
+
+def changed(column: Any, place: int, by: int) -> Any:
+    copy = np.array(column, dtype=np.int64)
+    copy[place] += by
+    return copy
+
+
+@pytest.fixture(scope="module")
+def day() -> tuple[Case, Operation]:
+    case = make("linked", 300, seed=9)
+    return case, checked(case, [6, 6])
+
+
+@pytest.mark.parametrize("name", ["requested", "picked_up", "dropped", "waits", "busy", "empty", "parked"])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_tampered_times_are_found(day: tuple[Case, Operation], name: str, by: int) -> None:
+    case, operation = day
+    for place in range(0, len(getattr(operation, name)), 7):
+        wrong = tampered(operation, **{name: changed(getattr(operation, name), place, by)})
+        assert check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong)
+
+
+@pytest.mark.parametrize("name", ["seconds", "stop", "event", "leg", "shuttle", "target"])
+def test_tampered_events_are_found(day: tuple[Case, Operation], name: str) -> None:
+    case, operation = day
+    events = operation.events
+    missed = []
+    for place in range(0, len(events), 17):
+        if name == "target" and EVENTS[events.event[place]] != "depart":
+            continue
+        if name == "leg" and events.leg[place] < 0:
+            continue
+        by = -1 if getattr(events, name)[place] > 0 else 1
+        wrong = tampered(operation, events={name: changed(getattr(events, name), place, by)})
+        if not check_operation(case.requests, [6, 6], case.times, case.homes, Service(), wrong):
+            missed.append((place, EVENTS[events.event[place]]))
+    assert missed == []
+
+
+def test_events_left_out_are_found(day: tuple[Case, Operation]) -> None:
+    case, operation = day
+    events = operation.events
+    missed = []
+    for place in range(0, len(events), 5):
+        rest = {item.name: np.delete(getattr(events, item.name), place) for item in fields(events)}
+        if not check_operation(
+            case.requests, [6, 6], case.times, case.homes, Service(), tampered(operation, events=rest)
+        ):
+            missed.append(EVENTS[events.event[place]])
+    assert missed == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"service": Service(capacity=2)}, "seats"),
+        ({"service": Service(dwell_seconds=21)}, "before its stay is over"),
+        ({"service": Service(max_wait_seconds=10)}, "said to be late"),
+        ({"fleet": [7, 6]}, "6 shuttles instead of 7"),
+        ({"homes": [2, 3]}, "start at a home"),
+        ({"slower": 1}, "after the drive allows"),
+        ({"slower": -1}, "after the drive allows"),
+    ],
+)
+def test_other_rules_are_found(day: tuple[Case, Operation], change: dict[str, Any], said: str) -> None:
+    case, operation = day
+    given = {"fleet": [6, 6], "homes": case.homes, "service": Service()} | change
+    times = case.times + given.pop("slower", 0)
+    found = check_operation(case.requests, given["fleet"], times, given["homes"], given["service"], operation)
+    assert any(said in problem for problem in found)
+
+
+def test_a_shuttle_of_another_zone_is_found(day: tuple[Case, Operation]) -> None:
+    case, operation = day
+    wrong = replace(case.requests, zone=1 - case.requests.zone)
+    found = check_operation(wrong, [6, 6], case.times, case.homes, Service(), operation)
+    assert any("another zone" in problem for problem in found)
+
+
+def test_a_turn_that_is_too_quick_is_found() -> None:
+    requests = Requests.single([0, 0], [1, 3], [3, 2], [0, 330])
+    operation = simulate(requests, [1], LINE, [1], QUICK)
+    events = operation.events
+    turn = int(np.flatnonzero(events.event == EVENTS.index("turn"))[0])
+    for by in (-1, 1):
+        wrong = tampered(operation, events={"seconds": changed(events.seconds, turn, by)})
+        assert check_operation(requests, [1], LINE, [1], QUICK, wrong)
+
+
+# How good and how fast.
+
+
+def smallest(ready: Dispatch) -> int:
+    """Return the smallest fleet of one zone that serves all within the limits of the service."""
+    return next(size for size in range(1, len(ready.requests) + 1) if ready.run([size]).late == 0)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_fleet_is_near_the_smallest_that_knows_the_future(ahead: bool) -> None:
+    """Compare fleets that serve all within 600 s of wait and the longest ride; offline ones are proved smallest.
+
+    The offline fleet knows all requests from the start; with ``ahead`` it also drives to riders before they ask. This
+    is about limits, not about a mean wait: seven riders whom nobody expects are waited for at home, and no number of
+    shuttles there makes the mean wait as short as that of shuttles which are sent ahead.
+    """
+    service = Service()
+    ours, theirs = [], []
+    for seed in range(12):
+        case = make("spread", 7, seed, num_stops=8, num_zones=1, seconds=600)
+        case = Case(case.requests, plane_times(8, np.random.default_rng(seed + 100), 600), case.homes)
+        offline = offline_fleet(case, service, 600, ahead=ahead)
+        if offline is not None:
+            theirs.append(offline)
+            ours.append(smallest(Dispatch(case.requests, case.times, case.homes, service)))
+    assert len(theirs) >= 10
+    assert all(one >= other for one, other in zip(ours, theirs, strict=True))
+    assert sum(ours) <= 1.25 * sum(theirs)
+
+
+@pytest.mark.parametrize("shape", ["spread", "commute", "linked"])
+def test_ten_times_the_trips_cost_twenty_times_the_work(shape: str) -> None:
+    few, many = (make(shape, num, seed=4, num_stops=60) for num in (1500, 15000))
+    once, more = (
+        Dispatch(case.requests, case.times, case.homes, Service()).run([size, size])
+        for case, size in ((few, 35), (many, 350))
+    )
+    assert once.mean_wait < 300
+    assert more.work <= 20 * once.work
