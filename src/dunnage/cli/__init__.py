@@ -25,6 +25,7 @@ from dunnage.cli.devices import (
     shown_reports,
     shown_task,
 )
+from dunnage.cli.fleets import apply_fleet, size
 from dunnage.cli.generate import generate_app
 from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
@@ -267,10 +268,11 @@ def show(
 
 
 def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
+    from dunnage.planning.fleet_plan import FleetPlan, is_fleet_plan
     from dunnage.planning.plan import PLAN_FILE, Plan
 
     if (path / PLAN_FILE).is_file():
-        plan = Plan.read(path)
+        plan: FleetPlan | Plan = FleetPlan.read(path) if is_fleet_plan(path) else Plan.read(path)
         return plan.to_dict(), plan.summary()
     from dunnage.auditing.audit import AUDIT_FILE, Audit
     from dunnage.release import Release, describe_release
@@ -282,6 +284,10 @@ def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
         return found.to_dict(), found.summary()
 
     if (path / SETTLEMENT_FILE).is_file():
+        from dunnage.settle.fleets import read_settlement, settlement_text
+
+        if (settled := read_settlement(path)) is not None:
+            return settled, f"{settlement_text(settled)}\nPrivate     it tells of true trips; keep it to yourself"
         raise ParameterError(f"{path} is a settlement, private to its owner. Read its {SETTLEMENT_FILE} and loads.csv.")
 
     release = Release.read(path)
@@ -454,9 +460,12 @@ def _packed_quantities(plan: Path, release: Release) -> list[str]:
     return list(Plan.read(plan).quantities) if plan.is_dir() else release.quantities
 
 
+app.command()(size)
+
+
 @app.command()
 def apply(
-    plan: Annotated[Path, typer.Argument(help="Plan folder, or a CSV file row,bin of another solver.")],
+    plan: Annotated[Path, typer.Argument(help="Plan folder, or a CSV file row,bin or zone,shuttles of others.")],
     data: Annotated[Path, typer.Argument(help="The private rows that were published.")],
     policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
     release: Annotated[Path, typer.Option("--release", help="Release folder the plan was made on.")],
@@ -469,13 +478,36 @@ def apply(
         list[str] | None, typer.Option(help="What a truck holds, for a CSV plan or instead: 500kg, volume=9.")
     ] = None,
     trucks: Annotated[Path | None, typer.Option(help="The trucks, for a CSV plan or instead of a plan's own.")] = None,
+    city: Annotated[Path | None, typer.Option(help="Shuttles: the city that the fleet was sized in.")] = None,
+    shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Apply a plan to the true data: what really overflows, repaired if asked, and the loading list.
+    """Apply a plan to the true data: what really overflows, repaired if asked; or how shuttles really run.
 
     Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
     """
+    from dunnage.planning.fleet_plan import told_fleet_plan
+
+    options = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
+    fleet_options = {"--city": city, "--shuttle-hour": shuttle_hour}
+    if told_fleet_plan(plan):
+        _refuse_options(options, "a plan of shuttles")
+        apply_fleet(
+            plan,
+            data,
+            policy,
+            release,
+            out,
+            city=city,
+            key=key,
+            period=period,
+            shuttle_hour=shuttle_hour,
+            force=force,
+            as_json=as_json,
+        )
+        return
+    _refuse_options(fleet_options, "a plan of packages")
     from dunnage.folders import check_new_folder
     from dunnage.io import load
     from dunnage.planning.trucks import read_trucks
@@ -505,6 +537,13 @@ def apply(
         )
         done.write(out, force=force)
     print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
+
+
+def _refuse_options(options: dict[str, Any], what: str) -> None:
+    """Refuse options that a kind of plan does not take; those not given are None, False or empty."""
+    given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
+    if given:
+        raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")
 
 
 @app.command()

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""dunnage size, and apply for fleets: shuttles for released counts of trips, and what they do on the true ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
+from dunnage.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dunnage.city import City
+    from dunnage.release import Release
+
+
+def size(
+    release: Annotated[Path, typer.Argument(help="Release folder of counts.")],
+    city: Annotated[Path, typer.Option("--city", help="City folder, or a GTFS feed (folder or zip).")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
+    max_wait: Annotated[float, typer.Option(help="Longest mean wait in each zone, in seconds.")] = 180,
+    expansions: Annotated[int, typer.Option(help="Days with random seconds to simulate.")] = 5,
+    capacity: Annotated[int, typer.Option(help="Seats of a shuttle.")] = 8,
+    day: Annotated[str | None, typer.Option(help="Size for this day only, by its label in the release.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Folder to make for other tools: FleetPy's files, and GeoJSON.")
+    ] = None,
+    seed: SeedOption = None,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Size the smallest fleet of shuttles per zone for released counts of trips. Needs only release and city.
+
+    Example: dunnage size release --city city --max-wait 180 -o plan
+    """
+    from dunnage.folders import check_new_folder
+    from dunnage.pages.fleets import plan_page
+    from dunnage.planning.dispatch import Service
+    from dunnage.planning.exports import export_plan
+    from dunnage.planning.fleet import size as size_fleet
+    from dunnage.planning.fleet_plan import PLAN_PAGE
+    from dunnage.planning.plan import PLAN_FILE
+    from dunnage.release import Release
+
+    check_new_folder(out, marker=PLAN_FILE, force=force)
+    if export is not None:
+        check_new_folder(export, marker=PLAN_FILE, force=False)
+        if export.resolve() == out.resolve():
+            raise ParameterError("plan and export need a folder each. Got one for both. Name another.")
+    with progress() as tell:
+        tell("reading release and city")
+        received = Release.read(release)
+        _check_counts(received)
+        plan = size_fleet(
+            received,
+            (place := read_city(city)),
+            max_wait=max_wait,
+            expansions=expansions,
+            service=Service(capacity=capacity),
+            seed=seed or 0,
+            day=day,
+            progress=tell,
+        )
+        tell("drawing the page")
+        plan.write(out, page=plan_page(plan, received, place), force=force)
+        if export is not None:
+            tell("exporting")
+            export_plan(export, received, place, plan)
+    text = f"{plan.summary()}\nPlan        {out}, see {PLAN_PAGE}" + (
+        f"\nExports     {export}" if export is not None else ""
+    )
+    exported = {"export": str(export)} if export is not None else {}
+    print_result({"plan": str(out), **exported, **plan.to_dict()}, text, as_json)
+
+
+def _check_counts(release: Release) -> None:
+    """Refuse other releases before a city is read."""
+    from dunnage.release import COUNTS
+
+    if release.kind != COUNTS:
+        raise ParameterError(f"size needs a release of counts of trips. Got one of {release.kind}. Give another.")
+
+
+def read_city(path: Path) -> City:
+    """Read a city folder or a GTFS feed."""
+    from dunnage.gtfs import load_city
+
+    return load_city(path)
+
+
+def apply_fleet(
+    plan: Path,
+    data: Path,
+    policy: Path,
+    release: Path,
+    out: Path,
+    *,
+    city: Path | None,
+    key: Path | None,
+    period: str | None,
+    shuttle_hour: float | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Run a planned fleet on the true trips."""
+    from dunnage.folders import check_new_folder
+    from dunnage.io import load
+    from dunnage.pages.fleets import settlement_page
+    from dunnage.publication import Key, key_path
+    from dunnage.release import Release
+    from dunnage.settle.fleets import SETTLEMENT_FILE, SETTLEMENT_PAGE
+    from dunnage.settle.fleets import apply_fleet as apply_plan
+
+    if city is None:
+        raise ParameterError("a plan of shuttles is applied in a city. Got none. Give --city CITY, as for size.")
+    check_new_folder(out, marker=SETTLEMENT_FILE, force=force)
+    with progress() as tell:
+        tell("reading")
+        published = Release.read(release)
+        trips = load(data, policy, period=period or published.certificate.body.get("period"))
+        beside = key_path(release)
+        named = key or (beside if beside.exists() else None)
+        done = apply_plan(
+            plan,
+            trips,
+            published,
+            read_city(city),
+            None if named is None else Key.read(named),
+            shuttle_hour=shuttle_hour,
+            progress=tell,
+        )
+        tell("drawing the page")
+        done.write(out, page=settlement_page(done, published), force=force)
+    result: dict[str, Any] = {"settlement": str(out), **done.to_dict()}
+    print_result(result, f"{done.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}", as_json)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Exports for other tools: rides and travel times in FleetPy's layout, and GeoJSON of stops, zones and flows.
+
+FleetPy reads ``networks/NAME/base`` (``nodes.csv``, ``edges.csv``, ``crs.info``), travel times and distances between
+all nodes in ``networks/NAME/ff/tables``, and requests in ``demand/NAME/matched/NAME``. GeoJSON is as RFC 7946 says:
+longitude before latitude, outer rings counter-clockwise and closed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.city import City, haversine
+from dunnage.errors import ParameterError
+from dunnage.folders import new_folder
+from dunnage.planning.demand import Ground, TripCounts, released_counts
+from dunnage.planning.dispatch import Requests
+from dunnage.planning.fleet import planned_task
+from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.trucks import write_lines
+from dunnage.release import Release
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+MARKER = "README.md"
+MOST_STOPS_WITH_EDGES = 1_000
+MOST_FLOWS = 5_000
+"""Most flows that are drawn, the largest first."""
+_MERCATOR_METRES = 6_378_137.0
+_MERCATOR_DEGREES = 85.06
+_METRES_A_SECOND = 20 / 3.6
+_ABOUT = """# A fleet plan for other tools
+
+- `fleetpy`: shuttle rides of one simulated day, and travel times, in FleetPy's layout.
+- `maps`: stops, zones and flows as GeoJSON, where stops have coordinates.
+
+All of it was made from a release and a city, both public.
+"""
+_ABOUT_FLEETPY = """# Rides and travel times for FleetPy
+
+- `networks/{name}`: one node a stop, an edge for every pair of stops; `ff/tables` has travel times (seconds) and
+  distances (metres, {distances}) between all nodes. Positions: {positions}.
+- `demand/{name}/matched/{name}/requests.csv`: all rides (`rq_time,start,end,request_id`; seconds of the service day),
+  and `requests_ZONE.csv` those of one zone, by its number: {zones}.
+
+One request is one shuttle ride of one rider. FleetPy does not know that some rides follow others: a rider's second ride
+is requested at the second that {second}.
+"""
+
+
+def export_plan(folder: str | os.PathLike[str], release: Release, city: City, plan: FleetPlan) -> Path:
+    """Write what other tools need to look at a plan: ``fleetpy`` and, where stops have coordinates, ``maps``.
+
+    FleetPy gets the first day that was simulated; a second ride is requested when it was with the planned fleet.
+
+    Parameters
+    ----------
+    folder
+        Folder to make.
+    release, city, plan
+        The plan, and what it was made on.
+
+    Raises
+    ------
+    OutputError
+        If the folder cannot be made.
+    """
+    ground = Ground.of(city)
+    task = planned_task(release, ground, plan)
+    first = task.days[0].requests
+    requested = task.operate(plan.shuttles_of(ground.zones))[0].requested
+    with new_folder(folder, marker=MARKER) as work:
+        export_fleetpy(work / "fleetpy", first, ground.city, times=ground.times, requested=requested)
+        if city.lat is not None:
+            export_geojson(work / "maps", city, release, shuttles=plan.shuttles_of(ground.zones))
+        (work / MARKER).write_text(_ABOUT, encoding="utf-8")
+    return Path(folder)
+
+
+def export_fleetpy(
+    folder: str | os.PathLike[str],
+    requests: Requests,
+    city: City,
+    *,
+    times: NDArray[np.int32],
+    name: str = "dunnage",
+    requested: IntArray | None = None,
+) -> Path:
+    """Write rides and travel times in FleetPy's layout.
+
+    Parameters
+    ----------
+    folder
+        Folder to make; its content goes into FleetPy's ``data``.
+    requests, city, times
+        The rides, the city they are made in, and its travel times in seconds.
+    name
+        Name of network and demand.
+    requested
+        When each ride was really requested; by default when it can be at the earliest.
+
+    Raises
+    ------
+    ParameterError
+        If there are too many stops for an edge between any two.
+    OutputError
+        If the folder cannot be made.
+    """
+    if len(city.stops) > MOST_STOPS_WITH_EDGES:
+        raise ParameterError(
+            f"edges between all stops are written for at most {MOST_STOPS_WITH_EDGES:,} stops. Got {len(city.stops):,}."
+        )
+    if not name.isidentifier():
+        raise ParameterError(f"name must be letters, digits and _. Got {name!r}. Name it dunnage, say.")
+    with new_folder(folder, marker=MARKER) as work:
+        network, demand = work / "networks" / name, work / "demand" / name / "matched" / name
+        _write_network(network, city, times)
+        demand.mkdir(parents=True)
+        _write_requests(demand, requests, requests.seconds if requested is None else requested, len(city.zone_names))
+        (work / MARKER).write_text(_about_fleetpy(city, name, requested is not None), encoding="utf-8")
+    return Path(folder)
+
+
+def _about_fleetpy(city: City, name: str, simulated: bool) -> str:
+    placed = city.lat is not None and city.lon is not None
+    return _ABOUT_FLEETPY.format(
+        name=name,
+        distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
+        positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
+        zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
+        second="it was in our simulation" if simulated else "it can be at the earliest",
+    )
+
+
+def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:
+    base, tables = folder / "base", folder / "ff" / "tables"
+    base.mkdir(parents=True)
+    tables.mkdir(parents=True)
+    num = len(city.stops)
+    metres, (east, north) = _metres(city, times), _positions(city)
+    columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
+    # 0 stands for False: the reader makes it a whole number.
+    nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
+    write_lines(base / "nodes.csv", columns, nodes)
+    write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), _edges(metres, times))
+    (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
+    np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
+    np.save(tables / "nn_fastest_distance.npy", metres)
+
+
+def _edges(metres: FloatArray, times: NDArray[np.int32]) -> Iterator[list[object]]:
+    num = len(metres)
+    for start in range(num):
+        for end in range(num):
+            if start != end:
+                yield [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
+
+
+def _metres(city: City, times: NDArray[np.int32]) -> FloatArray:
+    """Return distances between stops, along great circles where coordinates are known."""
+    if city.lat is None or city.lon is None:
+        return np.asarray(times * _METRES_A_SECOND)
+    return 1000 * haversine(city.lat, city.lon)
+
+
+def _positions(city: City) -> tuple[FloatArray, FloatArray]:
+    """Return east and north of each stop in Web Mercator; zeros where stops have no coordinates."""
+    if city.lat is None or city.lon is None:
+        return np.zeros(len(city.stops)), np.zeros(len(city.stops))
+    lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
+    return _MERCATOR_METRES * np.radians(city.lon), _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
+
+
+def _write_requests(folder: Path, requests: Requests, seconds: IntArray, num_zones: int) -> None:
+    order = np.argsort(seconds, kind="stable")
+    # lines : rq_time, start, end, request_id
+    lines = np.column_stack([seconds, requests.origin, requests.destination])[order].astype(np.int64)
+    lines = np.column_stack([lines, np.arange(len(lines))])
+    header, zones = ("rq_time", "start", "end", "request_id"), np.asarray(requests.zone)[order]
+    write_lines(folder / "requests.csv", header, lines.tolist())
+    for zone in range(num_zones):
+        write_lines(folder / f"requests_{zone}.csv", header, lines[zones == zone].tolist())
+
+
+def export_geojson(
+    folder: str | os.PathLike[str], city: City, release: Release | None = None, *, shuttles: Sequence[int] | None = None
+) -> Path:
+    """Write ``stops.geojson``, ``zones.geojson`` and, with a release of counts, ``flows.geojson``.
+
+    Parameters
+    ----------
+    folder
+        Folder to make.
+    city
+        The city; its stops need coordinates.
+    release
+        Whose counts are drawn as flows, as trips of an average date; the largest flows where there are many.
+    shuttles
+        Shuttles of each zone, where a fleet was sized.
+
+    Raises
+    ------
+    ParameterError
+        If stops have no coordinates, or the release does not fit the city.
+    OutputError
+        If the folder cannot be made.
+    """
+    places = _places(city)
+    collections = {"stops": _stop_features(city, places), "zones": _zone_features(city, places, shuttles)}
+    if release is not None:
+        collections["flows"] = _flow_features(released_counts(release, city), city, places)
+    with new_folder(folder, marker="stops.geojson") as work:
+        for name, features in collections.items():
+            text = json.dumps({"type": "FeatureCollection", "features": features}, ensure_ascii=False, allow_nan=False)
+            (work / f"{name}.geojson").write_text(text + "\n", encoding="utf-8")
+    return Path(folder)
+
+
+def _places(city: City) -> list[list[float]]:
+    """Return longitude and latitude of each stop."""
+    if city.lat is None or city.lon is None:
+        raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
+    return [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
+
+
+def _feature(geometry: str, coordinates: Any, **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "Feature",
+        "geometry": {"type": geometry, "coordinates": coordinates},
+        "properties": properties,
+    }
+
+
+def _stop_features(city: City, places: list[list[float]]) -> list[dict[str, Any]]:
+    zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
+    hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
+    return [
+        _feature("Point", place, stop=stop, zone=zone, hub=hub)
+        for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
+    ]
+
+
+def _zone_features(city: City, places: list[list[float]], shuttles: Sequence[int] | None) -> list[dict[str, Any]]:
+    """Draw the hull of each zone: a polygon, or a line or point where its stops do not span one."""
+    if city.zones is None:
+        return []
+    found = []
+    for number, zone in enumerate(city.zone_names):
+        members = np.flatnonzero(city.zones == number).tolist()
+        if not members:
+            continue
+        ring = convex_hull([places[stop] for stop in members])
+        more: dict[str, Any] = {} if shuttles is None else {"shuttles": int(shuttles[number])}
+        found.append(_feature(*_hull_geometry(ring), zone=zone, stops=len(members), **more))
+    return found
+
+
+def _hull_geometry(ring: list[list[float]]) -> tuple[str, Any]:
+    if len(ring) > 2:
+        return "Polygon", [[*ring, ring[0]]]
+    return ("LineString", ring) if len(ring) == 2 else ("Point", ring[0])
+
+
+def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the corners of the convex hull, counter-clockwise, without repeating the first.
+
+    Examples
+    --------
+    >>> convex_hull([[0, 0], [2, 0], [1, 0], [2, 2], [1, 1]])
+    [[0, 0], [2, 0], [2, 2]]
+    """
+    ordered = sorted({(x, y) for x, y in points})
+    if len(ordered) < 3:
+        return [list(point) for point in ordered]
+    lower, upper = _chain(ordered), _chain(ordered[::-1])
+    return [list(point) for point in lower[:-1] + upper[:-1]]
+
+
+def _chain(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return the part of the hull that turns left from the first point to the last."""
+    kept: list[tuple[float, float]] = []
+    for x, y in points:
+        while len(kept) > 1:
+            (ax, ay), (bx, by) = kept[-2:]
+            if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:
+                break
+            kept.pop()
+        kept.append((x, y))
+    return kept
+
+
+def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[dict[str, Any]]:
+    """Draw trips of an average date by pairs of stops, the largest first; trips within a stop are points."""
+    num = len(city.stops)
+    pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
+    trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
+    found = []
+    for index in np.argsort(-trips, kind="stable")[:MOST_FLOWS].tolist():
+        start, end = divmod(int(pairs[index]), num)
+        same = places[start] == places[end]
+        geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
+        flow = round(float(trips[index]), 3)
+        found.append(_feature(geometry, line, origin=city.stops[start], destination=city.stops[end], trips=flow))
+    return found

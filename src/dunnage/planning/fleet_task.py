@@ -1,0 +1,504 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FleetTask: days of trips in a city, and the search for the smallest fleet that serves them.
+
+Sizing is a search over simulated days (:mod:`dunnage.planning.dispatch`). Zones hang together, as a rider's second
+shuttle may be another zone's. So each zone is sized by itself first, for each expansion, as if second rides were
+requested when they are expected to be; then all zones are simulated together, and fleets mended up and down until every
+zone meets the target and one shuttle fewer in any zone breaks it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.planning.demand import Day, Ground
+from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+Progress = Callable[[str], None]
+Fleet = tuple[int, ...]
+
+MAX_WAIT_SECONDS = 180
+MOST_WAIT_SECONDS = 86_400
+"""Longest mean wait that may be asked for: a day."""
+# The mean wait falls with about this power of the fleet near the answer; only where the search looks next rests on it.
+_WAIT_POWER = 5.0
+# Riders that a shuttle takes at once, as a first guess.
+_GUESSED_SHARING = 4.5
+_SAFE = 1e-9
+_MOST_ROUNDS = 40
+# Days that the search for all zones together begins with.
+_FIRST_DAYS = 2
+# Fleets of whose runs more than the waits is remembered: they are large.
+_MOST_KNOWN = 8
+# Zones of at least twice as many shuttles are sized to one part in so many only: expansions differ by more than that.
+_FINE = 200
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DayRun:
+    """What is kept of a fleet's day. Its ``repr`` shows nothing of it.
+
+    Parameters
+    ----------
+    waits
+        Seconds that each ride was waited for.
+    busy, empty
+        Seconds that each shuttle carries riders, and drives without.
+    aboard
+        Seconds that riders of each zone spend aboard, together.
+    end
+        When the last rider alights.
+    """
+
+    waits: NDArray[np.int32]
+    busy: IntArray
+    empty: IntArray
+    aboard: FloatArray
+    end: int
+
+    @classmethod
+    def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
+        """Keep what is told of an operation."""
+        return cls(
+            waits=run.waits.astype(np.int32),
+            busy=run.busy,
+            empty=run.empty,
+            aboard=zone_sums(day, run.dropped - run.picked_up, num_zones),
+            end=int(run.dropped.max(initial=0)),
+        )
+
+
+def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
+    """Add up a number of each ride by zone."""
+    return np.bincount(day.requests.zone, weights=values, minlength=num_zones).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Sized:
+    """A fleet that was sized, with how it runs. Its ``repr`` shows nothing of it.
+
+    Parameters
+    ----------
+    fleet
+        Shuttles of each zone.
+    alone
+        Smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones).
+    runs
+        How the fleet runs on each day.
+    """
+
+    fleet: Fleet
+    alone: IntArray
+    runs: tuple[DayRun, ...]
+
+
+class _Bracket:
+    """What is known of one zone's fleet while others vary: a number that did, a smaller one that did not."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.few, self.enough, self._step = most, 0, most + 1, 1
+
+    def learn(self, number: int, *, did: bool) -> None:
+        """Note whether a number of shuttles did; what contradicts it is forgotten."""
+        if did:
+            self.enough = number
+            self.few = min(self.few, number - 1)
+        else:
+            self.few = number
+            self.enough = self.most + 1 if self.enough <= number else self.enough
+
+    @property
+    def open(self) -> bool:
+        """Whether there are numbers between the two that are worth a try."""
+        return self.enough - self.few > grain(self.enough)
+
+    def next(self, likely: float, *, halve: bool = True) -> int:
+        """Return the number to try next, between those known: near a guess, in the middle, or that which did."""
+        if self.enough > self.most:  # none did yet: widen
+            self._step *= 2
+            return min(self.most, max(self.few + self._step // 2, min(math.ceil(likely), 2 * self.few)))
+        if self.few == 0:  # all did: narrow
+            return max(1, min(self.enough - 1, math.floor(likely)))
+        return (self.few + self.enough) // 2 if self.open and halve else self.enough
+
+
+def grain(number: int) -> int:
+    """Return to how many shuttles a zone of some number is sized: to the last one, but where there are hundreds."""
+    return max(1, number // _FINE)
+
+
+class FleetTask:
+    """Days of trips for which a fleet is sized or operated.
+
+    Parameters
+    ----------
+    ground
+        Where they are made.
+    days
+        The days; waits are averaged over all their riders.
+    service
+        What shuttles promise and need.
+    max_wait
+        Longest mean wait of a zone's riders, in seconds.
+    span
+        First second of the service day and the one after its last: shuttles are out for all of it.
+    progress
+        Called with a line as each stage begins.
+    """
+
+    def __init__(
+        self,
+        ground: Ground,
+        days: Sequence[Day],
+        *,
+        service: Service,
+        max_wait: float,
+        span: tuple[int, int],
+        progress: Progress | None = None,
+    ) -> None:
+        check_max_wait(max_wait)
+        self.ground, self.days, self.service, self.max_wait, self.span = ground, tuple(days), service, max_wait, span
+        self.probes = 0
+        self._tell = progress or (lambda line: None)
+        self._sums: dict[tuple[Fleet, int], FloatArray] = {}
+        self._known: dict[Fleet, dict[int, DayRun]] = {}
+        self._apart: dict[tuple[int, int], Dispatch] = {}
+        self._whole: dict[int, Dispatch] = {}
+
+    def __repr__(self) -> str:
+        return f"FleetTask({len(self.ground.zones)} zones, {len(self.days)} days)"
+
+    @cached_property
+    def legs(self) -> IntArray:
+        """Shuttle rides by day and zone. Shape: (days, zones)."""
+        num = len(self.ground.zones)
+        counts = [np.bincount(day.requests.zone, minlength=num) for day in self.days]
+        return np.array(counts, dtype=np.int64).reshape(len(self.days), num)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """How many days each day stands for."""
+        return np.array([day.weight for day in self.days])
+
+    @property
+    def served(self) -> list[int]:
+        """Zones with rides, by number."""
+        return np.flatnonzero(self.legs.sum(axis=0)).tolist()
+
+    def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
+        """Return the mean wait of each zone's riders with a fleet; 0 where there are none.
+
+        Parameters
+        ----------
+        fleet
+            Shuttles of each zone.
+        days
+            Look only at so many days, the first ones.
+        """
+        key, num_days = _as_fleet(fleet), len(self.days[:days])
+        for day in range(num_days):
+            if (key, day) not in self._sums:
+                self._run(key, day)
+        return self._means([self._sums[key, day] for day in range(num_days)])
+
+    def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
+        """Return the mean wait of each zone's riders in runs of all days; 0 where there are none."""
+        num = len(self.ground.zones)
+        return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
+
+    def _means(self, sums: Sequence[FloatArray]) -> FloatArray:
+        """Return the mean wait of each zone's riders from the sums of the first days."""
+        weights = self.weights[: len(sums), None]
+        waits = np.array(sums).reshape(len(sums), len(self.ground.zones))
+        rides = (weights * self.legs[: len(sums)]).sum(axis=0)
+        return np.where(rides > 0, (weights * waits).sum(axis=0) / np.maximum(rides, _SAFE), 0.0)
+
+    def runs(self, fleet: Sequence[int]) -> tuple[DayRun, ...]:
+        """Return how a fleet runs on each day; the last fleets that were simulated are remembered."""
+        key = _as_fleet(fleet)
+        known = self._known.get(key, {})
+        return tuple(known.get(day) or self._run(key, day) for day in range(len(self.days)))
+
+    def _run(self, fleet: Fleet, day: int) -> DayRun:
+        """Simulate a day, and remember of it what is asked for again."""
+        run = DayRun.of(self.days[day], self._simulated(day, fleet), len(fleet))
+        self._sums[fleet, day] = zone_sums(self.days[day], run.waits, len(fleet))
+        self._known.setdefault(fleet, {})[day] = run
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return run
+
+    def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
+        """Return everything that a fleet does on each day."""
+        return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
+
+    def _simulated(self, day: int, fleet: Fleet) -> Operation:
+        self.probes += 1
+        return self._dispatch(day).run(np.array(fleet, dtype=np.int64))
+
+    def _dispatch(self, day: int) -> Dispatch:
+        """Return all rides of a day, ready to be simulated."""
+        if day not in self._whole:
+            self._whole[day] = self._ready(self.days[day].requests)
+        return self._whole[day]
+
+    def _ready(self, requests: Requests) -> Dispatch:
+        return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
+
+    def _meets(self, waits: FloatArray) -> bool:
+        return bool((waits <= self.max_wait).all())
+
+    def size(self) -> Sized:
+        """Find the smallest fleet.
+
+        Raises
+        ------
+        NoPlanError
+            If no fleet meets the target.
+        """
+        num = len(self.ground.zones)
+        alone = np.zeros((len(self.days), num), dtype=np.int64)
+        fleet = [0] * num
+        for zone in self.served:
+            self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
+            alone[:, zone] = self._alone(zone)
+            fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
+        self._tell("simulating all zones together")
+        final = tuple(fleet)
+        if self.served:
+            near = self._bracketed(fleet, _FIRST_DAYS, narrow=True)
+            final = self._lowered(self._bracketed(near, len(self.days), narrow=False))
+        return Sized(fleet=final, alone=alone, runs=self.runs(final))
+
+    # Each zone by itself
+
+    def _alone(self, zone: int) -> list[int]:
+        """Return the smallest fleet of one zone for each day, other zones left aside."""
+        found: list[int] = []
+        for day in range(len(self.days)):
+            if not self.legs[day, zone]:
+                found.append(0)
+                continue
+            last = next((number for number in reversed(found) if number), 0)
+            guess = last or self._guess(day, zone)
+            found.append(self._smallest_alone(day, zone, guess, step=1 if last else max(1, guess // 10)))
+        return found
+
+    def _guess(self, day: int, zone: int) -> int:
+        return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
+
+    def _rides(self, day: int, zone: int) -> Dispatch:
+        """Return the rides of one zone, each requested when that is expected whatever other zones do."""
+        if (day, zone) not in self._apart:
+            whole = self.days[day].requests
+            own = np.flatnonzero(whole.zone == zone)
+            later = self.max_wait + self.service.dwell_seconds
+            seconds = whole.seconds[own] + np.where(whole.after[own] >= 0, round(later), 0)
+            ends = whole.origin[own], whole.destination[own]
+            self._apart[day, zone] = self._ready(Requests.single(whole.zone[own], *ends, seconds))
+        return self._apart[day, zone]
+
+    def _smallest_alone(self, day: int, zone: int, guess: int, *, step: int = 1) -> int:
+        """Find the smallest fleet from a guess: widen until it is bracketed, halve, and try two fewer."""
+        known: dict[int, bool] = {}
+
+        def does(number: int) -> bool:
+            if number not in known:
+                known[number] = self._does_alone(day, zone, number)
+            return known[number]
+
+        most = self.most_shuttles(zone)
+        enough, wide = min(max(1, guess), most), step
+        while not does(enough):
+            if enough == most:  # one day may miss what all together meet
+                return most
+            enough, wide = min(most, enough + wide), 2 * wide
+        few = max((number for number, good in known.items() if not good and number < enough), default=0)
+        while few == 0 and enough > 1:
+            number = max(1, enough - step)
+            if not does(number):
+                few = number
+            else:
+                enough, step = number, 2 * step
+        while enough - few > grain(enough):
+            middle = (enough + few) // 2
+            enough, few = (middle, few) if does(middle) else (enough, middle)
+        # Waits need not fall with every shuttle: a smaller fleet may do where a larger one does not.
+        fewer = enough - 2 * grain(enough)
+        again = day == 0 and fewer > 0 and does(fewer)
+        return self._smallest_alone(day, zone, fewer, step=grain(fewer)) if again else enough
+
+    def _does_alone(self, day: int, zone: int, number: int) -> bool:
+        fleet = np.where(np.arange(len(self.ground.zones)) == zone, number, 0)
+        rides = self._rides(day, zone)
+        self.probes += 1
+        run = rides.run(fleet, abort_mean_wait=self.max_wait)
+        return not run.aborted and float(run.waits.sum()) <= self.max_wait * len(rides.requests)
+
+    def most_shuttles(self, zone: int) -> int:
+        """Return so many shuttles of a zone that more are of no use: most stand at home all day."""
+        return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
+
+    def _unreachable(self, zone: int) -> NoPlanError:
+        return NoPlanError(
+            f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most {self.max_wait:g} seconds: not "
+            f"even {self.most_shuttles(zone)} shuttles, of which most stand at home. Home is too far from many riders. "
+            "Allow a longer wait, or divide the zone."
+        )
+
+    # All zones together
+
+    def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
+        """Find a fleet with which every zone meets the target on the first days.
+
+        All zones are searched at once: widen where nothing is known, halve between what did and what did not. A zone's
+        waits depend on other zones too, if little: where that shows, what was known of a zone is forgotten.
+
+        Parameters
+        ----------
+        start, days
+            Where to begin, and how many days to look at.
+        narrow
+            Go on until each zone, as far as seen, needs its last shuttle.
+        """
+        fleet, rounds = list(start), 0
+        brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
+        while True:
+            waits, before, rounds = self.mean_waits(fleet, days=days), list(fleet), rounds + 1
+            halve = rounds < _MOST_ROUNDS
+            for zone in self.served:
+                bracket, did = brackets[zone], bool(waits[zone] <= self.max_wait)
+                bracket.learn(fleet[zone], did=did)
+                if bracket.few >= bracket.most:
+                    if narrow:  # all days together may meet what some miss
+                        continue
+                    raise self._unreachable(zone)
+                # Zones that never agree are only raised in the end, so that this ends.
+                if not did or (narrow and halve and bracket.open):
+                    likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
+                    fleet[zone] = bracket.next(likely, halve=halve)
+            if fleet == before:
+                return fleet
+
+    def _lowered(self, start: Sequence[int]) -> Fleet:
+        """Take shuttles away, a grain at a time, until a grain fewer in any zone breaks the target somewhere."""
+        fleet = tuple(start)
+        while True:
+            waits = self.mean_waits(fleet)
+            # The zone with most to spare first.
+            for zone in sorted(self.served, key=lambda zone: waits[zone]):
+                if fleet[zone] > 1 and self._meets(self.mean_waits(_less(fleet, zone))):
+                    fleet = _less(fleet, zone)
+                    break
+            else:
+                return fleet
+
+    def wait_curve(self, zone: str, fleet: Sequence[int], *, around: int = 4) -> list[tuple[int, float]]:
+        """Return the mean wait of a zone's riders with some shuttles more and fewer, other zones as they are.
+
+        Parameters
+        ----------
+        zone, fleet
+            Name of the zone, and shuttles of each zone.
+        around
+            How many fewer and more to try.
+
+        Returns
+        -------
+        list
+            Number of shuttles and mean wait in seconds, by rising number; empty for a zone without riders.
+        """
+        place = zone_number(self.ground.zones, zone)
+        if place not in self.served:
+            return []
+        numbers = range(max(1, fleet[place] - around), fleet[place] + around + 1)
+        fleets = [(*fleet[:place], number, *fleet[place + 1 :]) for number in numbers]
+        return [(number, float(self.mean_waits(one)[place])) for number, one in zip(numbers, fleets, strict=True)]
+
+    # Bounds
+
+    def solo_cover(self, zone: int) -> int:
+        """Return how many shuttles carry a zone's riders one by one on its busiest day if nobody waits.
+
+        Empty driving takes no time here and rides are not shared, so this is neither an upper nor a lower bound.
+        """
+        covers = [solo_cover(self._rides(day, zone).requests, self.ground.times) for day in range(len(self.days))]
+        return max(covers, default=0)
+
+    def bound(self, zone: int) -> int:
+        """Return a number of shuttles below which no fleet of a zone can meet the target, whatever its dispatch.
+
+        A ride takes a seat for ``d`` seconds at least. Of a ride that waits ``w`` seconds, at most ``w d / (x + d)`` of
+        them lie after the latest end without any wait plus ``x``. Waits add up to at most target times rides, so for
+        every ``x`` the seats of a fleet must hold the rest within that time. Rides that follow another are left out:
+        when they are requested depends on the fleet.
+        """
+        shortest = self.ground.shortest
+        if not self.legs[:, zone].any():
+            return 0
+        if shortest is None:
+            return 1
+        allowed, work, longest, spans = 0.0, 0.0, 0, np.zeros(2)
+        for day, legs in zip(self.days, self.legs[:, zone].tolist(), strict=True):
+            requests = day.requests
+            own = np.flatnonzero((requests.zone == zone) & (requests.after < 0))
+            allowed += day.weight * self.max_wait * legs
+            if len(own):
+                rides = shortest[requests.origin[own], requests.destination[own]].astype(np.int64)
+                seconds = requests.seconds[own]
+                work, longest = work + day.weight * float(rides.sum()), max(longest, int(rides.max()))
+                spans += day.weight * np.array([(seconds + rides).max() - seconds.min(), 1.0])
+        later = np.linspace(0, 20 * max(1, longest), 401)
+        late = allowed * longest / (later + max(1, longest))
+        room = self.service.capacity * (spans[0] + spans[1] * later)
+        least = ((work - late) / np.maximum(room, 1.0)).max()
+        return max(1, math.ceil(float(least) * (1 - _SAFE) - _SAFE))
+
+
+def check_max_wait(max_wait: float) -> None:
+    """Refuse a longest mean wait that is none."""
+    if not 0 < max_wait <= MOST_WAIT_SECONDS:
+        raise ParameterError(
+            f"the longest mean wait must be above 0 seconds, and at most {MOST_WAIT_SECONDS}. Got {max_wait:g}. "
+            "Ask for 180, say."
+        )
+
+
+def _as_fleet(fleet: Sequence[int]) -> Fleet:
+    return tuple(int(number) for number in fleet)
+
+
+def _less(fleet: Fleet, zone: int) -> Fleet:
+    return (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
+
+
+def zone_number(zones: Sequence[str], zone: str) -> int:
+    """Return the number of a zone.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such zone.
+    """
+    if zone not in zones:
+        raise ParameterError(f"the city has no zone {zone!r}. It has: {', '.join(zones)}.")
+    return zones.index(zone)
+
+
+def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
+    """Return how many rides there are at once, at most, if each begins when it is requested."""
+    rides = times[requests.origin, requests.destination].astype(np.int64)
+    moments = np.concatenate([requests.seconds, requests.seconds + np.maximum(rides, 1)])
+    change = np.concatenate([np.ones(len(rides), dtype=np.int64), -np.ones(len(rides), dtype=np.int64)])
+    order = np.lexsort((change, moments))
+    return int(np.cumsum(change[order]).max(initial=0))

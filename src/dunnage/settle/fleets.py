@@ -1,0 +1,587 @@
+# SPDX-License-Identifier: Apache-2.0
+"""apply for fleets: the owner runs the planned fleet on the true trips, beside the fleet that these would need.
+
+Single trips keep their seconds and dates. Counts of trips are given seconds as the planner's were, see
+:mod:`dunnage.planning.demand`. Everything here is private.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from dunnage.city import City
+from dunnage.dataset import Dataset
+from dunnage.domains.windows import split_stamps
+from dunnage.errors import InputError, NoPlanError, ParameterError, ReleaseError
+from dunnage.folders import new_folder
+from dunnage.mechanisms.counting import trip_cells, true_counts
+from dunnage.noise import Noise
+from dunnage.planning.demand import (
+    WHOLE_DAY,
+    Day,
+    Ground,
+    Trips,
+    counted_trips,
+    dates_of_days,
+    service_seconds,
+    stop_numbers,
+)
+from dunnage.planning.dispatch import EVENTS, Operation, Requests, Service
+from dunnage.planning.fleet import EXPANSIONS, demand_facts, expanded_days, run_facts
+from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.fleet_task import MAX_WAIT_SECONDS, DayRun, FleetTask, Sized, check_max_wait
+from dunnage.publication import Key
+from dunnage.release import COUNTS, Release, write_csv
+from dunnage.release_words import several
+from dunnage.routes import Routes
+from dunnage.trips import Universe
+
+FORMAT = 1
+SETTLEMENT_FILE = "settlement.json"
+EVENTS_FILE = "events.csv"
+SETTLEMENT_PAGE = "settlement.html"
+MOST_SETTLEMENT_BYTES = 1 << 26
+MOST_SHUTTLE_HOUR = 1e9
+"""Most that an hour of a shuttle may cost, in any currency."""
+_MOST_ZONES_NAMED = 5
+
+IntArray = NDArray[np.int64]
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FleetSettlement:
+    """A planned fleet run on the true trips. Private; its ``repr`` shows nothing of them.
+
+    Parameters
+    ----------
+    plan, release
+        The plan, and the digest of the release it was made on.
+    zones, planned, needed
+        Names of the zones, their planned shuttles, and those that the same method finds on the true trips; None if it
+        finds none that meets the target.
+    zone_waits, unserved_by_zone
+        Mean wait of each zone's true riders with the planned fleet, in seconds, None where nobody is served; and its
+        rides on an average day that nobody serves, as a zone got no shuttle.
+    operation, ideal
+        How the planned fleet runs on the true trips, and how the needed one does, as in a plan.
+    demand
+        What the true trips ask for, as in a plan.
+    cost
+        What both fleets cost a day; None if nobody said what an hour of a shuttle costs.
+    events
+        What the planned shuttles do: ``shuttle``, ``seconds``, ``stop``, ``event``, ``rider`` (a running number), and
+        ``day`` where there are several.
+    task
+        The true days, for pages.
+    checked
+        Whether the trips are known to be those that were published.
+    seconds
+        Time taken.
+    """
+
+    plan: FleetPlan
+    release: str
+    zones: tuple[str, ...]
+    planned: tuple[int, ...]
+    needed: tuple[int, ...] | None
+    zone_waits: tuple[float | None, ...]
+    unserved_by_zone: tuple[float, ...]
+    operation: Mapping[str, Any]
+    ideal: Mapping[str, Any]
+    demand: Mapping[str, Any]
+    cost: Mapping[str, Any] | None
+    events: pa.Table
+    task: FleetTask
+    checked: bool
+    seconds: float
+
+    def __repr__(self) -> str:
+        return f"FleetSettlement({len(self.zones)} zones, private)"
+
+    @property
+    def shuttles(self) -> int:
+        """Planned shuttles of all zones."""
+        return sum(self.planned)
+
+    @property
+    def wait_seconds(self) -> float:
+        """Mean wait of the true riders with the planned fleet; 0 if nobody rides."""
+        return _mean_wait(self.operation)
+
+    @property
+    def unserved(self) -> float:
+        """Rides on an average day that nobody serves, as a zone got no shuttle."""
+        return round(sum(self.unserved_by_zone), 6)
+
+    @property
+    def meets_target(self) -> tuple[bool, ...]:
+        """Whether each zone's true riders are all served and wait no longer on average than they may."""
+        return tuple(
+            not unserved and (wait is None or wait <= self.task.max_wait)
+            for wait, unserved in zip(self.zone_waits, self.unserved_by_zone, strict=True)
+        )
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds of a day that a planned shuttle carries nobody, on average."""
+        return _idle(self.operation, self.task, self.shuttles)
+
+    @property
+    def relative_error(self) -> dict[str, float | None]:
+        """By what part of the needed fleet's figures the planned fleet's differ; positive where they are larger."""
+        if self.needed is None:
+            return dict.fromkeys(("shuttles", "wait_seconds", "idle_seconds"))
+        needed = sum(self.needed)
+        return {
+            "shuttles": _relative(self.shuttles, needed),
+            "wait_seconds": _relative(self.wait_seconds, _mean_wait(self.ideal)),
+            "idle_seconds": _relative(self.idle_seconds, _idle(self.ideal, self.task, needed)),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything but the events as plain data."""
+        ideal = None
+        if self.needed is not None:
+            ideal = {
+                "shuttles": sum(self.needed),
+                "wait_seconds": _mean_wait(self.ideal),
+                "idle_seconds": _idle(self.ideal, self.task, sum(self.needed)),
+                "fleet": dict(zip(self.zones, self.needed, strict=True)),
+                "operation": dict(self.ideal),
+            }
+        return {
+            "format": FORMAT,
+            "kind": "fleet",
+            "release": self.release,
+            "external": self.plan.external,
+            "checked": self.checked,
+            "shuttles": self.shuttles,
+            "wait_seconds": self.wait_seconds,
+            "idle_seconds": self.idle_seconds,
+            "max_wait_seconds": self.task.max_wait,
+            "relative_error": self.relative_error,
+            "unserved": self.unserved,
+            "fleet": dict(zip(self.zones, self.planned, strict=True)),
+            "zones": self._by_zone(),
+            "operation": dict(self.operation),
+            "sized_on_truth": ideal,
+            "demand": dict(self.demand),
+            "cost": None if self.cost is None else dict(self.cost),
+            "days": len(self.task.days),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def _by_zone(self) -> list[dict[str, Any]]:
+        """Put each zone's planned and needed shuttles beside how long its true riders wait."""
+        return [
+            {
+                "zone": zone,
+                "shuttles": self.planned[place],
+                "needed": None if self.needed is None else self.needed[place],
+                "wait_seconds": self.zone_waits[place],
+                "meets_target": self.meets_target[place],
+            }
+            for place, zone in enumerate(self.zones)
+        ]
+
+    def summary(self) -> str:
+        """Describe the settlement for its owner."""
+        return settlement_text(self.to_dict())
+
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write ``settlement.json``, ``events.csv`` and, if given, a page; all readable by their owner alone."""
+        held = (EVENTS_FILE, SETTLEMENT_PAGE)
+        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=held) as work:
+            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            (work / SETTLEMENT_FILE).write_text(text, encoding="utf-8")
+            write_csv(self.events, work / EVENTS_FILE)
+            if page:
+                (work / SETTLEMENT_PAGE).write_text(page, encoding="utf-8")
+        return Path(folder)
+
+
+def _mean_wait(operation: Mapping[str, Any]) -> float:
+    return float(operation["wait_seconds"]["mean"]) if operation else 0.0
+
+
+def _idle(operation: Mapping[str, Any], task: FleetTask, shuttles: int) -> float:
+    """Return the idle seconds of a shuttle; one that nobody rides with is idle all day."""
+    if operation:
+        return float(operation["idle_seconds"])
+    return float(task.span[1] - task.span[0]) if shuttles else 0.0
+
+
+def _relative(found: float, wanted: float) -> float | None:
+    """Return a relative error; None where there is nothing to relate to."""
+    if wanted:
+        return (found - wanted) / wanted
+    return 0.0 if found == wanted else None
+
+
+def settlement_text(content: Mapping[str, Any]) -> str:
+    """Describe what ``settlement.json`` of a fleet holds for its owner."""
+    ideal, errors = content["sized_on_truth"], content["relative_error"]
+    lines = [
+        _compared("Shuttles", f"{content['shuttles']}", ideal and f"{ideal['shuttles']}", errors["shuttles"]),
+        _compared(
+            "Wait",
+            f"{content['wait_seconds']:.0f} s",
+            ideal and f"{ideal['wait_seconds']:.0f} s",
+            errors["wait_seconds"],
+        ),
+        _compared(
+            "Idle",
+            f"{content['idle_seconds']:.0f} s a shuttle and day",
+            ideal and f"{ideal['idle_seconds']:.0f} s",
+            errors["idle_seconds"],
+        ),
+    ]
+    lines += [f"Zone        {_zone_text(zone)}" for zone in content["zones"]]
+    lines += [f"WARNING     {warning}" for warning in _warnings(content)]
+    if ideal is None:
+        lines.append(f"Note        no fleet meets {content['max_wait_seconds']:g} s on the true trips")
+    if content["unserved"]:
+        lines.append(f"Unserved    {content['unserved']:,.1f} rides a day: a zone has no shuttle")
+    if content["cost"] is not None:
+        lines.append(f"Cost        {_cost_text(content['cost'])}")
+    if not content["checked"]:
+        lines.append("Note        without the key, nobody checked that these are the trips that were published")
+    return "\n".join([*lines, f"Seconds     {content['seconds']:.2f}"])
+
+
+def _zone_text(zone: Mapping[str, Any]) -> str:
+    needed = "" if zone["needed"] is None else f", {zone['needed']} needed"
+    wait = "" if zone["wait_seconds"] is None else f"; wait {zone['wait_seconds']:.0f} s as planned"
+    return f"{zone['zone']}: {zone['shuttles']} planned{needed}{wait}"
+
+
+def _warnings(content: Mapping[str, Any]) -> list[str]:
+    """Warn of riders who wait longer than was asked for, all together or in some zones, or are not served."""
+    target, found = content["max_wait_seconds"], []
+    if content["wait_seconds"] > target:
+        found.append(
+            f"true riders wait {_above(content['wait_seconds'], target)} on average; the target is {target:g} s"
+        )
+    missed = [zone for zone in content["zones"] if not zone["meets_target"]]
+    if missed:
+        named = ", ".join(_missed_text(zone, target) for zone in missed[:_MOST_ZONES_NAMED])
+        more = f" and {len(missed) - _MOST_ZONES_NAMED} more" if len(missed) > _MOST_ZONES_NAMED else ""
+        miss = "misses" if len(missed) == 1 else "miss"
+        found.append(f"{several(len(missed), 'zone')} {miss} the target of {target:g} s: {named}{more}")
+    return found
+
+
+def _missed_text(zone: Mapping[str, Any], target: float) -> str:
+    wait = zone["wait_seconds"]
+    return f"{zone['zone']} {'(not all served)' if wait is None or wait <= target else _above(wait, target)}"
+
+
+def _above(wait: float, target: float) -> str:
+    """Write a wait that is above the target so that it reads so."""
+    return f"{wait:.0f} s" if round(wait) > target else f"{wait:.4f} s"
+
+
+def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
+    told = "" if needed is None else f"; with the fleet that the true trips need {needed}"
+    return f"{word:<11} {planned} as planned{told}" + ("" if error is None else f" ({error:+.1%})")
+
+
+def _cost_text(cost: Mapping[str, Any]) -> str:
+    text = f"{cost['planned_per_day']:,.2f} a day at {cost['per_shuttle_hour']:g} a shuttle-hour"
+    if cost["needed_per_day"] is None:
+        return text
+    return (
+        f"{text}; {cost['needed_per_day']:,.2f} for the fleet needed: privacy costs {cost['difference_per_day']:,.2f}"
+    )
+
+
+def read_settlement(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """Read the settlement of a fleet as plain data; None if the folder holds another settlement.
+
+    Raises
+    ------
+    InputError
+        If it cannot be read.
+    """
+    path = Path(folder) / SETTLEMENT_FILE
+    try:
+        with path.open("rb") as stream:
+            content = json.loads(stream.read(MOST_SETTLEMENT_BYTES))
+    except OSError as error:
+        raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
+    except (ValueError, RecursionError):
+        raise InputError(str(path), ["is not JSON. Apply the plan anew."]) from None
+    if not isinstance(content, dict) or content.get("kind") != "fleet":
+        return None
+    try:
+        settlement_text(content)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        raise InputError(str(path), ["is not a settlement of this version. Apply the plan anew."]) from None
+    return content
+
+
+def apply_fleet(
+    plan: FleetPlan | str | os.PathLike[str],
+    data: Dataset,
+    release: Release,
+    city: City,
+    key: Key | None = None,
+    *,
+    shuttle_hour: float | None = None,
+    routes: Routes | None = None,
+    service: Service | None = None,
+    noise: Noise | None = None,
+    progress: Progress | None = None,
+) -> FleetSettlement:
+    """Run a planned fleet on the true trips, and size the fleet that these would have asked for.
+
+    Parameters
+    ----------
+    plan
+        A plan, a plan folder, or a CSV file ``zone,shuttles`` that anybody made.
+    data, release, city
+        The trips that were published, what was published, and the city the fleet was sized in.
+    key
+        The key of the release: with it the trips are checked to be those that were published.
+    shuttle_hour
+        What an hour of a shuttle costs, in any currency.
+    routes, service
+        How pairs of stops are travelled, and what shuttles promise; by default as planned.
+    noise
+        Randomness of the seconds that counted trips are given, by default the operating system's.
+    progress
+        Called with a line as each stage begins.
+
+    Raises
+    ------
+    UserError
+        If plan, release, city, data and key do not belong together.
+    """
+    start = time.monotonic()
+    tell = progress or (lambda line: None)
+    chosen, source = (plan, "plan") if isinstance(plan, FleetPlan) else (FleetPlan.read(plan), str(plan))
+    _check_parts(chosen, source, data, release, key)
+    if shuttle_hour is not None and not 0 <= shuttle_hour <= MOST_SHUTTLE_HOUR:
+        raise ParameterError(
+            f"an hour of a shuttle costs 0 or more, and at most {MOST_SHUTTLE_HOUR:,.0f}. Got {shuttle_hour:g}. "
+            "Mend --shuttle-hour."
+        )
+    tell("finding routes")
+    ground = Ground.of(city, routes)
+    if not chosen.external and chosen.city.get("digest") != ground.digest():
+        raise ParameterError(f"{source} was sized in another city. Give the city it was sized in.")
+    fleet = tuple(chosen.shuttles_of(ground.zones, source))
+    task = _true_task(chosen, data, ground, service, noise or Noise(), tell)
+    tell("running the planned fleet on the true trips")
+    served = served_task(task, fleet)
+    operations = served.operate(fleet)
+    runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
+    sized = _sized(task, tell)
+    needed = None if sized is None else sized.fleet
+    return FleetSettlement(
+        plan=chosen,
+        release=release.certificate.digest,
+        zones=ground.zones,
+        planned=fleet,
+        needed=needed,
+        zone_waits=_zone_waits(served, runs),
+        unserved_by_zone=tuple((_rides(task) - _rides(served)).round(6).tolist()),
+        operation=run_facts(served, fleet, runs),
+        ideal={} if sized is None else run_facts(task, sized.fleet, sized.runs),
+        demand=demand_facts(task),
+        cost=None if shuttle_hour is None else _cost(shuttle_hour, task.span, sum(fleet), needed),
+        events=_events(served, operations),
+        task=task,
+        checked=key is not None,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _check_parts(plan: FleetPlan, source: str, data: Dataset, release: Release, key: Key | None) -> None:
+    """Refuse parts that do not belong together, before any trip is looked at."""
+    if release.kind != COUNTS or data.schema.trip is None:
+        raise ParameterError(
+            "a fleet is applied to trips, and to a release of their counts. Got others. Give those it was sized on."
+        )
+    if not plan.external and plan.release != release.certificate.digest:
+        raise ReleaseError(f"{source} was made on another release. Give that release, or size on this one.")
+    if key is None:
+        return
+    if key.certificate_digest and key.certificate_digest != release.certificate.digest:
+        raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
+    if not key.belongs_to(data):
+        raise ReleaseError(
+            "the key was not made from these trips: another file, period or policy, or a cell was altered. "
+            "Give the data exactly as they were published."
+        )
+
+
+def _sized(task: FleetTask, tell: Progress) -> Sized | None:
+    """Size the fleet that the true trips ask for; None if none meets the target."""
+    tell("sizing the fleet that the true trips need")
+    try:
+        return task.size()
+    except NoPlanError:  # its message tells of the trips
+        return None
+
+
+def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, ...] | None) -> dict[str, Any]:
+    """Say what fleets cost a day: every shuttle is out for all of the service day."""
+    hours = (span[1] - span[0]) / 3600
+    ours = planned * hours * hour
+    theirs = None if needed is None else sum(needed) * hours * hour
+    return {
+        "per_shuttle_hour": hour,
+        "hours_a_day": hours,
+        "planned_per_day": ours,
+        "needed_per_day": theirs,
+        "difference_per_day": None if theirs is None else ours - theirs,
+    }
+
+
+def _rides(task: FleetTask) -> NDArray[np.float64]:
+    """Return the rides of each zone on an average day."""
+    return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
+
+
+def _zone_waits(task: FleetTask, runs: list[DayRun]) -> tuple[float | None, ...]:
+    waits = task.mean_waits_of(runs).tolist()
+    return tuple(wait if zone in task.served else None for zone, wait in enumerate(waits))
+
+
+def _true_task(
+    plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
+) -> FleetTask:
+    """Make days of the true trips, to be served as was planned."""
+    model, universe = plan.model, data.schema.universe(data.period)
+    try:
+        planned = Service(**model.get("service", {}))
+        wait, day = float(model.get("max_wait_seconds", MAX_WAIT_SECONDS)), model.get("day")
+        expansions = int(model.get("expansions", EXPANSIONS))
+    except (TypeError, ValueError, OverflowError):
+        raise ParameterError("the plan does not say how its shuttles serve. Size the fleet anew.") from None
+    check_max_wait(wait)
+    known = universe.days or (WHOLE_DAY,)
+    if day is not None and day not in known:
+        raise ParameterError(
+            f"the plan was sized for a day that the release does not tell apart. It has: {', '.join(known)}. "
+            "Size the fleet anew."
+        )
+    days = true_days(data, universe, ground, day)
+    if days is None:
+        counted = true_counts(data)
+        _check_true_stops(universe, counted.cells, ground.city)
+        counts = counted_trips(universe, counted.cells, counted.counts, ground.city)
+        # These counts are private, so the seed is not the plan's, which others know.
+        days = expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
+    span = service_seconds(universe)
+    return FleetTask(ground, days, service=service or planned, max_wait=wait, span=span, progress=tell)
+
+
+def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
+    """Make a day of each date with its single trips; None where only counts of several dates are known.
+
+    Where the release does not say how many dates it counts, it was planned on as one day, and so are the trips here.
+    """
+    trip = data.schema.trip
+    assert trip is not None  # checked
+    if trip.count is not None:
+        return None
+    cells = trip_cells(data, universe)
+    _check_true_stops(universe, cells, ground.city)
+    pairs, slots = universe.split(cells)
+    ordinals, seconds = split_stamps(data.column(trip.time).to_numpy(zero_copy_only=False))
+    labels, dates = slots // len(universe.windows), dates_of_days(universe)
+    if max(dates) > 1 and not ordinals.all():  # times without dates: nobody knows which trips share one
+        return None
+    number = stop_numbers(universe.stops, ground.city)
+    origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
+    found = []
+    for label in range(len(dates)):
+        name = universe.days[label] if universe.days else ""
+        if day not in (None, name or WHOLE_DAY):
+            continue
+        rows = np.flatnonzero(labels == label)
+        parts = _by_date(rows, ordinals[rows]) if dates[label] > 1 else [(name, rows)]
+        for title, own in parts:
+            trips = Trips.in_order(origins[own], destinations[own], seconds[own])
+            found.append(replace(Day.of(trips, ground), label=title))
+        if dates[label] > len(parts):  # dates without any trip
+            found.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
+    return found
+
+
+def _by_date(rows: IntArray, ordinals: IntArray) -> list[tuple[str, IntArray]]:
+    """Group rows by their date."""
+    return [(date.fromordinal(int(one)).isoformat(), rows[ordinals == one]) for one in np.unique(ordinals)]
+
+
+def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
+    """Refuse trips at stops that the city lacks; the message names a public stop, whether anybody was there or not."""
+    number = stop_numbers(universe.stops, city)
+    ends = np.divmod(universe.split(cells)[0], len(universe.stops))
+    if any((number[end] < 0).any() for end in ends):
+        lacking = [stop for stop, place in zip(universe.stops, number, strict=True) if place < 0]
+        raise ParameterError(
+            f"the city lacks stops of the policy, such as {lacking[0]!r}. Give the city that all of them are in."
+        )
+
+
+def served_task(task: FleetTask, fleet: tuple[int, ...]) -> FleetTask:
+    """Leave out rides of zones without a shuttle, and those that follow them."""
+    some = np.array(fleet) > 0
+    if not task.legs[:, ~some].any():
+        return task
+    days = [replace(day, requests=_without(day.requests, some)) for day in task.days]
+    return FleetTask(task.ground, days, service=task.service, max_wait=task.max_wait, span=task.span)
+
+
+def _without(requests: Requests, some: NDArray[np.bool_]) -> Requests:
+    kept = some[requests.zone]
+    follows = requests.after >= 0
+    kept[follows] &= kept[requests.after[follows]]
+    place = np.cumsum(kept) - 1
+    own = np.flatnonzero(kept)
+    after = requests.after[own]
+    return Requests(
+        rider=requests.rider[own],
+        zone=requests.zone[own],
+        origin=requests.origin[own],
+        destination=requests.destination[own],
+        seconds=requests.seconds[own],
+        after=np.where(after >= 0, place[after], -1),
+        lag=requests.lag[own],
+    )
+
+
+def _events(task: FleetTask, operations: tuple[Operation, ...]) -> pa.Table:
+    """List what the shuttles do; riders are numbered by when they set out on their day."""
+    names = np.array(task.ground.city.stops, dtype=object)
+    parts = []
+    for number, (day, run) in enumerate(zip(task.days, operations, strict=True), 1):
+        events, riders = run.events, day.requests.rider
+        leg = events.leg
+        rider = np.where(leg >= 0, riders[leg], -1) if len(riders) else np.full(len(leg), -1)
+        columns = {
+            "shuttle": pa.array(events.shuttle.astype(np.int64)),
+            "seconds": pa.array(events.seconds),
+            "stop": pa.array(names[events.stop].tolist(), pa.string()),
+            "event": pa.array([EVENTS[kind] for kind in events.event.tolist()], pa.string()),
+            "rider": pa.array(rider, pa.int64(), mask=leg < 0),
+        }
+        if len(task.days) > 1:
+            columns["day"] = pa.array([day.label or str(number)] * len(leg), pa.string())
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts)
