@@ -1,0 +1,404 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pages of fleets: well-formed, closed to the network, escaped, true to plan and settlement; maps that stay inside."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import stat
+from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.test_fleet import task_of, tiny_city
+from tests.test_pages import Page, Table
+from tests.test_settle_fleets import WAIT, policy_of, publish, trip_table
+
+import dunnage as dn
+from dunnage.city import City
+from dunnage.errors import OutputError, ParameterError
+from dunnage.pages.city_map import FOOT, MOST_FLOWS, WIDTH, CityMap, Flows
+from dunnage.pages.fleet_pictures import WAIT_STEP, WAIT_STEPS, Curves, Running, fleets_around, hours_picture
+from dunnage.pages.fleets import (
+    MOST_CURVES,
+    PRIVATE_SAYS,
+    PUBLIC_SAYS,
+    plan_page,
+    settlement_page,
+)
+from dunnage.planning.demand import Ground
+from dunnage.planning.fleet import planned_task, size
+from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.settle.fleets import apply_fleet, read_settlement
+
+HOSTILE = "<script>alert(1)</script>&\"'"
+
+
+def settle(folder, place: City, *, num: int = 200, days: int = 1, fleet: str = "", **more) -> SimpleNamespace:
+    """Publish trips in a city, size a fleet or take somebody's, and apply it."""
+    data = dn.load(trip_table(place, 5, num, days), policy_of(folder, place))
+    release, key = publish(data)
+    if fleet:
+        (folder / "mine.csv").write_text(fleet)
+    plan = FleetPlan.read(folder / "mine.csv") if fleet else size(release, place, max_wait=WAIT, expansions=2)
+    done = apply_fleet(plan, data, release, place, key, **more)
+    return SimpleNamespace(place=place, release=release, plan=plan, done=done)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    found = settle(tmp_path_factory.mktemp("story"), tiny_city(1), shuttle_hour=40)
+    found.plan_html = plan_page(found.plan, found.release, found.place)
+    found.settlement_html = settlement_page(found.done, found.release)
+    return found
+
+
+@pytest.fixture(params=["plan_html", "settlement_html"])
+def html(request, story):
+    return getattr(story, request.param)
+
+
+# Both pages
+
+
+def test_pages_are_well_formed_and_closed_to_the_network(html):
+    page = Page(html)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    (policy,) = [attrs["content"] for tag, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    assert policy.startswith(f"default-src 'none'; style-src 'sha256-{digest}'")
+    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "image", "use"}
+    assert not page.attributes("style")
+    assert not page.attributes("href")
+    assert not page.attributes("src")
+    assert "nan" not in html
+    assert "inf%" not in html
+
+
+def test_every_picture_has_a_label(html):
+    page = Page(html)
+    figures = [attrs for tag, attrs in page.tags if tag == "svg"]
+    assert len(figures) >= 6
+    assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in figures)
+
+
+def test_classes_have_a_style(html):
+    page = Page(html)
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    drawn = {"rect", "line", "path", "circle", "i"}
+    used = {name for tag, attrs in page.tags if tag in drawn for name in attrs.get("class", "").split()}
+    assert {name for name in used if f".{name}" not in style} <= {"chosen"} | {"key"}
+
+
+def test_pages_are_the_same_again(story):
+    assert plan_page(story.plan, story.release, story.place) == story.plan_html
+    assert settlement_page(story.done, story.release) == story.settlement_html
+
+
+def test_only_the_settlement_is_private(story):
+    assert PUBLIC_SAYS in story.plan_html
+    assert PRIVATE_SAYS not in story.plan_html
+    assert "true trips" not in Page(story.plan_html).text
+    assert Page(story.settlement_html).text.count(PRIVATE_SAYS) == 2
+
+
+# The plan
+
+
+def test_plan_page_says_what_the_plan_says(story):
+    page, plan = Page(story.plan_html), story.plan
+    rows = {row.pop("Plan"): row for row in Table(story.plan_html).rows}
+    assert set(rows) == set(plan.zones)
+    for zone, number in zip(plan.zones, plan.shuttles, strict=True):
+        facts = plan.by_zone[zone]
+        assert rows[zone]["Shuttles"] == f"{number}"
+        assert rows[zone]["Mean wait"] == f"{facts['wait_seconds']['mean']:.0f} s"
+        assert rows[zone]["At least"] == f"{facts['bound']}"
+        assert f"{number} planned ({facts['wait_seconds']['mean']:.0f} s)." in page.text
+    assert f"target {WAIT} s" in page.text
+    for sentence in (*plan.assumed, *plan.notes):
+        assert " ".join(sentence.split()) in page.text
+    for mode, share in plan.demand["modes"].items():
+        assert (f"{mode}: " in page.text) == (share > 0)
+
+
+def test_curves_pass_through_the_plan(story):
+    task = planned_task(story.release, Ground.of(story.place), story.plan)
+    curves = Curves.of(task, fleets_around(story.plan.shuttles))
+    assert curves.days == 2
+    for zone, name in enumerate(story.plan.zones):
+        points = dict(curves.points[zone])
+        mean = story.plan.by_zone[name]["wait_seconds"]["mean"]
+        assert points[story.plan.shuttles[zone]] == pytest.approx(mean)
+        assert list(points) == sorted(points)
+
+
+def test_running_adds_up_to_what_the_plan_tells(story):
+    task = planned_task(story.release, Ground.of(story.place), story.plan)
+    running = Running.of(task, story.plan.shuttles)
+    told = story.plan.operation
+    assert running.waits.sum() == pytest.approx(1)
+    assert running.mean_wait == pytest.approx(told["wait_seconds"]["mean"])
+    busy = np.average([run.busy.sum() for run in task.runs(story.plan.shuttles)], weights=task.weights)
+    assert running.busy.sum() * 1800 == pytest.approx(busy, rel=0.01)
+    assert running.starts[0] == 8 * 3600
+    assert (running.busy + running.empty <= story.plan.objective + 1e-9).all()
+    assert np.allclose(running.busy + running.empty + running.parked, story.plan.objective)
+
+
+def test_waits_are_counted_by_their_bar():
+    task = task_of(60)
+    fleet = (3, 3)
+    expected = Counter(min(wait // WAIT_STEP, WAIT_STEPS) for run in task.runs(fleet) for wait in run.waits.tolist())
+    total = sum(expected.values())
+    found = Running.of(task, fleet).waits
+    assert found.tolist() == pytest.approx([expected[bar] / total for bar in range(WAIT_STEPS + 1)])
+
+
+def test_fleets_around_vary_all_zones():
+    assert fleets_around((40, 0, 1)) == [
+        (40, 0, 1),
+        (38, 0, 1),
+        (36, 0, 1),
+        (32, 0, 1),
+        (42, 0, 2),
+        (44, 0, 3),
+        (48, 0, 4),
+    ]
+
+
+def test_a_plan_without_rides_has_a_page(tmp_path):
+    place = tiny_city(1)
+    data = dn.load(trip_table(place, 5, 1).slice(0, 0), policy_of(tmp_path, place))
+    noisy, _ = publish(data)
+    release = replace(noisy, data=noisy.data.slice(0, 0))  # noise may have made trips
+    plan = size(release, place, max_wait=WAIT, expansions=1)
+    assert plan.objective == 0
+    page = Page(plan_page(plan, release, place))
+    assert "No trip needs a shuttle: no fleet is needed." in page.text
+    assert "No trip goes from a stop to another." in page.text
+    done = apply_fleet(plan, data, release, place)
+    assert "No trip needs a shuttle." in Page(settlement_page(done, release)).text
+
+
+def test_somebody_elses_plan_has_no_plan_page(story):
+    external = FleetPlan(release="", zones=("west", "east"), shuttles=(1, 1), external=True)
+    with pytest.raises(ParameterError, match="does not say how it was sized"):
+        plan_page(external, story.release, story.place)
+
+
+def test_names_are_escaped(tmp_path):
+    place = tiny_city(1)
+    named = replace(place, zone_names=(HOSTILE, "east"), stops=(f"{HOSTILE}0", *place.stops[1:]))
+    found = settle(tmp_path, named, num=80)
+    for html in (plan_page(found.plan, found.release, named), settlement_page(found.done, found.release)):
+        assert "<script" not in html
+        assert HOSTILE in Page(html).text
+
+
+def test_a_city_without_coordinates_has_no_map(tmp_path):
+    place = tiny_city(1)
+    bare = replace(place.with_times(), lat=None, lon=None)
+    found = settle(tmp_path, bare, num=80)
+    for html in (plan_page(found.plan, found.release, bare), settlement_page(found.done, found.release)):
+        assert "No map: the city does not say where its stops are." in Page(html).text
+        assert 'class="chart map"' not in html
+
+
+def test_many_zones_are_not_all_drawn(tmp_path):
+    num = 2 * (MOST_CURVES + 2)
+    rng = np.random.default_rng(3)
+    place = City(
+        stops=tuple(f"S{i}" for i in range(num)),
+        zone_names=tuple(f"Z{i}" for i in range(num // 2)),
+        zones=np.repeat(np.arange(num // 2), 2).astype(np.int32),
+        lat=42 + 0.04 * rng.random(num),
+        lon=-83 + 0.04 * rng.random(num),
+    )
+    found = settle(tmp_path, place, num=300)
+    page = Page(plan_page(found.plan, found.release, place))
+    assert page.text.count("target 300 s") == MOST_CURVES
+    assert "with fewer rides not drawn." in page.text
+    assert len(Table(plan_page(found.plan, found.release, place)).rows) == num // 2
+
+
+# The settlement
+
+
+def test_settlement_page_says_what_privacy_cost(story):
+    done = story.done
+    told, errors = done.to_dict(), done.relative_error
+    rows = {row.pop("Plan"): row for row in Table(story.settlement_html).rows}
+    assert rows["Shuttles"]["Fleet the truth needs"] == f"{told['sized_on_truth']['shuttles']}"
+    assert rows["Mean wait"]["On the true trips"] == f"{done.wait_seconds:.0f} s"
+    assert rows["Mean wait"]["The plan said"] == f"{story.plan.operation['wait_seconds']['mean']:.0f} s"
+    assert rows["Idle, a shuttle and day"]["Relative error"] == f"{100 * errors['idle_seconds']:+.1f} %"
+    assert rows["Cost a day"]["On the true trips"] == f"{done.cost['planned_per_day']:,.0f}"
+    for place, zone in enumerate(done.zones):
+        assert rows[zone]["Planned"] == f"{done.planned[place]}"
+        assert rows[zone]["Needed"] == f"{done.needed[place]}"
+        assert rows[zone]["True mean wait"] == f"{done.zone_waits[place]:.0f} s"
+        assert rows[zone][f"Target {done.task.max_wait:g} s"] == ("met" if done.meets_target[place] else "missed")
+        assert rows[zone]["True rides"] == f"{(done.task.days[0].requests.zone == place).sum()}"
+    text = Page(story.settlement_html).text
+    assert "40 for an hour of a shuttle, each out 2 hours a day." in text
+    assert "trips of the release" in text
+    assert "as the plan expected" in text
+
+
+def test_without_a_price_no_cost_is_told(tmp_path):
+    found = settle(tmp_path, tiny_city(1), num=80)
+    html = settlement_page(found.done, found.release)
+    assert "Cost a day" not in {row["Plan"] for row in Table(html).rows}
+    assert "--shuttle-hour" in Page(html).text
+
+
+def test_rides_without_a_shuttle_are_told(tmp_path):
+    found = settle(tmp_path, tiny_city(1), num=80, fleet="zone,shuttles\nwest,6\neast,0\n", shuttle_hour=10)
+    assert found.done.unserved > 0
+    text = Page(settlement_page(found.done, found.release)).text
+    assert f"{found.done.unserved:,.1f} rides a day are not served" in text
+    assert "Not drawn: some rides are in zones without a shuttle" in text
+
+
+def test_somebody_elses_fleet_has_a_settlement_page(tmp_path):
+    found = settle(tmp_path, tiny_city(1), num=80, fleet="zone,shuttles\nwest,9\neast,9\n")
+    rows = {row.pop("Plan"): row for row in Table(settlement_page(found.done, found.release)).rows}
+    assert rows["Mean wait"]["The plan said"] == "-"
+    assert rows["west"]["Planned"] == "9"
+
+
+def test_several_dates_are_averaged(tmp_path):
+    place = tiny_city(1)
+    data = dn.load(
+        trip_table(place, 5, 240, days=3), policy_of(tmp_path, place, day="date", dates=["2026-11-09", "2026-11-11"])
+    )
+    release, key = publish(data)
+    plan = size(release, place, max_wait=WAIT, expansions=3)
+    done = apply_fleet(plan, data, release, place, key)
+    assert len(done.task.days) == 3
+    rows = {row.pop("Plan"): row for row in Table(settlement_page(done, release)).rows}
+    for zone, name in enumerate(done.zones):
+        each = [(day.requests.zone == zone).sum() for day in done.task.days]
+        assert rows[name]["True rides"] == f"{np.mean(each):,.0f}"
+
+
+def test_half_hours_of_a_long_day_have_few_labels():
+    run = Running(
+        shuttles=4,
+        waits=np.zeros(WAIT_STEPS + 1),
+        mean_wait=0.0,
+        starts=np.arange(56) * 1800.0,
+        busy=np.full(56, 1.5),
+        empty=np.full(56, 0.5),
+    )
+    drawn = hours_picture(run)["svg"]
+    clocks = re.findall(r">(\d\d:\d\d)</text>", drawn)
+    assert 3 <= len(clocks) <= 6
+    assert clocks[0] == "00:00"
+    assert clocks[-1] == "24:00"
+
+
+# Files
+
+
+def test_folders_hold_their_pages(story, tmp_path):
+    folder = story.plan.write(tmp_path / "plan", page=story.plan_html)
+    assert {path.name for path in folder.iterdir()} == {"plan.json", "fleet.csv", "plan.html"}
+    assert FleetPlan.read(folder).to_dict() == story.plan.to_dict()
+    with pytest.raises(OutputError, match="exists already"):
+        story.plan.write(folder, page=story.plan_html)
+    story.plan.write(folder, page="again", force=True)
+    assert (folder / "plan.html").read_text() == "again"
+    assert [path.name for path in tmp_path.iterdir()] == ["plan"]
+
+
+def test_a_settlements_folder_is_its_owners_alone(story, tmp_path):
+    folder = story.done.write(tmp_path / "settlement", page=story.settlement_html)
+    assert {path.name for path in folder.iterdir()} == {"settlement.json", "events.csv", "settlement.html"}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
+    assert read_settlement(folder) == story.done.to_dict()
+    story.done.write(folder, page=story.settlement_html, force=True)
+
+
+# The map
+
+
+def test_flows_add_up_both_ways():
+    rng = np.random.default_rng(1)
+    origin, destination, trips = rng.integers(0, 6, 300), rng.integers(0, 6, 300), rng.random(300)
+    expected: Counter[tuple[int, int]] = Counter()
+    for start, end, number in zip(origin.tolist(), destination.tolist(), trips.tolist(), strict=True):
+        if start != end:
+            expected[min(start, end), max(start, end)] += number
+    flows = Flows.of(origin, destination, trips, 6)
+    found = {(start, end): number for (start, end), number in zip(flows.ends.tolist(), flows.trips, strict=True)}
+    assert found == pytest.approx(dict(expected))
+    assert (np.diff(flows.trips) <= 0).all()
+    assert flows.most == pytest.approx(max(expected.values()))
+    assert flows.shown == 15
+    assert flows.shown_share == pytest.approx(1)
+
+
+def test_only_the_largest_flows_are_drawn():
+    num = 20
+    origin, destination = np.divmod(np.arange(num * num), num)
+    flows = Flows.of(origin, destination, np.ones(num * num), num)
+    place = City(stops=tuple(map(str, range(num))), lat=np.linspace(0, 1, num), lon=np.linspace(0, 1, num) ** 2)
+    drawn = CityMap(place).drawn(flows, most=flows.most, style="release", label="map")
+    assert drawn.count('class="flow release"') == MOST_FLOWS
+    assert flows.shown_share == pytest.approx(MOST_FLOWS / 190)
+
+
+@pytest.mark.parametrize(
+    ("lat", "lon"),
+    [
+        ([1.0], [2.0]),
+        ([1.0, 1.0], [2.0, 2.0]),
+        ([0.0, 0.0, 0.0], [10.0, 10.1, 10.2]),
+        ([0.0, 3.0, 1.0], [10.0, 10.0, 10.0]),
+        ([-17.0, -17.1, -17.2], [179.9, -179.9, 180.0]),
+        ([89.9, 89.8, 90.0], [-120.0, 50.0, 0.0]),
+    ],
+)
+def test_stops_stay_inside_the_map(lat, lon):
+    num = len(lat)
+    place = City(
+        stops=tuple(f"S{i}" for i in range(num)),
+        zone_names=("a", "empty"),
+        zones=np.zeros(num, dtype=np.int32),
+        lat=np.array(lat),
+        lon=np.array(lon),
+        hubs=np.array([True] + [False] * (num - 1)),
+    )
+    drawing = CityMap(place)
+    assert (drawing.places >= 0).all()
+    assert (drawing.places[:, 0] <= WIDTH).all()
+    assert (drawing.places[:, 1] <= drawing.height - FOOT).all()
+    none = np.zeros(0, dtype=np.int64)
+    html = drawing.drawn(Flows.of(none, none, np.zeros(0), num), most=1.0, style="truth", label="map")
+    assert "nan" not in html
+    assert html.count('class="hub"') == 1
+    assert html.count("zone-name") == 1
+
+
+def test_distances_on_the_map_are_true():
+    rng = np.random.default_rng(2)
+    place = City(stops=tuple(map(str, range(12))), lat=42 + 0.05 * rng.random(12), lon=-83 + 0.05 * rng.random(12))
+    places = CityMap(place).places
+    drawn = np.linalg.norm(places[:, None] - places, axis=2)
+    ratio = drawn[~np.eye(12, dtype=bool)] / place.kilometres()[~np.eye(12, dtype=bool)]
+    assert np.ptp(ratio) < 0.01 * ratio.mean()
+    north = int(np.argmax(place.lat))
+    assert places[:, 1].argmin() == north
+    assert places[:, 0].argmax() == int(np.argmax(place.lon))
+
+
+def test_trips_of_the_page_are_those_of_the_release(story):
+    counts = pa.compute.sum(story.release.data["count"]).as_py()
+    assert f"of {counts:,} trips" in Page(story.plan_html).text
