@@ -29,6 +29,8 @@ PARTS = (
     "projection",
     "counts",
     "local",
+    "dispatch",
+    "fleets",
     "publish",
 )
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"

@@ -20,9 +20,10 @@ TINY = """
 from dataclasses import replace
 from pathlib import Path
 import sys
-from papers import fioretto2018, fioretto2018_runs as runs
+from papers import fioretto2018, fioretto2018_fleets as fleets, fioretto2018_runs as runs
 
 runs.QUICK = replace(runs.QUICK, runs=2, draws=1, draw_runs=1)
+fleets.QUICK = replace(fleets.QUICK, runs=1, large=(0, 0))
 if __name__ == "__main__":
     fioretto2018.in_parallel = lambda work, todo, **_: [item for job in todo for item in work(job)]
     fioretto2018.reproduce(Path(sys.argv[1]), quick=True, workers=1)
@@ -210,5 +211,6 @@ def test_everything_in_miniature(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("<svg") > 12
     assert "publishing nothing" in page
-    for name in ("created", "figure5", "table2", "bounds", "readings", "cells", "sums", "draws", "seconds"):
+    names = ("created", "figure5", "table2", "bounds", "readings", "cells", "sums", "draws", "seconds")
+    for name in (*names, "table1", "fleets", "weekdays", "fleet-runs"):
         assert (tmp_path / "out" / f"{name}.csv").exists()

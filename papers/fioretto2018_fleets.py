@@ -1,0 +1,490 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fioretto, Lee, Van Hentenryck 2018, section 10: fleets sized on private counts, operated on the true trips.
+
+The paper does not say how it sizes and dispatches, nor are its trips public. Here both are Dunnage's
+(:mod:`dunnage.planning.fleet`): the smallest fleet of each zone whose riders wait 180 s at most on average, sized on
+what was released, then run on the true trips with their true seconds. What it is compared with is the fleet that the
+same method finds on these trips.
+
+Noise and seconds are seeded, so that everything but times comes out the same again. Releases with more trips than
+``MOST_TRIPS`` are left out, and counted, but for two examples: sizing them takes from minutes to hours.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import dunnage as dn
+from dunnage.mechanisms.counting import Counted, true_counts
+from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.tabulated import Drawn
+from dunnage.noise import Noise
+from dunnage.planning.demand import Ground, counted_trips, service_seconds
+from dunnage.planning.dispatch import Service
+from dunnage.planning.fleet import expanded_days, run_facts
+from dunnage.planning.fleet_task import DayRun, FleetTask, Sized
+from dunnage.samples import CitySetting, TripSetting, city, generate_city, generate_city_trips
+from dunnage.settle.fleets import served_task, true_days
+from papers.fioretto2018_runs import (
+    CONSTRAINED,
+    EPSILONS,
+    HIERARCHICAL,
+    LAPLACE,
+    PRESETS,
+    PUBLISHED,
+    SEED,
+    SOUND,
+    WEEKDAY,
+    WEEKEND,
+    WHOLE_DAY,
+    Trips,
+    mean_interval,
+    seed_of,
+    trips,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+MAX_WAIT = 180.0
+THRESHOLDED = "Laplace, threshold"
+EXACT = "true counts"
+"""No noise: what random seconds alone do to a fleet."""
+FEW_TRIPS, MOST_TRIPS = 20_000, 100_000
+"""Up to the first five expansions are sized together, up to the second one; beyond it none, but for ``EXAMPLES``."""
+LARGE = (LAPLACE, *HIERARCHICAL)
+"""What noise makes many trips of."""
+SMALL = (THRESHOLDED, *CONSTRAINED, *PRESETS)
+METHODS = (LAPLACE, THRESHOLDED, *HIERARCHICAL, *CONSTRAINED, *PRESETS)
+TOWN = "town"
+
+
+def threshold(num_cells: int, epsilon: float) -> int:
+    """Return the least count that noise lifts fewer than one of so many empty cells to, on average.
+
+    Examples
+    --------
+    >>> threshold(67_600, 1.0), threshold(67_600, 0.1)
+    (11, 105)
+    """
+    return math.ceil(0.5 + math.log(num_cells / 2) / epsilon)
+
+
+def num_expansions(num_trips: int) -> int:
+    """Return how many days with random seconds are sized together: fewer of many trips, which differ less."""
+    return 5 if num_trips <= FEW_TRIPS else 1
+
+
+# What is sized
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """True trips in their city, and the fleet they need."""
+
+    own: Trips
+    ground: Ground
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """First second of the service and the one after its last."""
+        return service_seconds(self.own.counted.universe)
+
+    @cached_property
+    def truth(self) -> FleetTask:
+        """The true trips, each at its second."""
+        days = true_days(self.own.dataset, self.own.counted.universe, self.ground, None)
+        assert days is not None  # trips are single ones, of one date
+        return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
+
+    @cached_property
+    def needed(self) -> Sized:
+        """The smallest fleet for the true trips."""
+        return self.truth.size()
+
+    def task(self, counts: Drawn | Counted, expansions: int) -> FleetTask:
+        """Return days of trips as counts tell them."""
+        told = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
+        days = expanded_days(told, self.ground, expansions=expansions)
+        return FleetTask(self.ground, days, service=Service(), max_wait=MAX_WAIT, span=self.span)
+
+    def operated(self, fleet: Sequence[int]) -> dict[str, float]:
+        """Run a fleet on the true trips: mean wait, idle seconds a shuttle, worst mean wait of a zone, rides unserved.
+
+        Who needs a zone without shuttles is not served; waits are those of the others.
+        """
+        served = served_task(self.truth, tuple(fleet))
+        runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, served.operate(fleet), strict=True)]
+        facts = run_facts(served, fleet, runs)
+        return {
+            "wait": facts["wait_seconds"]["mean"] if facts else math.nan,
+            "idle": facts["idle_seconds"] if facts else math.nan,
+            "worst_wait": float(served.mean_waits(fleet).max()) if facts else math.nan,
+            "unserved": float(self.truth.legs.sum() - served.legs.sum()),
+        }
+
+
+@lru_cache(maxsize=3)
+def scene(place: str, day: str, draw: int) -> Scene:
+    """Generate a day: in the town of the case study, or in another generated city."""
+    if place == TOWN:
+        return Scene(trips(day, draw), Ground.of(city()))
+    seed = int(place.split()[1])
+    window = ("00:00", "24:00") if day == WHOLE_DAY else ("08:00", "10:00")
+    with tempfile.TemporaryDirectory() as folder:
+        own = generate_city(CitySetting(), Path(folder) / "city", seed=seed)
+        setting = TripSetting(weekend=day == WEEKEND, window=window)
+        data, policy = generate_city_trips(setting, own, Path(folder) / "trips.csv", seed=SEED + draw)
+        dataset = dn.load(data, dn.Policy.read(policy))
+    return Scene(Trips(dataset, true_counts(dataset)), Ground.of(city(seed=seed)))
+
+
+# Jobs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much to measure.
+
+    Parameters
+    ----------
+    runs
+        Releases of each method, epsilon and day.
+    epsilons
+        At which to release.
+    large
+        How many releases of methods that create many trips, at each epsilon.
+    places
+        Other cities and weekdays: the name of the city, and the number of the day.
+    whole
+        How many releases of the whole weekday by O5.
+    examples
+        Releases of more trips than are sized otherwise: day and epsilon of Laplace counts.
+    """
+
+    runs: int
+    epsilons: tuple[float, ...]
+    large: tuple[int, ...]
+    places: tuple[tuple[str, int], ...]
+    whole: int
+    examples: tuple[tuple[str, float], ...]
+
+
+FULL = Effort(
+    runs=5,
+    epsilons=EPSILONS,
+    large=(5, 1, 1, 1),
+    places=(*((TOWN, draw) for draw in range(1, 6)), *((f"city {seed}", seed) for seed in (1, 2, 3))),
+    whole=5,
+    examples=((WHOLE_DAY, 1.0), (WEEKDAY, 0.1)),
+)
+QUICK = Effort(runs=2, epsilons=(1.0, 0.1), large=(1, 0), places=((TOWN, 1),), whole=0, examples=())
+METHODS_QUICK = (LAPLACE, THRESHOLDED, "O3", "O5", PRESETS[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetJob:
+    """One release to size a fleet on; of more trips than ``most_trips`` only the number is told."""
+
+    day: str
+    epsilon: float
+    method: str
+    form: str
+    run: int
+    place: str = TOWN
+    draw: int = 0
+    most_trips: int = MOST_TRIPS
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRun:
+    """A fleet sized on one release and run on the true trips.
+
+    Parameters
+    ----------
+    place, day, draw, epsilon, method, form, run
+        What was released, and how.
+    trips, legs
+        Trips released, and shuttle rides that they ask for on one day.
+    expansions
+        Days with random seconds that the fleet was sized for; 0 if it was left out.
+    shuttles, wait, idle
+        The fleet; mean seconds that true riders wait for it; seconds that a shuttle serves nobody.
+    worst_wait, unserved
+        Mean wait of the zone that waits longest; true rides in zones that got no shuttle.
+    true_shuttles, true_wait, true_idle
+        The same of the fleet that the true trips need.
+    seconds
+        CPU time of the sizing.
+    """
+
+    place: str
+    day: str
+    draw: int
+    epsilon: float
+    method: str
+    form: str
+    run: int
+    trips: int
+    legs: int
+    expansions: int
+    shuttles: float
+    wait: float
+    idle: float
+    worst_wait: float
+    unserved: float
+    true_shuttles: int
+    true_wait: float
+    true_idle: float
+    seconds: float
+
+    @property
+    def more_shuttles(self) -> float:
+        """Relative error of the fleet; positive if it is too large."""
+        return self.shuttles / self.true_shuttles - 1
+
+    @property
+    def more_wait(self) -> float:
+        """Relative error of the wait."""
+        return self.wait / self.true_wait - 1
+
+    @property
+    def more_idle(self) -> float:
+        """Relative error of the idle seconds."""
+        return self.idle / self.true_idle - 1
+
+
+def jobs(effort: Effort) -> list[FleetJob]:
+    """Return everything to size, long ones first."""
+    full = len(effort.epsilons) == len(EPSILONS)
+    methods = METHODS if full else METHODS_QUICK
+    todo: list[FleetJob] = []
+    for day in (WEEKDAY, WEEKEND) if full else (WEEKDAY,):
+        for epsilon, large in zip(effort.epsilons, effort.large, strict=True):
+            for method in methods:
+                # The paper's Figure 5(c-d), below epsilon 1, is of the weekday alone.
+                few = (large if day == WEEKDAY or epsilon == 1 else 0) if method in LARGE else effort.runs
+                todo += [_job(day, epsilon, method, run) for run in range(few)]
+        todo.append(_job(day, 1.0, EXACT, 0))
+        todo += [_job(day, 1.0, "O5", run, form=PUBLISHED) for run in range(effort.runs)]
+    for place, draw in effort.places:
+        todo += [_job(WEEKDAY, 1.0, "O5", run, place=place, draw=draw) for run in range(effort.runs)]
+        todo += [_job(WEEKDAY, 1.0, method, 0, place=place, draw=draw) for method in (EXACT, LAPLACE)[: 1 + full]]
+    todo += [_job(WHOLE_DAY, 1.0, "O5", run) for run in range(effort.whole)]
+    todo = [job for job in todo if (job.day, job.epsilon) not in effort.examples or job.method != LAPLACE]
+    todo += [_job(day, epsilon, LAPLACE, 0, most_trips=10 * MOST_TRIPS) for day, epsilon in effort.examples]
+    return sorted(todo, key=lambda job: (job.most_trips == MOST_TRIPS, job.method not in LARGE, job.day != WHOLE_DAY))
+
+
+def _job(day: str, epsilon: float, method: str, run: int, *, form: str = SOUND, **where: Any) -> FleetJob:
+    return FleetJob(day=day, epsilon=epsilon, method=method, run=run, form=form, **where)
+
+
+def released(own: Trips, job: FleetJob) -> Drawn | Counted:
+    """Release the counts of a job."""
+    noise = Noise(seed=seed_of(job))
+    if job.method == EXACT:
+        return own.counted
+    if job.method == THRESHOLDED:
+        way = NoisyCounts(epsilon=str(job.epsilon), threshold=threshold(own.num_cells, job.epsilon))
+        return way._draw(own.counted, way.law(own.dataset), noise)
+    return own.draw(job.method, job.epsilon, job.form)(noise)
+
+
+def measure(job: FleetJob) -> list[FleetRun]:
+    """Size a fleet on one release and run it on the true trips."""
+    here = scene(job.place, job.day, job.draw)
+    counts = released(here.own, job)
+    num_trips = int(counts.counts.sum())
+    sizes: dict[str, Any] = dict.fromkeys(("shuttles", "wait", "idle", "worst_wait", "unserved", "seconds"), math.nan)
+    sizes |= {"expansions": 0, "legs": 0}
+    if num_trips <= job.most_trips:
+        start = time.process_time()
+        task = here.task(counts, num_expansions(num_trips))
+        fleet = task.size().fleet
+        sizes = {"seconds": time.process_time() - start, "expansions": len(task.days), **here.operated(fleet)}
+        sizes |= {"shuttles": float(sum(fleet)), "legs": round(float(task.legs.sum()) / len(task.days))}
+    true = here.operated(here.needed.fleet)
+    return [
+        FleetRun(
+            place=job.place,
+            day=job.day,
+            draw=job.draw,
+            epsilon=job.epsilon,
+            method=job.method,
+            form=job.form,
+            run=job.run,
+            trips=num_trips,
+            true_shuttles=sum(here.needed.fleet),
+            true_wait=true["wait"],
+            true_idle=true["idle"],
+            **sizes,
+        )
+    ]
+
+
+def warm_up() -> None:
+    """Compile and import before anything is timed."""
+    measure(_job(WEEKDAY, 1.0, "O5", 0))
+
+
+# Results
+
+
+@dataclass(frozen=True, eq=False)
+class Fleets:
+    """All fleets that were sized."""
+
+    runs: Sequence[FleetRun]
+    effort: Effort
+
+    @classmethod
+    def of(cls, found: Iterable[FleetRun], effort: Effort) -> Fleets:
+        """Sort what was measured."""
+        order = {method: place for place, method in enumerate((EXACT, *METHODS))}
+        runs = sorted(found, key=lambda r: (r.place, r.day, r.draw, order[r.method], r.form, -r.epsilon, r.run))
+        return cls(runs, effort)
+
+    @property
+    def days(self) -> tuple[str, ...]:
+        """Days of two hours that were looked at."""
+        return tuple(day for day in (WEEKDAY, WEEKEND) if any(run.day == day for run in self.runs))
+
+    def of_kind(
+        self, day: str, method: str, epsilon: float, *, form: str = SOUND, place: str = TOWN, draw: int = 0
+    ) -> list[FleetRun]:
+        """Return the fleets of a kind, those left out as well."""
+        kind = (day, method, epsilon, form, place, draw)
+        return [run for run in self.runs if (run.day, run.method, run.epsilon, run.form, run.place, run.draw) == kind]
+
+    def sized(self, day: str, method: str, epsilon: float, **kind: Any) -> list[FleetRun]:
+        """Return the fleets of a kind that were sized."""
+        return [run for run in self.of_kind(day, method, epsilon, **kind) if run.expansions]
+
+    def mean(self, column: str, day: str, method: str, epsilon: float, **kind: Any) -> float:
+        """Return the mean of a measure; nan if nothing was sized."""
+        return mean_of(self.sized(day, method, epsilon, **kind), column)[0]
+
+    def truth(self, day: str) -> FleetRun:
+        """Return a run that tells of the fleet that a day's true trips need."""
+        return next(run for run in self.runs if (run.place, run.day, run.draw) == (TOWN, day, 0))
+
+    def scenes(self) -> list[tuple[str, str, int]]:
+        """Return place, day and number of all days that were looked at."""
+        return list(dict.fromkeys((run.place, run.day, run.draw) for run in self.runs))
+
+
+def mean_of(runs: Sequence[FleetRun], column: str) -> tuple[float, float]:
+    """Return the mean of a measure and half the width of its 95 % interval; nan for what is not known."""
+    values: FloatArray = np.array([getattr(run, column) for run in runs], dtype=np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return math.nan, math.nan
+    return mean_interval(values) if len(values) > 1 else (float(values[0]), math.nan)
+
+
+# Tables
+
+TABLE_1: dict[str, dict[str, tuple[float, float, float]]] = {
+    "O5": {WEEKDAY: (0.158, 0.040, 0.061), WEEKEND: (0.252, 0.005, 0.004)},
+    "O4": {WEEKDAY: (0.483, 0.003, 0.196), WEEKEND: (0.843, 0.024, 0.049)},
+    "O3": {WEEKDAY: (0.510, 0.028, 0.145), WEEKEND: (0.891, 0.024, 0.051)},
+    "H5": {WEEKDAY: (0.788, 0.028, 0.483), WEEKEND: (2.647, 0.025, 0.150)},
+    "H4": {WEEKDAY: (1.262, 0.007, 0.578), WEEKEND: (3.694, 0.026, 0.159)},
+    "H3": {WEEKDAY: (1.394, 0.029, 0.586), WEEKEND: (3.704, 0.024, 0.172)},
+    LAPLACE: {WEEKDAY: (1.518, 0.029, 0.587), WEEKEND: (4.371, 0.021, 0.192)},
+}
+"""Relative errors as printed, without sign: shuttles, wait, idle; epsilon 1."""
+TABLE_1_TRUE = {WEEKDAY: (99, 135.0, 5130), WEEKEND: (48, 127.8, 4779)}
+"""Shuttles, seconds of wait, seconds that a shuttle is idle."""
+_ERRORS = {"shuttles": "more_shuttles", "wait": "more_wait", "idle": "more_idle"}
+
+
+def tables_of(fleets: Fleets) -> dict[str, list[dict[str, object]]]:
+    """Return everything measured as tables by name."""
+    tables = {"table1": _table_1(fleets), "fleets": _by_epsilon(fleets), "weekdays": _weekdays(fleets)}
+    return tables | ({"left-out": rows} if (rows := left_out(fleets)) else {})
+
+
+def _table_1(fleets: Fleets) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for day in fleets.days:
+        true = fleets.truth(day)
+        own = (true.true_shuttles, true.true_wait, true.true_idle)
+        rows.append(_table_1_row(day, "truth, printed", math.nan, TABLE_1_TRUE[day]))
+        rows.append(_table_1_row(day, "truth", trips(day).counted.num_trips, own))
+        for method, form in [(EXACT, SOUND), *((m, SOUND) for m in METHODS), ("O5", PUBLISHED)]:
+            if runs := fleets.sized(day, method, 1.0, form=form):
+                rows.append(_table_1_row(day, method, mean_of(runs, "trips")[0], (), runs, form))
+    return rows
+
+
+def _table_1_row(
+    day: str,
+    method: str,
+    num_trips: float,
+    known: Sequence[float],
+    runs: Sequence[FleetRun] = (),
+    form: str = "",
+) -> dict[str, object]:
+    line: dict[str, object] = {"day": day, "mechanism": method, "form": form, "trips": float(num_trips)}
+    told = TABLE_1.get(method, {}).get(day, (math.nan,) * 3)
+    for place, name in enumerate(_ERRORS):
+        mean, half = (float(known[place]), math.nan) if known else mean_of(runs, name)
+        line |= {name: mean, f"{name}_sd": half}
+    for (name, column), printed in zip(_ERRORS.items(), told, strict=True):
+        mean, half = mean_of(runs, column)
+        line |= {f"{name} off, printed": printed, f"{name} off": mean, f"{name} off_sd": half}
+    return line
+
+
+def _by_epsilon(fleets: Fleets) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for day in fleets.days:
+        for method in METHODS:
+            for epsilon in fleets.effort.epsilons:
+                if runs := fleets.sized(day, method, epsilon):
+                    rows.append({"day": day, "mechanism": method, "epsilon": epsilon, **_measured(runs)})
+    return rows
+
+
+def _measured(runs: Sequence[FleetRun]) -> dict[str, object]:
+    """Return a fleet and the waits with it, always together."""
+    shuttles = [run.shuttles for run in runs]
+    line: dict[str, object] = {"draws": len(runs), "true shuttles": runs[0].true_shuttles}
+    line["shuttles"], line["shuttles_sd"] = mean_of(runs, "shuttles")
+    line["from, to"] = f"{min(shuttles):,.0f}, {max(shuttles):,.0f}"
+    line["off"], line["off_sd"] = mean_of(runs, "more_shuttles")
+    line["true wait"] = runs[0].true_wait
+    for name, column in {"wait": "wait", "wait, worst zone": "worst_wait", "idle": "idle", "trips": "trips"}.items():
+        line[name], line[f"{name}_sd"] = mean_of(runs, column)
+    return line | {"unserved": mean_of(runs, "unserved")[0], "CPU s": mean_of(runs, "seconds")[0]}
+
+
+def _weekdays(fleets: Fleets) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for place, day, draw in fleets.scenes():
+        for method in (EXACT, "O5", LAPLACE):
+            runs = fleets.sized(day, method, 1.0, place=place, draw=draw)
+            if runs and day != WEEKEND:
+                where = f"{place}, day {draw}, {'whole' if day == WHOLE_DAY else '8 to 10 am'}"
+                rows.append({"weekday": where, "mechanism": method, **_measured(runs)})
+    return rows
+
+
+def left_out(fleets: Fleets) -> list[dict[str, object]]:
+    """Return what was not sized, with how many trips it has."""
+    return [
+        {"day": run.day, "mechanism": run.method, "epsilon": run.epsilon, "trips": float(run.trips)}
+        for run in fleets.runs
+        if not run.expansions
+    ]
