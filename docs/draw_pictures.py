@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the pictures of the documents: measure, write SVG files, print figures.
 
-Those of rides and trips are in ``pictures_rides.py`` and ``pictures_trips.py``. Run by hand:
+Those of rides, trips and fleets are in ``pictures_rides.py``, ``pictures_trips.py``, ``pictures_fleets.py``. By hand:
 ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``, ``promises``,
 ``rides-scenarios``, ``rides-costs``, ``rides-stations``, ``rides-suppression``, ``trips-flows``, ``trips-error``,
 ``trips-created`` and ``trips-riders`` (by default all). All draws are seeded; a search that ends on the clock may
@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pictures_carriers
+import pictures_fleets
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
@@ -504,6 +505,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     "promises": promises,
     **pictures_rides.DRAWN,
     **pictures_trips.DRAWN,
+    **pictures_fleets.DRAWN,
     **pictures_carriers.DRAWN,
 }
 

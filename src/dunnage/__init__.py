@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dunnage.auditing.fleet import Fleet
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
-    from dunnage.city import City
+    from dunnage.city import Buses, City
     from dunnage.dataset import Dataset
     from dunnage.devices import FileColumns, collect, perturb, simulate
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         TaskError,
         UserError,
     )
+    from dunnage.gtfs import load_city
     from dunnage.guarantees import (
         ApproximateDP,
         Basis,
@@ -85,6 +86,10 @@ if TYPE_CHECKING:
     from dunnage.mechanisms.sampled_lattice import SampledLattice
     from dunnage.mechanisms.utility_clusters import UtilityClusters
     from dunnage.noise import Noise
+    from dunnage.planning.dispatch import Service
+    from dunnage.planning.exports import export_fleetpy, export_geojson, export_plan
+    from dunnage.planning.fleet import size
+    from dunnage.planning.fleet_plan import FleetPlan
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import Plan
@@ -94,12 +99,16 @@ if TYPE_CHECKING:
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
+    from dunnage.routes import Routes, RouteSetting, find_routes
     from dunnage.samples import (
+        CitySetting,
         PackageSetting,
         PositionSetting,
         RideSetting,
         TelemetrySetting,
         TripSetting,
+        generate_city,
+        generate_city_trips,
         generate_packages,
         generate_positions,
         generate_rides,
@@ -115,6 +124,7 @@ if TYPE_CHECKING:
     from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
     from dunnage.schema import Attribute, Contribution, Role, Schema
     from dunnage.settle import Settlement, apply
+    from dunnage.settle.fleets import FleetSettlement, apply_fleet
     from dunnage.trips import Trip, Universe
     from dunnage.verification import Verification, verify
 
@@ -130,6 +140,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "local.tasks": ("task_of",),
     "devices": ("perturb", "simulate", "collect", "FileColumns"),
     "local.estimate": ("estimate",),
+    "planning.fleet": ("size",),
+    "settle.fleets": ("apply_fleet", "FleetSettlement"),
+    "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
+    "gtfs": ("load_city",),
     "auditing.utility": ("plan_utility", "PlanUtility"),
     "auditing.audit": ("audit", "Audit"),
     "auditing.finding": ("Finding",),
@@ -139,7 +153,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "schema": ("Schema", "Attribute", "Role", "Contribution"),
     "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
     "trips": ("Trip", "Universe"),
-    "city": ("City",),
+    "city": ("City", "Buses"),
     "dataset": ("Dataset",),
     "release": ("Release", "Uncertain"),
     "publication": ("Publication", "Key"),
@@ -148,6 +162,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "noise": ("Noise",),
     "planning.plan": ("Plan",),
     "planning.trucks": ("Truck", "read_trucks"),
+    "routes": ("Routes", "RouteSetting", "find_routes"),
+    "planning.fleet_plan": ("FleetPlan",),
+    "planning.dispatch": ("Service",),
     "policy.carriers": ("CarrierPolicy",),
     "local.subjects": ("Quantity", "Grid"),
     "local.task": ("Task", "Purpose", "Tier", "Schedule", "Limits"),
@@ -205,6 +222,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "trip_stops",
         "trip_modes",
         "generate_trips",
+        "CitySetting",
+        "generate_city",
+        "generate_city_trips",
         "TelemetrySetting",
         "generate_telemetry",
         "PositionSetting",
