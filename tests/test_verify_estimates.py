@@ -21,8 +21,7 @@ from dunnage.local.estimate import estimate, write_estimates
 from dunnage.local.oracles import choose_oracle
 from dunnage.local.task import Grid, Schedule
 from dunnage.release import Release, file_digest, write_csv
-from dunnage.verification import estimates as checks
-from dunnage.verification import verify
+from dunnage.verification import report_laws, verify
 
 GENUINE: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ((), {}),
@@ -340,7 +339,7 @@ def test_oracles_are_chosen_again_as_devices_do() -> None:
     for size in (2, 5, 17, 65, 101, 257, 677, 1025, 4097, 4098, 65537):
         for epsilon in ("0.000001", "0.1", "0.5", "1", "3/2", "2", "3", "5", "8", "20", "100"):
             expected = choose_oracle(size, Fraction(epsilon)).name
-            assert checks._best(size, Fraction(epsilon)) == expected, (size, epsilon)
+            assert report_laws._best(size, Fraction(epsilon)) == expected, (size, epsilon)
 
 
 @pytest.mark.parametrize("num", [3, 300, 30_000])
@@ -353,8 +352,8 @@ def test_maps_are_judged_again_as_before(num: int, place: dict[str, Any], path: 
         for purpose, told in zip(task.purposes, task.to_dict()["purposes"], strict=True):
             verdict = mechanism_of(task, purpose).noise_verdict(num)
             epsilons = [tier.epsilon for tier in task.slot_tiers(purpose)]
-            assert checks._verdict_fits(verdict.message, told, epsilons, num)
-            assert not checks._verdict_fits(verdict.message, told, epsilons, num + 1)
+            assert report_laws.verdict_fits(verdict.message, told, epsilons, num)
+            assert not report_laws.verdict_fits(verdict.message, told, epsilons, num + 1)
 
 
 def test_bins_must_be_those_of_the_domain(tmp_path: Path) -> None:

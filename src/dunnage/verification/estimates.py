@@ -12,9 +12,8 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +40,20 @@ from dunnage.guarantees import (
     WithinCluster,
     guarantee_from,
 )
-from dunnage.noise import ceil_divide, exp_interval
 from dunnage.release import Release
 from dunnage.release_words import several
 from dunnage.verification.reading import require, same
+from dunnage.verification.report_laws import (
+    NUMBERS,
+    PATHS,
+    PLACES,
+    is_published,
+    law_of,
+    method_of,
+    num_paths,
+    shows_areas,
+    verdict_fits,
+)
 
 ESTIMATES_NOT_CHECKED = (
     "that the reports were made by devices of the task, each vehicle's as scheduled, and that none was forged",
@@ -72,19 +81,11 @@ _TYPES: Mapping[str, pa.DataType] = {
     "unit": pa.string(),
 }
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
-_NUMBERS, _PLACES, _PATHS = "local-numeric", "local-location", "local-trajectory"
 _QUANTILES = (0.25, 0.5, 0.75)
 _MOST_BINS = 16
 _SUM_TOLERANCE = 1e-6
 _EPSILON_EACH = Fraction(5, 2)
 _SIGNIFICANCE = 0.05
-_NOISE_FACTOR = Fraction(5, 2)
-_EPSILONS_TRIED = tuple(Fraction(half, 2) for half in range(1, 11))
-_MOST_REPORT_BITS = 4097
-_NEARLY_AS_GOOD = Fraction(11, 10)
-_BITS = 256
-_ROUNDING = 1e-9
-_RESPONSE, _UNARY, _SYMMETRIC, _HADAMARD = "randomised-response", "optimised-unary", "symmetric-unary", "hadamard"
 _SLOT = "slot of reports"
 IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
@@ -115,24 +116,6 @@ def _purposes(release: Release) -> list[Mapping[str, Any]]:
     return found
 
 
-def _is_published(purpose: Mapping[str, Any]) -> bool:
-    return bool(purpose["parameters"].get("as_published", False))
-
-
-def _shows_areas(purpose: Mapping[str, Any]) -> bool:
-    return bool(_is_published(purpose) or purpose["parameters"].get("area_in_clear", False))
-
-
-def _method(purpose: Mapping[str, Any]) -> str:
-    """Return the method of a purpose as a mechanism states it."""
-    numbers, given = purpose["mechanism"] == _NUMBERS, purpose["parameters"].get("method")
-    if numbers and _is_published(purpose):
-        return "published-piecewise"
-    if purpose["mechanism"] == _PATHS and _is_published(purpose) and given in (None, "auto"):
-        return "product"
-    return str(given or ("hybrid" if numbers else "auto"))
-
-
 def check_estimate_columns(release: Release, folder: Path) -> str:
     """Check that there is one table, of the columns that the task needs, and that the task is the one of the digest."""
     measures = release.certificate.body["measures"]
@@ -147,11 +130,11 @@ def check_estimate_columns(release: Release, folder: Path) -> str:
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
     wanted = set(_ALWAYS)
     for purpose in _purposes(release):
-        waves = {"bin_lower", "bin_upper"} if _method(purpose) == "square-wave" else set()
+        waves = {"bin_lower", "bin_upper"} if method_of(purpose) == "square-wave" else set()
         wanted |= {
-            _NUMBERS: {"attribute"} | waves,
-            _PLACES: {"cell", "lon", "lat"},
-            _PATHS: {"path"},
+            NUMBERS: {"attribute"} | waves,
+            PLACES: {"cell", "lon", "lat"},
+            PATHS: {"path"},
         }[purpose["mechanism"]]
     kinds = {name: kind for name, kind in _TYPES.items() if name in wanted}
     found = {item.name: item.type for item in release.data.schema}
@@ -175,7 +158,7 @@ def _check_described(release: Release) -> None:
     for purpose in purposes:
         fits = same(_described(body["measures"]["task"], purpose), told[purpose["name"]])
         require(fits, f"certificate.json: the mechanism of {purpose['name']} is not that of the task")
-    published = any(_is_published(purpose) for purpose in purposes)
+    published = any(is_published(purpose) for purpose in purposes)
     require(mechanism["as_published"] is published, "certificate.json: does not say whether it was made as published")
     expected = [item for purpose in purposes for item in _attributes(purpose)]
     stated_names = [(item["purpose"], item["name"]) for item in body["attributes"]]
@@ -191,15 +174,15 @@ def _described(task: Mapping[str, Any], purpose: Mapping[str, Any]) -> dict[str,
     common = {
         "name": purpose["mechanism"],
         "tiers": {name: plain(epsilon) for name, epsilon in tiers.items()},
-        "method": _method(purpose),
-        "as_published": _is_published(purpose),
+        "method": method_of(purpose),
+        "as_published": is_published(purpose),
     }
-    if purpose["mechanism"] == _NUMBERS:
+    if purpose["mechanism"] == NUMBERS:
         sampled = {name: _num_sampled(purpose, epsilon) for name, epsilon in tiers.items()}
         return {**common, "quantities": purpose["quantities"], "sampled": sampled}
-    laws = {name: _law_of(purpose, epsilon).oracle for name, epsilon in tiers.items()}
-    paths = {"steps": purpose["steps"], "hops": parameters.get("hops", 1)} if purpose["mechanism"] == _PATHS else {}
-    return {**common, "grid": purpose["grid"], "laws": laws, "area_in_clear": _shows_areas(purpose), **paths}
+    laws = {name: law_of(purpose, epsilon).oracle for name, epsilon in tiers.items()}
+    paths = {"steps": purpose["steps"], "hops": parameters.get("hops", 1)} if purpose["mechanism"] == PATHS else {}
+    return {**common, "grid": purpose["grid"], "laws": laws, "area_in_clear": shows_areas(purpose), **paths}
 
 
 def _slot_tiers(task: Mapping[str, Any], purpose: Mapping[str, Any]) -> dict[str, Fraction]:
@@ -216,9 +199,9 @@ def _num_attributes(purpose: Mapping[str, Any]) -> int:
 def _num_sampled(purpose: Mapping[str, Any], epsilon: Fraction) -> int:
     """Return how many numbers one report tells."""
     num = _num_attributes(purpose)
-    if _is_published(purpose) or _method(purpose) == "duchi":
+    if is_published(purpose) or method_of(purpose) == "duchi":
         return num
-    best = 1 if _method(purpose) == "harmony" else max(1, min(num, math.floor(epsilon / _EPSILON_EACH)))
+    best = 1 if method_of(purpose) == "harmony" else max(1, min(num, math.floor(epsilon / _EPSILON_EACH)))
     return int(purpose["parameters"].get("sampled", best))
 
 
@@ -227,15 +210,15 @@ def _attributes(purpose: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     common = {"role": "estimate", "purpose": purpose["name"]}
     for item in purpose.get("quantities", []):
         ends = {"lower": plain(exact(item["low"])), "upper": plain(exact(item["high"]))}
-        bins = {"bins": _num_bins(item)} if _method(purpose) == "square-wave" else {}
+        bins = {"bins": _num_bins(item)} if method_of(purpose) == "square-wave" else {}
         domain = {"kind": "numeric", "unit": item["unit"], **ends, **bins}
         yield {"name": item["name"], "missing": item["missing"], "domain": domain, **common}
-    if purpose["mechanism"] == _PLACES:
-        domain = {"kind": "grid", **purpose["grid"], "outside": _method(purpose) != "planar"}
+    if purpose["mechanism"] == PLACES:
+        domain = {"kind": "grid", **purpose["grid"], "outside": method_of(purpose) != "planar"}
         yield {"name": purpose["name"], "domain": domain, **common}
-    if purpose["mechanism"] == _PATHS:
+    if purpose["mechanism"] == PATHS:
         figures = {"steps": purpose["steps"], "hops": purpose["parameters"].get("hops", 1)}
-        domain = {"kind": "paths", **purpose["grid"], **figures, "num_paths": _num_paths(purpose)}
+        domain = {"kind": "paths", **purpose["grid"], **figures, "num_paths": num_paths(purpose)}
         yield {"name": purpose["name"], "domain": domain, **common}
 
 
@@ -250,10 +233,10 @@ def check_estimate_lines(release: Release, folder: Path) -> str:
     _check_reports(release)
     rest = iter(lines)
     for purpose in _purposes(release):
-        if purpose["mechanism"] == _NUMBERS:
+        if purpose["mechanism"] == NUMBERS:
             _check_numbers(release, purpose, rest)
         elif measures["reports"][purpose["name"]]:
-            (_check_places if purpose["mechanism"] == _PLACES else _check_paths)(release, purpose, rest)
+            (_check_places if purpose["mechanism"] == PLACES else _check_paths)(release, purpose, rest)
     require(next(rest, None) is None, "data: more lines than the task has quantities")
     reports = sum(num for tiers in measures["reports"].values() for num in tiers.values())
     pointed = sum(line["lower"] == line["upper"] for line in lines if line["quantity"] == "mean")
@@ -290,7 +273,7 @@ def _is_count(num: object) -> bool:
 def _check_combined(release: Release, purpose: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
     """Check that tiers were put together by the rule asked for, and how many reports told of each number."""
     body, name = release.certificate.body, purpose["name"]
-    told, numbers = body["measures"]["reports"][name], purpose["mechanism"] == _NUMBERS
+    told, numbers = body["measures"]["reports"][name], purpose["mechanism"] == NUMBERS
     wrong = f"certificate.json: tiers of {name} combined that there are not"
     subjects = [item["name"] for item in purpose["quantities"]] if numbers else ["shares"] if told else []
     require(sorted(stated) == sorted(subjects), wrong)
@@ -324,12 +307,12 @@ def _check_maps(release: Release) -> None:
     """Check what is said of each map: how far it is off, or that it is noise."""
     measures = release.certificate.body["measures"]
     maps, reports = measures.get("maps", {}), measures["reports"]
-    drawn = [purpose for purpose in _purposes(release) if purpose["mechanism"] != _NUMBERS and reports[purpose["name"]]]
+    drawn = [purpose for purpose in _purposes(release) if purpose["mechanism"] != NUMBERS and reports[purpose["name"]]]
     require(sorted(maps) == sorted(purpose["name"] for purpose in drawn), "certificate.json: maps of other purposes")
     for purpose in drawn:
         name = purpose["name"]
         epsilons = list(_slot_tiers(measures["task"], purpose).values())
-        fits = _verdict_fits(maps[name], purpose, epsilons, sum(reports[name].values()))
+        fits = verdict_fits(maps[name], purpose, epsilons, sum(reports[name].values()))
         require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
 
 
@@ -369,7 +352,7 @@ def _check_numbers(release: Release, purpose: Mapping[str, Any], rest: Iterator[
             expected = {"quantity": "present", "purpose": name, "attribute": item["name"]}
             _check_line(next(rest, None), expected, 0.0, 1.0)
     for item in quantities:
-        if _method(purpose) == "square-wave" and known[item["name"]]:
+        if method_of(purpose) == "square-wave" and known[item["name"]]:
             _check_distribution(name, item, rest)
 
 
@@ -403,7 +386,7 @@ def _check_distribution(purpose: str, item: Mapping[str, Any], rest: Iterator[_L
 def _check_places(release: Release, purpose: Mapping[str, Any], rest: Iterator[_Line]) -> None:
     grid = purpose["grid"]
     side = 1 << (grid["levels"] - 1)
-    outside = 0 if _method(purpose) == "planar" else 1
+    outside = 0 if method_of(purpose) == "planar" else 1
     shares = []
     for cell in range(side * side + outside):
         place = dict(zip(("lon", "lat"), _centre(grid, cell), strict=True)) if cell < side * side else {}
@@ -427,7 +410,7 @@ def _centre(grid: Mapping[str, Any], cell: int) -> tuple[float, float]:
 def _check_paths(release: Release, purpose: Mapping[str, Any], rest: Iterator[_Line]) -> None:
     name, told = purpose["name"], release.certificate.body["measures"]["paths"][purpose["name"]]
     whole = told.keys() == {"paths", "listed"} and all(type(num) is int for num in told.values())
-    fits = whole and 0 < told["listed"] <= told["paths"] == _num_paths(purpose)
+    fits = whole and 0 < told["listed"] <= told["paths"] == num_paths(purpose)
     require(fits, f"certificate.json: does not tell the paths of {name}")
     shares, paths = [], []
     for _ in range(told["listed"] + (told["listed"] < told["paths"])):
@@ -449,7 +432,7 @@ def _check_paths(release: Release, purpose: Mapping[str, Any], rest: Iterator[_L
 
 
 def _reachable_only(purpose: Mapping[str, Any]) -> bool:
-    return not _shows_areas(purpose)
+    return not shows_areas(purpose)
 
 
 def _is_path(path: str, purpose: Mapping[str, Any], side: int, hops: int) -> bool:
@@ -552,9 +535,9 @@ def _report_loss(
 ) -> tuple[Fraction | None, Fraction]:
     """Return the true loss of a report between any two values, None without a bound, and between those of one area."""
     epsilon = _epsilon(task, purpose, tier)
-    if purpose["mechanism"] == _NUMBERS:
-        return (epsilon * _num_attributes(purpose) if _is_published(purpose) else epsilon,) * 2
-    if _method(purpose) == "planar":  # the distance of corners is not measured again
+    if purpose["mechanism"] == NUMBERS:
+        return (epsilon * _num_attributes(purpose) if is_published(purpose) else epsilon,) * 2
+    if method_of(purpose) == "planar":  # the distance of corners is not measured again
         far = exact(stated[purpose["name"]])
         return far, far
     return _grid_loss(purpose, epsilon)
@@ -563,9 +546,9 @@ def _report_loss(
 def _grid_loss(purpose: Mapping[str, Any], epsilon: Fraction) -> tuple[Fraction | None, Fraction]:
     """Return the true loss of a report of a place or path: between any two, and between those of one area."""
     factor = 1
-    if _is_published(purpose):
-        factor = 2 * (purpose["steps"] if _method(purpose) == "product" else 1)
-    shown = _shows_areas(purpose) and purpose["grid"]["area_levels"] > 1
+    if is_published(purpose):
+        factor = 2 * (purpose["steps"] if method_of(purpose) == "product" else 1)
+    shown = shows_areas(purpose) and purpose["grid"]["area_levels"] > 1
     return None if shown else epsilon * factor, epsilon * factor
 
 
@@ -621,9 +604,9 @@ def _assumed(combine: str, combined: Mapping[str, Any]) -> tuple[Assumption, ...
 def _part(task: Mapping[str, Any], purpose: Mapping[str, Any], loss: Mapping[str, Any]) -> Promise:
     """Return what one report of a purpose promises, in the tier that gives away most."""
     epsilon = max(_slot_tiers(task, purpose).values())
-    if purpose["mechanism"] == _NUMBERS:
+    if purpose["mechanism"] == NUMBERS:
         return _numbers_part(task, purpose, epsilon)
-    if _method(purpose) == "planar":
+    if method_of(purpose) == "planar":
         return _planar_part(purpose, epsilon, loss)
     return _grid_part(purpose, epsilon)
 
@@ -643,7 +626,7 @@ def _numbers_part(task: Mapping[str, Any], purpose: Mapping[str, Any], epsilon: 
         in_clear=("which of the numbers a report tells, drawn without looking at them",) if drawn else (),
         warnings=(f"a missing number counts as the middle of its domain: {', '.join(middle)}",) if middle else (),
     )
-    if not _is_published(purpose):
+    if not is_published(purpose):
         return stated
     loss = shown_number(num * epsilon)
     return replace(
@@ -671,9 +654,9 @@ def _grid_part(purpose: Mapping[str, Any], epsilon: Fraction) -> Promise:
     stated = Promise(
         guarantee=held, basis=Basis.PROVED, mechanism={}, in_clear=in_clear, warnings=_path_warnings(purpose)
     )
-    if not _is_published(purpose):
+    if not is_published(purpose):
         return stated
-    what = "paths" if purpose["mechanism"] == _PATHS else "places"
+    what = "paths" if purpose["mechanism"] == PATHS else "places"
     why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
     return replace(
         stated,
@@ -692,7 +675,7 @@ def _grid_held(purpose: Mapping[str, Any], epsilon: Fraction) -> tuple[LocalDP |
         return _local(total), ()
     depth = purpose["grid"]["area_levels"]
     areas = f"the {4 ** (depth - 1)} areas of the first {depth} levels of the grid"
-    if purpose["mechanism"] == _PATHS:
+    if purpose["mechanism"] == PATHS:
         areas = f"the sequences of {purpose['steps']} of {areas}"
     held = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
     shows = f"which of {areas} a report comes from; one of a place outside the box, or missing, comes from the first"
@@ -700,10 +683,10 @@ def _grid_held(purpose: Mapping[str, Any], epsilon: Fraction) -> tuple[LocalDP |
 
 
 def _path_warnings(purpose: Mapping[str, Any]) -> tuple[str, ...]:
-    if purpose["mechanism"] != _PATHS or _is_published(purpose):
+    if purpose["mechanism"] != PATHS or is_published(purpose):
         return ()
     missing = "a path with a place that is outside the box or missing is reported as missing"
-    if _shows_areas(purpose):
+    if shows_areas(purpose):
         return (missing,)
     hops = purpose["parameters"].get("hops", 1)
     moved = f"a path with a step of more than {hops} cells is moved to a reachable one before it is perturbed: "
@@ -728,146 +711,3 @@ def _guarantees(
 
 
 # Laws of reports of places and paths, written down again: which oracle is the best, and how far shares are off.
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Law:
-    """A law of reports: an oracle of ``size`` inputs, in each of ``groups`` shown as they are, ``places`` times."""
-
-    oracle: str
-    size: int
-    epsilon: Fraction
-    groups: int = 1
-    places: int = 1
-
-    def variance(self, share: float, num: float) -> float:
-        """Return the variance of an estimated share, if groups are alike."""
-        if self.oracle == "planar":
-            return share * (1 - share) / num
-        ratio = math.exp(-float(_ratio_epsilon(self.oracle, self.epsilon)))
-        if self.places == 1:
-            inside = min(share * self.groups, 1.0)
-            return float(_variance_of_one(self.oracle, self.size, self.epsilon, inside, ratio)) / (num * self.groups)
-        inner = 1 / self.size
-        noise = float(_variance_of_one(self.oracle, self.size, self.epsilon, inner, ratio))
-        even = inner**self.places
-        powers = ((noise + inner) ** at * inner ** (self.places - 1 - at) for at in range(self.places))
-        return (noise * sum(powers) + max(even - share * self.groups, 0.0)) / (self.groups * num)
-
-
-def _law_of(purpose: Mapping[str, Any], epsilon: Fraction, levels: int | None = None) -> _Law:
-    """Return the law of a report of a place or path, on the grid or on one of fewer levels."""
-    depth = levels or purpose["grid"]["levels"]
-    area_depth, method = min(purpose["grid"]["area_levels"], depth), _method(purpose)
-    areas, inner = 4 ** (area_depth - 1), 4 ** (depth - area_depth)
-    steps = purpose["steps"] if purpose["mechanism"] == _PATHS else 1
-    if method in ("product", "qlp"):
-        each = epsilon / steps if method == "qlp" else epsilon
-        return _Law(oracle="published-unary", size=inner + 1, epsilon=each, groups=areas, places=steps)
-    if _shows_areas(purpose):
-        size, groups = inner**steps + 1, areas
-    else:
-        size, groups = _num_shares(purpose, depth), 1
-    name = "published-unary" if _is_published(purpose) else method
-    return _Law(oracle=_best(size, epsilon) if name == "auto" else name, size=size, epsilon=epsilon, groups=groups)
-
-
-def _num_shares(purpose: Mapping[str, Any], levels: int) -> int:
-    """Return the number of cells or reachable paths of a grid, and one more for what is outside or missing."""
-    side = 1 << (levels - 1)
-    if purpose["mechanism"] == _PLACES:
-        return side * side + 1
-    hops = min(purpose["parameters"].get("hops", 1), side - 1)
-    walks = [1] * side
-    for _ in range(purpose["steps"] - 1):
-        before = [0, *itertools.accumulate(walks)]
-        walks = [before[min(at + hops + 1, side)] - before[max(at - hops, 0)] for at in range(side)]
-    return int(sum(walks)) ** 2 + 1
-
-
-def _num_paths(purpose: Mapping[str, Any]) -> int:
-    """Return how many paths are told apart."""
-    cells, steps = 4 ** (purpose["grid"]["levels"] - 1), purpose["steps"]
-    if not _shows_areas(purpose):
-        return _num_shares(purpose, purpose["grid"]["levels"])
-    return int((cells + 1) ** steps if _method(purpose) in ("product", "qlp") else cells**steps + 1)
-
-
-def _best(size: int, epsilon: Fraction) -> str:
-    """Return the oracle that devices choose: the smallest report among those of nearly the least variance."""
-    bits = {_RESPONSE: (size - 1).bit_length(), _HADAMARD: _hadamard_bits(size, epsilon)}
-    bits |= {_UNARY: size} if size <= _MOST_REPORT_BITS else {}
-    variances = {name: _variance_at_zero(name, size, epsilon) for name in bits}
-    bound = _NEARLY_AS_GOOD * min(variances.values())
-    if size <= _MOST_REPORT_BITS:
-        bound = min(bound, _variance_at_zero(_SYMMETRIC, size, epsilon))
-    near = [name for name in bits if variances[name] <= bound]
-    return min(near, key=lambda name: (bits[name], variances[name]))
-
-
-def _ratio_epsilon(oracle: str, epsilon: Fraction) -> Fraction:
-    return epsilon / 2 if oracle == _SYMMETRIC else epsilon
-
-
-def _variance_at_zero(oracle: str, size: int, epsilon: Fraction) -> Fraction:
-    ratio = Fraction(exp_interval(_ratio_epsilon(oracle, epsilon), _BITS)[0], 1 << _BITS)
-    return Fraction(_variance_of_one(oracle, size, epsilon, Fraction(0), ratio))
-
-
-@lru_cache(maxsize=512)
-def _num_blocks(size: int, epsilon: Fraction) -> int:
-    blocks, high = 1, exp_interval(epsilon, 2 * _BITS)[1]
-    while blocks <= size and high * (1 + Fraction(17 * blocks, 6)) <= 1 << (2 * _BITS):
-        blocks *= 2
-    return blocks
-
-
-def _hadamard_bits(size: int, epsilon: Fraction) -> int:
-    blocks = _num_blocks(size, epsilon)
-    columns = 1 << ceil_divide(size, blocks).bit_length()
-    return (blocks * columns - 1).bit_length()
-
-
-def _variance_of_one(oracle: str, size: int, epsilon: Fraction, share: Any, ratio: Any) -> Any:
-    """Return the variance of the share that one report estimates, in the arithmetic of share and ratio."""
-    if oracle == _HADAMARD:
-        return _hadamard_variance(size, _num_blocks(size, epsilon), share, ratio)
-    if oracle == _RESPONSE:
-        p = 1 / (1 + (size - 1) * ratio)
-        q = ratio * p
-    else:
-        p, q = (1 / (ratio / ratio + 1) if oracle == _UNARY else 1 / (1 + ratio)), ratio / (1 + ratio)
-    return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
-
-
-def _hadamard_variance(size: int, blocks: int, share: Any, ratio: Any) -> Any:
-    p = 1 / (1 + (2 * blocks - 1) * ratio)
-    q = ratio * p
-    others = (1 - share) * (ceil_divide(size, blocks) - 1) / (size - 1)  # share of the others of a largest block
-    own = p * (2 * blocks - 1) * q + q * (1 - q) + 2 * p * q
-    return (others * (p + q) + share * own + (1 - share - others) * 2 * q) / (p - q) ** 2
-
-
-def _verdict_fits(text: str, purpose: Mapping[str, Any], epsilons: Sequence[Fraction], num: int) -> bool:
-    """Return whether a sentence about a map is the one that task and number of reports lead to."""
-    head = f"{num:,} vehicles at epsilon {', '.join(shown_number(epsilon) for epsilon in epsilons)}: "
-    if _method(purpose) == "planar":  # whether a map is blurred is a matter of distances, which are not measured again
-        return text.startswith((f"{head}a share is off by about ", f"{head}use "))
-    depth = purpose["grid"]["levels"]
-    sd, noise = _judged(purpose, epsilons, num, depth)
-    if not noise:
-        return text in [f"{head}a share is off by about {sd * (1 + off):.2g}" for off in (-_ROUNDING, 0, _ROUNDING)]
-    fewer = (at for at in range(depth - 1, 1, -1) if not _judged(purpose, epsilons, num, at)[1])
-    tried = (epsilon for epsilon in _EPSILONS_TRIED if epsilon > max(epsilons))
-    more = (epsilon for epsilon in tried if not _judged(purpose, [epsilon], num, depth)[1])
-    advice = [f"level {at}" for at in itertools.islice(fewer, 1)]
-    advice += [f"epsilon >= {shown_number(epsilon)}" for epsilon in itertools.islice(more, 1)]
-    return text == f"{head}use {' or '.join(advice) or 'more vehicles'}"
-
-
-def _judged(purpose: Mapping[str, Any], epsilons: Sequence[Fraction], num: int, levels: int) -> tuple[float, bool]:
-    """Return the standard deviation of a mean share with all tiers alike in size, and whether a map is noise."""
-    size, each = _num_shares(purpose, levels), num / len(epsilons)
-    variances = [_law_of(purpose, epsilon, levels).variance(1 / size, each) for epsilon in epsilons]
-    sd = math.sqrt(1 / sum(1 / variance for variance in variances))
-    return sd, sd > float(_NOISE_FACTOR / size)
