@@ -18,6 +18,8 @@ from pathlib import Path
 
 from dunnage import __version__
 
+Lines = dict[tuple[str, str], str]
+"""Lines of the table, by what was measured and its unit."""
 PARTS = (
     "noise",
     "partition",
@@ -36,35 +38,34 @@ PARTS = (
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 
 
-def lines_of(rows: list[dict[str, object]]) -> dict[str, str]:
-    """Write rows as lines of a Markdown table, by name."""
+def lines_of(rows: list[dict[str, object]]) -> Lines:
+    """Write rows as lines of a Markdown table."""
     lines = {}
     for row in rows:
         ours, peer, ratio = (f"{float(str(row[key])):.3g}" for key in ("ours", "peer", "ratio"))
-        lines[str(row["name"])] = f"| {row['name']} | {ours} | {peer} | {ratio} | {row['unit']} |"
+        lines[str(row["name"]), str(row["unit"])] = f"| {row['name']} | {ours} | {peer} | {ratio} | {row['unit']} |"
     return lines
 
 
-def table(lines: dict[str, str]) -> str:
+def table(lines: Lines) -> str:
     """Put lines under their heading."""
     return "\n".join(["| what | ours | peer or baseline | ratio | unit |", "|---|---|---|---|---|", *lines.values()])
 
 
-def kept_lines() -> dict[str, str]:
-    """Return the lines that the page has, by name."""
-    found = re.findall(r"^\| (?!what \|)([^|]+) \|.*$", PAGE.read_text(), re.MULTILINE)
-    lines = re.findall(r"^\| (?!what \|)[^|]+ \|.*$", PAGE.read_text(), re.MULTILINE)
-    return dict(zip(found, lines, strict=True))
+def kept_lines() -> Lines:
+    """Return the lines that the page has."""
+    found = re.findall(r"^(\| (?!what \|)([^|]+) \|.*\| ([^|]+) \|)$", PAGE.read_text(), re.MULTILINE)
+    return {(name, unit): line for line, name, unit in found}
 
 
-def page(lines: dict[str, str]) -> str:
+def page(lines: Lines) -> str:
     """Write the results page."""
     where = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     return f"""# Benchmarks
 
-Ours against peers or baselines, measured in one run: absolute figures do not travel between machines. Where the unit
-is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one below 1. `make bench` repeats it;
-`python -m benchmarks PART --write` measures one part anew.
+Ours against peers or baselines, each part measured in one run: absolute figures do not travel between machines. Where
+the unit is a rate, a ratio above 1 is in our favour; where it is seconds or memory, one below 1. `make bench`
+repeats it; `python -m benchmarks PART --write` measures one part anew.
 
 ## {__version__}, {datetime.now(UTC).date().isoformat()}, {where}
 
