@@ -291,6 +291,7 @@ class _Stops:
 
     @classmethod
     def of(cls, path: str | PathLike[str], feed: Any) -> _Stops:
+        """Read the stops of a feed, platforms as their station."""
         ids = _texts(feed.stops, "stop_id")
         kinds, parents = _texts(feed.stops, "location_type"), _texts(feed.stops, "parent_station")
         again = [stop for stop, num in Counter(ids).items() if num > 1]
@@ -390,6 +391,7 @@ class _Timetable:
 
     @classmethod
     def of(cls, path: str | PathLike[str], feed: Any, stops: _Stops, day: datetime.date | None) -> _Timetable:
+        """Read the calls of the trips that run on a day; of all trips without one."""
         all_trips, routes = _texts(feed.trips, "trip_id"), _texts(feed.trips, "route_id")
         again = [trip for trip, num in Counter(all_trips).items() if num > 1]
         if again:

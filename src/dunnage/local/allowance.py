@@ -112,6 +112,7 @@ class _Day:
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        """Give the day as plain data."""
         return {
             "slots": list(self.slots),
             "spent": {name: spent.to_list() for name, spent in self.spent.items()},
@@ -122,6 +123,7 @@ class _Day:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> _Day:
+        """Read a day; whatever does not fit raises."""
         reports = {
             (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]
         }
@@ -141,6 +143,7 @@ class _Book:
     days: dict[int, _Day]
 
     def to_bytes(self) -> bytes:
+        """Write the file: a line of JSON, and a line with its checksum."""
         data = {
             "format": FORMAT,
             "kind": _KIND,
@@ -156,6 +159,7 @@ class _Book:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> _Book:
+        """Read the file; whatever does not fit raises."""
         line, _, checksum = content.partition(b"\n")
         if checksum != b"sha256 %s\n" % hashlib.sha256(line).hexdigest().encode("ascii"):
             raise ValueError

@@ -76,6 +76,16 @@ def levels_of(epsilon: Exact | None, tiers: object) -> tuple[Tier, ...]:
     return levels
 
 
+def set_levels(mechanism: Any) -> tuple[Tier, ...]:
+    """Set and return the tiers of a frozen mechanism from the epsilon or the tiers that it was given."""
+    levels = levels_of(mechanism.epsilon, mechanism.tiers)
+    if mechanism.epsilon is not None:
+        object.__setattr__(mechanism, "epsilon", levels[0].epsilon)
+    object.__setattr__(mechanism, "tiers", tuple(mechanism.tiers))
+    object.__setattr__(mechanism, "levels", levels)
+    return levels
+
+
 def check_switches(**switches: object) -> None:
     """Check that parameters are true or false; a text "false" would count as true."""
     for name, value in switches.items():
@@ -238,11 +248,7 @@ class LocalLocation:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        levels = levels_of(self.epsilon, self.tiers)
-        if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", levels[0].epsilon)
-        object.__setattr__(self, "tiers", tuple(self.tiers))
-        object.__setattr__(self, "levels", levels)
+        levels = set_levels(self)
         for tier in levels:
             check_epsilon(tier.epsilon)
         self._check_method()

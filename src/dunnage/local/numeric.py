@@ -20,7 +20,7 @@ from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import Exact, plain, shown, shown_number
 from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
 from dunnage.local.channel import MOST_ENUMERATED
-from dunnage.local.location import levels_of
+from dunnage.local.location import set_levels
 from dunnage.local.numeric_laws import (
     Duchi,
     JointDuchi,
@@ -507,11 +507,7 @@ class LocalNumeric:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        levels = levels_of(self.epsilon, self.tiers)
-        if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", levels[0].epsilon)
-        object.__setattr__(self, "tiers", tuple(self.tiers))
-        object.__setattr__(self, "levels", levels)
+        levels = set_levels(self)
         object.__setattr__(self, "quantities", _checked_quantities(self.quantities))
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
         self._check_method()

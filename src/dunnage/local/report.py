@@ -195,6 +195,7 @@ class _Reader:
         self._data, self._at = bytes(data), 0
 
     def report(self) -> Report:
+        """Take the whole report; anything left over is an error."""
         if len(self._data) > MOST_REPORT:
             raise ReportError(f"a report has at most {MOST_REPORT} bytes. Got {len(self._data)}. {_AGAIN}")
         version = self._take(1)[0]

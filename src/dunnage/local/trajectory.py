@@ -28,9 +28,9 @@ from dunnage.local.location import (
     check_switches,
     find_law,
     judge_noise,
-    levels_of,
     published_promise,
     read_place,
+    set_levels,
     sound_promise,
 )
 from dunnage.local.oracles import (
@@ -390,11 +390,7 @@ class LocalTrajectory:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        levels = levels_of(self.epsilon, self.tiers)
-        if self.epsilon is not None:
-            object.__setattr__(self, "epsilon", levels[0].epsilon)
-        object.__setattr__(self, "tiers", tuple(self.tiers))
-        object.__setattr__(self, "levels", levels)
+        levels = set_levels(self)
         for tier in levels:
             check_epsilon(tier.epsilon)
         self._check_method()

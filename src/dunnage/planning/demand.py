@@ -113,6 +113,7 @@ class TripCounts:
                 f"a fleet is sized for at most {MOST_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
                 "them. Publish with a threshold, or with constrained counts."
             )
+        # No privacy rests on it: counts are released ones, or the owner drew the seed from noise.
         generator = np.random.default_rng(seed)
         of_day = np.flatnonzero(self.day == day)
         counts = self.count[of_day]
