@@ -16,23 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from dunnage.cli.devices import (
-    DEFAULT_DEVICES,
-    device_app,
-    estimate,
-    is_device_policy,
-    shown_device_policy,
-    shown_reports,
-    shown_task,
-)
+from dunnage.cli.auditing import audit
+from dunnage.cli.devices import device_app, estimate
 from dunnage.cli.fleets import apply_fleet, size
 from dunnage.cli.generate import generate_app
 from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
+from dunnage.cli.showing import show
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.auditing.fleet import Fleet
-    from dunnage.dataset import Dataset
     from dunnage.noise import Noise
     from dunnage.planning.models import Model
     from dunnage.policy import Policy
@@ -250,81 +242,7 @@ def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
     return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
 
 
-@app.command()
-def show(
-    path: Annotated[
-        Path, typer.Argument(help="A release, plan or audit folder, a policy, task, report file or ledger.")
-    ],
-    devices: Annotated[
-        int, typer.Option(min=1, help="A task, or a policy for devices: predict errors for this many vehicles.")
-    ] = DEFAULT_DEVICES,
-    as_json: JsonFlag = False,
-) -> None:
-    """Show a release, plan, audit, policy, task, report file or ledger for a person.
-
-    Example: dunnage show release
-    """
-    print_result(*_shown(path, devices), as_json)
-
-
-def _shown_folder(path: Path) -> tuple[dict[str, Any], str]:
-    from dunnage.planning.fleet_plan import FleetPlan, is_fleet_plan
-    from dunnage.planning.plan import PLAN_FILE, Plan
-
-    if (path / PLAN_FILE).is_file():
-        plan: FleetPlan | Plan = FleetPlan.read(path) if is_fleet_plan(path) else Plan.read(path)
-        return plan.to_dict(), plan.summary()
-    from dunnage.auditing.audit import AUDIT_FILE, Audit
-    from dunnage.release import Release, describe_release
-    from dunnage.settle import SETTLEMENT_FILE
-    from dunnage.showing import release_text
-
-    if (path / AUDIT_FILE).is_file():
-        found = Audit.read(path)
-        return found.to_dict(), found.summary()
-
-    if (path / SETTLEMENT_FILE).is_file():
-        from dunnage.settle.fleets import read_settlement, settlement_text
-
-        if (settled := read_settlement(path)) is not None:
-            return settled, f"{settlement_text(settled)}\nPrivate     it tells of true trips; keep it to yourself"
-        raise ParameterError(f"{path} is a settlement, private to its owner. Read its {SETTLEMENT_FILE} and loads.csv.")
-
-    release = Release.read(path)
-    return dict(describe_release(release)), release_text(release)
-
-
-def _shown(path: Path, devices: int) -> tuple[dict[str, Any], str]:
-    if path.is_dir():
-        return _shown_folder(path)
-    if not path.exists():
-        raise ParameterError(f"{path} does not exist. Give a release, a plan, a policy (.toml) or a ledger (.sqlite).")
-    if path.suffix == ".json":
-        return shown_task(path, devices)
-    if path.suffix in (".jsonl", ".bin"):
-        return shown_reports(path)
-    if path.suffix == ".toml" and is_device_policy(path):
-        return shown_device_policy(path, devices)
-    if path.suffix == ".toml":
-        from dunnage.policy import Policy
-        from dunnage.publishing import promise
-        from dunnage.showing import policy_text
-
-        policy = Policy.read(path)
-        text = policy_text(policy)
-        described = {"dataset": policy.dataset, "attributes": policy.schema.describe(), "digest": policy.digest()}
-        return {**described, "promise": promise(policy).to_dict()}, text
-    if path.suffix == ".sqlite":
-        from dunnage.ledger import Ledger
-
-        with Ledger.open_existing(path) as ledger:
-            return ledger.to_dict(), ledger.summary()
-    if path.name.endswith(".key.parquet"):
-        raise ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
-    raise ParameterError(
-        f"{path} is neither a release, a plan, a policy (.toml), a task (.json), a report file (.jsonl, .bin) nor a "
-        "ledger (.sqlite). Give one of these."
-    )
+app.command()(show)
 
 
 @app.command()
@@ -546,110 +464,7 @@ def _refuse_options(options: dict[str, Any], what: str) -> None:
         raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")
 
 
-@app.command()
-def audit(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
-    data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
-    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan folder made on the release.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
-    known_within: Annotated[
-        float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
-    ] = None,
-    population: Annotated[
-        Path | None, typer.Option(help="Everyone the records were drawn from, under the same policy.")
-    ] = None,
-    also: Annotated[list[Path] | None, typer.Option(help="Another release of the same records; repeatable.")] = None,
-    also_data: Annotated[
-        list[Path] | None, typer.Option(help="Its private rows, in the order of --also; by default DATA.")
-    ] = None,
-    also_policy: Annotated[
-        list[Path] | None, typer.Option(help="Its policy, in the order of --also; by default --policy.")
-    ] = None,
-    external: Annotated[
-        bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
-    ] = False,
-    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
-    force: ForceFlag = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Audit a release: attacks against chance, errors against the truth, and with a plan what privacy cost. Private.
-
-    Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
-    """
-    from dunnage.auditing.audit import AUDIT_FILE
-    from dunnage.auditing.audit import audit as audit_release
-    from dunnage.folders import check_new_folder
-    from dunnage.pages import write_audit
-    from dunnage.publication import Key, key_path
-
-    if external and (data is not None or policy is not None):
-        raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
-    check_new_folder(out, marker=AUDIT_FILE, force=force)
-    if plan is not None:
-        key = key or key_path(release)  # a plan cannot be applied without
-    with progress() as tell:
-        tell("reading")
-        found = audit_release(
-            release,
-            None if external else _audited_rows(release, data, policy, period),
-            plan,
-            key=None if external or key is None else Key.read(key),
-            population=None if external else _population(release, population, policy, period),
-            also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
-            tolerance=known_within,
-            external=external,
-            seconds=time_limit,
-            progress=tell,
-        )
-        write_audit(found, out, force=force)
-    kept = "may be handed out" if external else "private"
-    print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
-
-
-def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
-    """Load the rows that a release was made from, or those that devices reported from."""
-    from dunnage.release import Release
-
-    if data is not None and policy is not None and Release.read(release).kind == "estimates":
-        from dunnage.auditing.fleet import Fleet
-
-        return Fleet.read(data, policy)
-    return _audited(release, data, policy, period)
-
-
-def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:
-    """Load the rows that a release was made from."""
-    if data is None or policy is None:
-        raise ParameterError(
-            "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
-        )
-    from dunnage.io import load
-    from dunnage.release import Release
-
-    return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
-
-
-def _population(release: Path, population: Path | None, policy: Path | None, period: str | None) -> Dataset | None:
-    return None if population is None else _audited(release, population, policy, period)
-
-
-def _others(
-    releases: list[Path] | None, data: list[Path], policies: list[Path], own_data: Path | None, own_policy: Path | None
-) -> list[tuple[Path, Dataset]]:
-    """Load the rows of other releases; what is not named is that of the audited one."""
-    also = releases or []
-    for name, given in (("--also-data", data), ("--also-policy", policies)):
-        if len(given) not in (0, len(also)):
-            raise ParameterError(f"{name} goes with --also. Got {len(given)} for {len(also)} releases. Give one each.")
-    every_data: list[Path | None] = [*data] if data else [own_data] * len(also)
-    every_policy: list[Path | None] = [*policies] if policies else [own_policy] * len(also)
-    return [
-        (path, _audited(path, rows, rules, None))
-        for path, rows, rules in zip(also, every_data, every_policy, strict=True)
-    ]
+app.command()(audit)
 
 
 @budget_app.command("show")

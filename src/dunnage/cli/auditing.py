@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``audit``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, progress
+from dunnage.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dunnage.auditing.fleet import Fleet
+    from dunnage.dataset import Dataset
+
+
+def audit(
+    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
+    data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
+    policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan folder made on the release.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
+    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    known_within: Annotated[
+        float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
+    ] = None,
+    population: Annotated[
+        Path | None, typer.Option(help="Everyone the records were drawn from, under the same policy.")
+    ] = None,
+    also: Annotated[list[Path] | None, typer.Option(help="Another release of the same records; repeatable.")] = None,
+    also_data: Annotated[
+        list[Path] | None, typer.Option(help="Its private rows, in the order of --also; by default DATA.")
+    ] = None,
+    also_policy: Annotated[
+        list[Path] | None, typer.Option(help="Its policy, in the order of --also; by default --policy.")
+    ] = None,
+    external: Annotated[
+        bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
+    ] = False,
+    time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Audit a release: attacks against chance, errors against the truth, and with a plan what privacy cost. Private.
+
+    Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
+    """
+    from dunnage.auditing.audit import AUDIT_FILE
+    from dunnage.auditing.audit import audit as audit_release
+    from dunnage.folders import check_new_folder
+    from dunnage.pages import write_audit
+    from dunnage.publication import Key, key_path
+
+    if external and (data is not None or policy is not None):
+        raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
+    check_new_folder(out, marker=AUDIT_FILE, force=force)
+    if plan is not None:
+        key = key or key_path(release)  # a plan cannot be applied without
+    with progress() as tell:
+        tell("reading")
+        found = audit_release(
+            release,
+            None if external else _audited_rows(release, data, policy, period),
+            plan,
+            key=None if external or key is None else Key.read(key),
+            population=None if external else _population(release, population, policy, period),
+            also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
+            tolerance=known_within,
+            external=external,
+            seconds=time_limit,
+            progress=tell,
+        )
+        write_audit(found, out, force=force)
+    kept = "may be handed out" if external else "private"
+    print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
+
+
+def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:
+    """Load the rows that a release was made from, or those that devices reported from."""
+    from dunnage.release import Release
+
+    if data is not None and policy is not None and Release.read(release).kind == "estimates":
+        from dunnage.auditing.fleet import Fleet
+
+        return Fleet.read(data, policy)
+    return _audited(release, data, policy, period)
+
+
+def _audited(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset:
+    """Load the rows that a release was made from."""
+    if data is None or policy is None:
+        raise ParameterError(
+            "an audit needs DATA and --policy. Give both, or see what anyone can tell with --external."
+        )
+    from dunnage.io import load
+    from dunnage.release import Release
+
+    return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
+
+
+def _population(release: Path, population: Path | None, policy: Path | None, period: str | None) -> Dataset | None:
+    return None if population is None else _audited(release, population, policy, period)
+
+
+def _others(
+    releases: list[Path] | None, data: list[Path], policies: list[Path], own_data: Path | None, own_policy: Path | None
+) -> list[tuple[Path, Dataset]]:
+    """Load the rows of other releases; what is not named is that of the audited one."""
+    also = releases or []
+    for name, given in (("--also-data", data), ("--also-policy", policies)):
+        if len(given) not in (0, len(also)):
+            raise ParameterError(f"{name} goes with --also. Got {len(given)} for {len(also)} releases. Give one each.")
+    every_data: list[Path | None] = [*data] if data else [own_data] * len(also)
+    every_policy: list[Path | None] = [*policies] if policies else [own_policy] * len(also)
+    return [
+        (path, _audited(path, rows, rules, None))
+        for path, rows, rules in zip(also, every_data, every_policy, strict=True)
+    ]
