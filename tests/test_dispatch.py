@@ -188,6 +188,50 @@ def test_second_leg_is_requested_when_the_first_has_arrived() -> None:
     assert (operation.requested[0], operation.picked_up[0], operation.start) == (170, 170, 10)
 
 
+def test_who_boards_sooner_by_a_shortcut_alights_sooner() -> None:
+    # From 2 over 0 to 1 is shorter than from 2 to 1. The fifth leg, from 0 to 2, would bring the fourth's boarding at 1
+    # forward by 40 seconds, but where it alights, behind the visit of 2 in between, only by 20.
+    requests = Requests(
+        rider=np.arange(5),
+        zone=np.zeros(5, dtype=int),
+        origin=np.array([0, 0, 0, 1, 0]),
+        destination=np.array([0, 1, 2, 0, 2]),
+        seconds=np.zeros(5, dtype=int),
+        after=np.array([-1, 0, 0, 0, 0]),
+        lag=np.zeros(5, dtype=int),
+    )
+    times = np.array([[0, 0, 60, 0], [0, 0, 0, 0], [0, 60, 0, 0], [0, 0, 0, 0]])
+    operation = checked(Case(requests, times, np.array([0])), [1], Service(capacity=2, detour_seconds=0))
+    assert (operation.dropped - operation.picked_up)[3] == 20
+    assert operation.late == 0
+
+
+def test_a_shortcut_gives_no_time_for_a_detour() -> None:
+    # The second rider, from 3 to 1, brings the first's ride from 1 to 2 forward by 80 seconds. That does not make room
+    # for the third, whose way from 1 to 4 would make the first's ride 50 seconds longer than it may be.
+    times = np.full((5, 5), 400)
+    np.fill_diagonal(times, 0)
+    times[0, 1] = times[1, 2] = 100
+    times[0, 3] = times[3, 1] = 10
+    times[1, 4] = times[4, 2] = 75
+    service = Service(max_detour=1.0, detour_seconds=0, dwell_seconds=0)
+    case = Case(Requests.single([0] * 3, [1, 3, 1], [2, 1, 4], [0] * 3), times, np.array([0]))
+    operation = checked(case, [1], service)
+    assert operation.picked_up.tolist() == [20, 10, 520]
+    assert operation.dropped.tolist() == [120, 20, 595]
+
+
+@pytest.mark.parametrize("dwell", [0, 20])
+def test_cities_full_of_shortcuts(dwell: int) -> None:
+    rng = np.random.default_rng(dwell)
+    for _ in range(600):
+        requests = Requests.single([0] * 20, *rng.integers(0, 5, (2, 20)), rng.integers(0, 300, 20))
+        times = rng.choice([0, 20, 60, 300, 900], (5, 5))
+        np.fill_diagonal(times, 0)
+        service = Service(capacity=3, dwell_seconds=dwell, max_wait_seconds=3000, detour_seconds=0)
+        checked(Case(requests, times, np.array([0])), [2], service)
+
+
 def test_everyone_of_a_crowd_is_served() -> None:
     case = make("crowd", 5000, seed=2, num_stops=4, num_zones=1)
     assert checked(case, [3]).late > 0

@@ -15,7 +15,8 @@ seconds. Three tables, one row an entry, columns by the names below:
 Every visit is left at once when its stay is over, so whatever is inserted puts off all later visits of the shuttle by
 the same number of seconds. That is why a position is tested in a few operations: ``SLACK`` is by how much a visit and
 all later ones can be put off, ``TO_BOARD`` and ``TO_ALIGHT`` how many riders board and alight there and later.
-See :mod:`dunnage.planning.dispatch`.
+Where a detour is shorter than the direct way, what is inserted may also bring visits forward. Who then boards sooner
+must alight sooner: deadlines come forward as well, so slack never grows. See :mod:`dunnage.planning.dispatch`.
 """
 
 from __future__ import annotations
@@ -279,7 +280,8 @@ def consider(nodes: Any, zone: Any, times: Any, rules: Any, node: int, rider: An
             else:
                 ahead = nodes[beyond, PLACE]
                 further = drop + dwell + times[start + destination * size + ahead] - nodes[beyond, ARRIVE]
-                if further <= nodes[beyond, SLACK]:
+                # Who boards in between, if that comes forward, rides for longer by as much.
+                if further - min(shift, 0) <= nodes[beyond, SLACK]:
                     more += put_off(nodes, rules, beyond, further - shift) + rules[WEIGH_DRIVE] * further
                     keep(best, cost + more, node, after, AFTER)
         after = beyond
@@ -431,11 +433,18 @@ def alight(tables: Any, spare: Any, boarded: int, leg: int, best: Any) -> Any:
 
 @piece
 def retime(nodes: Any, zone: Any, times: Any, rules: Any, node: int) -> Any:
-    """Time all visits behind a node anew."""
+    """Time all visits behind a node anew; a deadline comes forward by as much as any visit up to there does.
+
+    That is exact for who boards at that visit, and stricter than need be for others. New visits have no deadline yet.
+    """
     start = zone[SQUARE] - zone[FIRST] * (zone[SIZE] + 1)
+    sooner = np.int64(0)
     after = nodes[node, NEXT]
     while after >= 0:
         way = times[start + nodes[node, PLACE] * zone[SIZE] + nodes[after, PLACE]]
+        if nodes[after, DEADLINE] < NEVER:
+            sooner = max(sooner, nodes[after, ARRIVE] - nodes[node, LEAVE] - way)
+            nodes[after, DEADLINE] -= sooner
         nodes[after, ARRIVE] = nodes[node, LEAVE] + way
         nodes[after, LEAVE] = nodes[after, ARRIVE] + rules[DWELL]
         node, after = after, nodes[after, NEXT]
