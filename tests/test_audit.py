@@ -26,6 +26,7 @@ from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.pages import audit_page, write_audit
+from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.trucks import Truck
@@ -179,8 +180,12 @@ def test_guessing_a_value_by_class_alone() -> None:
         release, key = dn.publish(data, ledger=":memory:")
         assert release.classes.column("size").to_pylist() == [3, 4]
         found = audit(release, data, key=key)
-        assert found.finding("value linkage (weight)").value == pytest.approx(hits / num)
-        assert found.finding("value linkage (weight)").baseline == pytest.approx(3 / 7)
+        linked = found.finding("value linkage (weight)")
+        assert linked.details["by_class"] == pytest.approx(hits / num)
+        assert linked.baseline == pytest.approx(3 / 7)
+        # Nobody does worse with a release than without.
+        assert linked.value == pytest.approx(max(hits, 3) / num)
+        assert ("takes no release" in linked.sentence) == (hits < 3)
         if statistic == "multiset":
             assert found.finding("value linkage, exact (weight)").value == pytest.approx(4 / 7)
             assert found.finding("certain presence (value)").value == 1
@@ -552,7 +557,7 @@ def test_linkage_is_computed_whatever_a_plan_states() -> None:
     rows = replace(plan_of(release, [0] * 24), truck_linkage=sealed.truck_linkage)
     assert audit(release, plan=rows, external=True).finding("truck linkage").value == 1.0
     linkage = audit(release, plan=sealed, external=True).finding("truck linkage")
-    assert linkage.value >= linkage.baseline == pytest.approx(2 / 24)
+    assert linkage.value >= linkage.baseline == pytest.approx(fullest_of_town(release, rows_of(sealed, release)))
     short = replace(sealed, slots=Slots(sealed.slots.bin, sealed.slots.class_id, sealed.slots.count * 2))
     with pytest.raises(ParameterError, match="do not take each class exactly"):
         audit(release, plan=short, external=True)
@@ -562,8 +567,118 @@ def test_the_linkage_of_a_sealed_plan_may_be_an_estimate(monkeypatch: pytest.Mon
     _, release, _ = parcels(num=24, seed=3, statistic="multiset")
     monkeypatch.setattr("dunnage.planning.sealing.count_fills", lambda *given, **more: None)
     linkage = audit(release, plan=sealed_plan(release), external=True).finding("truck linkage")
-    assert linkage.interval == (pytest.approx(2 / 24), 1.0)
+    assert linkage.interval == (pytest.approx(linkage.baseline), 1.0)
     assert "estimate" in linkage.sentence
+
+
+def rows_of(sealed: Plan, release: Release) -> list[tuple[str, int]]:
+    """Public value and truck of each row that the slots of a plan take."""
+    towns = {row["class_id"]: row["town"] for row in release.data.to_pylist()}
+    slots = zip(sealed.slots.class_id.tolist(), sealed.slots.bin.tolist(), sealed.slots.count.tolist(), strict=True)
+    return [(towns[class_id], truck) for class_id, truck, count in slots for _ in range(count)]
+
+
+def fullest_of_town(release: Release, rows: list[tuple[str, int]]) -> float:
+    """Name the fullest truck of each town."""
+    towns = {town for town, _ in rows}
+    return sum(max(Counter(truck for t, truck in rows if t == town).values()) for town in towns) / len(rows)
+
+
+def test_without_a_release_the_trucks_of_a_depot_are_known_by_the_plan() -> None:
+    """Two trucks for each of two towns: who knows the town and the plan guesses among two trucks, not four."""
+    columns = {"weight": [10, 11, 12, 13, 20, 21, 22, 23], "town": ["A"] * 4 + ["B"] * 4}
+    data = load(columns, {"weight": WEIGHT, "town": {"role": "public"}}, k=4)
+    release, _ = dn.publish(data, ledger=":memory:")
+    seen = Counter[str]()
+    bins = []
+    for town in release.data.column("town").to_pylist():
+        first = {"A": 0, "B": 2}[town]
+        bins.append(first + (seen[town] >= {"A": 2, "B": 1}[town]))
+        seen[town] += 1
+    found = audit(release, plan=plan_of(release, bins), external=True)
+    assert found.finding("truck linkage").baseline == pytest.approx((2 + 3) / 8)
+    assert found.finding("truck linkage, worst").baseline == pytest.approx(3 / 4)
+    assert "only what is public (town)" in found.finding("truck linkage").sentence
+    assert found.finding("truck linkage").value == pytest.approx((2 + 3) / 8)  # one class a town tells no more
+
+
+def suppressing(weights: list[float], k: int = 2) -> Any:
+    """Publish so that what is alone in its tenth of the domain is suppressed."""
+    policy = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {"weight": {**WEIGHT, "doubling": 10, "resolution": 1}},
+        "mechanism": {"name": "full-domain", "k": k, "max_suppressed": 0.5, "alpha": 0.01},
+    }
+    data = dn.load(pa.table({"weight": weights}), dn.Policy.from_dict(policy))
+    return data, *dn.publish(data, ledger=":memory:")
+
+
+def test_suppressed_packages_need_trucks_on_both_sides() -> None:
+    """58 and 9 are alone in their tenths, so suppressed. 41 + 58, 42 + 42 + 9 and 41 make three trucks of 100."""
+    data, release, key = suppressing([41, 41, 42, 42, 58, 9])
+    assert len(release) == 4
+    plan = plan_of(release, [0, 1, 2, 3], capacity=100)
+    found = audit(release, data, plan, key=key).finding("trucks")
+    assert (found.value, found.baseline, found.interval) == (5, 3, (5, 5))
+    assert found.sentence == (
+        "Privacy costs 2 trucks: the plan on the release takes 4, the 2 packages outside it 1 more, one without "
+        "privacy 3 for all 6."
+    )
+    assert found.details == {
+        "proven": True, "bound": 3, "in_plan": 4, "outside": 1, "packages": 6, "packages_outside": 2,
+    }  # fmt: skip
+    ratio = audit(release, data, plan, key=key).finding("objective ratio")
+    assert ratio.value == pytest.approx(5 / 3)
+    assert ratio.sentence.startswith("Plan and packages outside it take 5 trucks;")
+
+
+def test_a_plan_that_overloads_trucks_is_said_not_to_hold() -> None:
+    data = load({"weight": [60, 60, 40, 40]}, {"weight": WEIGHT}, k=2)
+    release, key = dn.publish(data, ledger=":memory:")
+    light = [row["row"] for row in release.data.to_pylist() if row["weight_lower"] == 40]
+    plan = plan_of(release, [0 if row in light else 1 for row in range(4)], capacity=100)
+    found = audit(release, data, plan, key=key)
+    assert found.finding("trucks").sentence.startswith(
+        "The plan does not hold as it is: 50 % of its trucks are overloaded in truth, and mended it may take more."
+    )
+    assert "Privacy costs" not in found.finding("trucks").sentence
+    assert "does not hold" in found.finding("objective ratio").sentence
+    assert "does not hold" in sign_off_page(found)
+
+
+def test_homogeneous_values_are_compared_with_values_dealt_at_random() -> None:
+    """Weights 5, 5, 7, 7 in two classes of two: by chance the second of a class is its twin in one case of three."""
+    for statistic in ("bounds", "multiset"):
+        data = load({"weight": [5, 5, 7, 7]}, {"weight": WEIGHT}, k=2, statistic=statistic)
+        release, _ = dn.publish(data, ledger=":memory:")
+        found = audit(release, external=True).finding("homogeneity (weight)")
+        assert (found.value, found.baseline) == (1, pytest.approx(1 / 3))
+        assert found.sentence.endswith("Dealt at random it would be 33.3 %.")
+    data = load({"weight": [5, 5, 7, 8]}, {"weight": WEIGHT}, k=2)
+    part = audit(dn.publish(data, ledger=":memory:")[0], external=True).finding("homogeneity (weight)")
+    assert part.baseline == pytest.approx(2 * 2 / 4 / 6)  # as far as values are told
+    assert "or more, as not every value is told" in part.sentence
+
+
+AT_RISK = {
+    "rows": {"record_linkage": 0.5, "rows": 2, "attribute_linkage": {"content": 0.25}},
+    "trips": {"suspicion": 0.75, "alike": 1, "released": 3},
+    "riders": {"guess": 0.75, "trips": 4, "types": 2},
+    "vehicles": {"stays": 0.9, "found_if_it_stays": 0.99},
+    "rows without rows": {"record_linkage": 0.5},
+    "nothing known": {},
+    "mixed": {"stays": 0.9, "record_linkage": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", AT_RISK)
+def test_records_at_risk_of_every_kind_are_listed(kind: str) -> None:
+    data, release, key = parcels()
+    found = replace(audit(release, data, key=key), at_risk=({"source_row": 41, **AT_RISK[kind]},), risk_says="said")
+    read = Page(audit_page(found))
+    assert "said" in read.text
+    assert ("42" in read.text.split("Who is most at risk")[1]) == (kind != "nothing known")
 
 
 # The command line
@@ -598,9 +713,11 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert done("show", "audit")[1].startswith("Audit of")
     code, out, _ = done("audit", "release", "--external", "-o", "outside")
     assert code == 0
-    assert "may be handed out" in out
+    assert out.splitlines()[-1].startswith("Audit       outside (may be handed out), see audit.html")
     assert done(*words)[0] == 2
-    assert done(*words, "--force")[0] == 0
+    code, out, _ = done(*words, "--force")
+    assert code == 0
+    assert out.splitlines()[-1].startswith("Audit       audit (private), see audit.html")
     bad = [
         ("audit", "release", "-o", "x"),
         ("audit", "nowhere", "p.csv", "--policy", "p.toml", "-o", "x"),

@@ -580,6 +580,7 @@ def test_errors_of_estimates(tmp_path: Path) -> None:
         assert found["error of the mean (speed)"].value == pytest.approx(off, abs=1e-9)
         assert found["error of the mean (speed)"].baseline == pytest.approx(abs(50 - slow["speed"]))
         assert found["error of the mean (load)"].value == pytest.approx(off, abs=1e-9)
+        assert (found["error of the mean (speed)"].unit, found["error of the mean (load)"].unit) == ("km/h", "units")
         assert found["coverage (numbers)"].value == (0.0 if off else 1.0)
         shares = np.array(slow["places"]) / sum(slow["places"])
         apart = np.abs(shares - (shares[::-1] if off else shares))

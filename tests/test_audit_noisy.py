@@ -19,7 +19,8 @@ import pytest
 import dunnage as dn
 from dunnage.auditing import noisy, sampled
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, nearest_hits, simulate
+from dunnage.auditing.finding import percent
+from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, most_likely, nearest_hits, simulate
 from dunnage.auditing.sight import Sight
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, ReleaseError
@@ -206,6 +207,51 @@ def test_trucks_are_named_by_the_summed_probabilities() -> None:
     assert found.finding("plan feasible").value == 1
     assert found.finding("objective ratio").value == 4
     assert "joint feasibility" not in {item.name for item in found.findings}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_guess_is_surer_than_epsilon_allows(name: str) -> None:
+    """Whatever the true value is."""
+    data = load(24, 9)
+    release, _ = publish(MECHANISMS[name], data)
+    rows = NoisyRows.of(release)
+    assert rows is not None
+    bound = most_likely(rows)
+    posterior = row_posterior(release, {"weight": np.arange(101)})
+    assert posterior.max() <= bound <= 1
+    if name == "values":  # 24 rows, epsilon 3
+        assert bound == pytest.approx(1 / (1 + 23 * math.exp(-6)))
+
+
+def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = load(60, 9)
+    release, _ = publish(NoisyValues(epsilon=1), data)
+    whole = {item.name: item for item in audit(release, external=True).findings}
+    monkeypatch.setattr("dunnage.planning.identification.MOST_WORK", 1)
+    some = {item.name: item for item in audit(release, external=True).findings}
+    top = 1 / (1 + 59 * math.exp(-2))
+    for name in ("prosecutor risk", "identification expected, worst"):
+        assert whole[name].interval == (whole[name].value, whole[name].value)
+        assert some[name].value <= whole[name].value <= some[name].interval[1] == pytest.approx(top)
+        assert f"values tried; for others it is at most {percent(top)}." in some[name].sentence
+        assert "values tried" not in whole[name].sentence
+    assert some["journalist risk"].interval == (0.0, pytest.approx(top))
+    assert "no more surely than the prosecutor" in some["journalist risk"].sentence
+    assert "another draw of it gives another figure" in whole["marketer risk"].sentence
+
+
+def test_errors_of_a_number_without_a_unit_are_in_units() -> None:
+    policy = {
+        "dataset": "parcels",
+        "protects": "package",
+        "attributes": {"size": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 1}},
+        "mechanism": {"name": "partition", "k": 2},
+    }
+    data = dn.load(pa.table({"size": [1, 2, 50, 60, 99]}), dn.Policy.from_dict(policy))
+    release, key = publish(NoisyValues(epsilon=1), data)
+    found = audit(release, data, key=key)
+    for name in ("mean absolute error (size)", "root mean squared error (size)"):
+        assert found.finding(name).unit == "units"
 
 
 def test_two_columns_are_attacked_together() -> None:

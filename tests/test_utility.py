@@ -100,6 +100,43 @@ def test_the_true_plan_fits_and_is_no_worse() -> None:
         true_plan(data, release, key, trucks=[Truck(name="truck", capacity={"volume": 500})])
 
 
+def test_packages_that_were_not_released_are_shipped_too() -> None:
+    """Two vans are planned for 41, 41, 42, 42; 58 and 9 were suppressed, and there are no more vans than two."""
+    number = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100], "resolution": 1, "doubling": 10}
+    policy = dn.Policy.from_dict(
+        {
+            "dataset": "parcels",
+            "protects": "package",
+            "small": "suppress",
+            "attributes": {"weight": number},
+            "mechanism": {"name": "full-domain", "k": 2, "max_suppressed": 0.5, "alpha": 0.01},
+        }
+    )
+    data = dn.load(pa.table({"weight": [41, 41, 42, 42, 58, 9]}), policy)
+    release, key = dn.publish(data, ledger=":memory:")
+    assert len(release) == 4
+    kinds = (
+        Truck(name="van", capacity={"weight": 100}, cost=1.5, count=2),
+        Truck(name="lorry", capacity={"weight": 200}, cost=9.0),
+    )
+    plan = Plan(
+        release=release.certificate.digest,
+        bin_of_row=np.array([0, 0, 1, 1]),
+        truck_of_bin=("van", "van"),
+        trucks=kinds,
+        model={"name": "by hand"},
+        bound=0,
+        seconds=0.0,
+        quantities={"weight": ""},
+    )
+    worth = plan_utility(apply(plan, data, release, key), data)
+    assert (worth.objective, worth.in_plan, worth.outside, worth.outside_bound) == (4.5, 3, 1.5, 1.5)
+    assert (worth.packages, worth.packages_outside) == (6, 2)
+    assert (worth.optimum, worth.proven, worth.ratio) == (4.5, True, 1)  # three vans, as the plan and the rest take
+    assert "4.5 (1.5 of it for 2 outside the plan)" in worth.summary()
+    assert worth.to_dict()["outside"] == {"packages": 2, "objective": 1.5, "bound": 1.5}
+
+
 def test_other_data_are_refused() -> None:
     data, release, key = published([10, 20, 60, 80], k=2)
     done = apply(pack(release, capacity=200), data, release, key)

@@ -358,19 +358,35 @@ def share_homogeneous(class_id: IntArray, codes: IntArray) -> tuple[float, float
 
     By chance means: the same values dealt to the same classes at random.
     """
+    sizes = np.bincount(class_id)
+    alike = Occurrences.of(class_id, codes, len(sizes)).distinct == 1
+    return float(sizes[alike].sum() / len(class_id)), homogeneous_by_chance(sizes, np.bincount(codes))
+
+
+def homogeneous_by_chance(sizes: IntArray, values: IntArray) -> float:
+    """Return which share of rows is in classes with one value only if values are dealt to classes at random.
+
+    Parameters
+    ----------
+    sizes
+        Number of rows of each class.
+    values
+        How often each value occurs. If that is not known of all rows the share is a lower bound.
+
+    Examples
+    --------
+    >>> round(homogeneous_by_chance(np.array([2, 2]), np.array([2, 2])), 6)
+    0.333333
+    """
     from scipy.special import gammaln
 
-    sizes, values = np.bincount(class_id), np.bincount(codes)
-    alike = Occurrences.of(class_id, codes, len(sizes)).distinct == 1
-    different, times = np.unique(sizes, return_counts=True)
-    num = len(class_id)
-    expected = 0.0
-    for size, often in zip(different.tolist(), times.tolist(), strict=True):
+    num, expected = int(sizes.sum()), 0.0
+    for size, often in zip(*(part.tolist() for part in np.unique(sizes, return_counts=True)), strict=True):
         enough = values[values >= size]
         # choose(count, size) / choose(num, size), in logarithms
         logs = gammaln(enough + 1) - gammaln(enough - size + 1) - gammaln(num + 1) + gammaln(num - size + 1)
         expected += often * size * float(np.exp(logs).sum())
-    return float(sizes[alike].sum() / num), min(expected / num, 1.0)
+    return min(expected / num, 1.0)
 
 
 # Guessing the generalised value of who is known by class alone

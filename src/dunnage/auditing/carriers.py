@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent, wilson
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth
 from dunnage.auditing.tracking import (
     Guess,
@@ -357,7 +357,7 @@ def _place_findings(target: Target) -> Iterator[Finding]:
     told = ", by its areas in clear" if isinstance(law, InClear) and law.num_groups > 1 else ""
     for number, (words, days) in enumerate(PERIODS):
         num = target.reports_of(days)
-        guess = _located(law, num)
+        guess = located(law, num)
         ends = " (where the allowance ends)" if num < days * target.task.schedule.slots_per_day else ""
         yield _guess_finding(
             f"localisation, {words} ({name})",
@@ -372,14 +372,14 @@ def _place_findings(target: Target) -> Iterator[Finding]:
 
 
 @lru_cache(maxsize=256)
-def _located(law: Any, num_reports: int) -> Guess:
-    """Find a parked truck among places that are alike; the same question is asked more than once."""
+def located(law: Any, num_reports: int) -> Guess:
+    """Find a parked truck among places that are alike; the same question is asked more than once, so it is kept."""
     return locate(law, num_reports)
 
 
 def localisation_curve(target: Target) -> list[list[float]]:
     """Return numbers of reports, the chance that a parked truck is found by them, and its interval."""
-    found = [(num, _located(target.law, num)) for num in CURVE]
+    found = [(num, located(target.law, num)) for num in CURVE]
     return [[num, guess.value, *guess.interval] for num, guess in found]
 
 
@@ -390,7 +390,7 @@ def _every_slot(target: Target) -> Iterator[Finding]:
         num = hours * 60 // minutes
         if num < 2:
             continue
-        guess = _located(target.law, num)
+        guess = located(target.law, num)
         finds = "finds" if target.task.schedule.slots_per_day == target.task.schedule.num_moments else "would find"
         yield _guess_finding(
             f"localisation, every slot for {several(hours, 'hour')} ({target.purpose.name})",
@@ -410,8 +410,9 @@ def _movement(target: Target) -> Iterator[Finding]:
         f"movement seen ({name})",
         found.fresh,
         0.0,
-        f"By one more report the best test tells moved from stayed {percent(found.fresh)} more often where that is "
-        "true, for the two places that are easiest to tell apart: every report is drawn anew.",
+        f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
+        "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
+        "is drawn anew.",
         unit="share",
         topic="attributes",
         private=False,
@@ -420,8 +421,9 @@ def _movement(target: Target) -> Iterator[Finding]:
         f"movement seen if reports were kept ({name})",
         found.kept,
         found.fresh,
-        f"If a device kept the report it once drew for a place and sent it again there (memoisation), the same test "
-        f"would do so {percent(found.kept)} more often: staying shows as the same report. That is why none is kept.",
+        f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
+        f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
+        "kept.",
         unit="share",
         topic="attributes",
         private=False,
@@ -446,22 +448,24 @@ def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
                 guess.value,
                 guess.baseline,
                 f"Which of {NUM_BUCKETS} buckets a vehicle's {attribute.name} is in is guessed right by one report "
-                f"with {percent(guess.value)}, if numbers are {prior}; the {other_name} form at the same stated "
-                f"epsilon would give {percent(else_guess.value)}.",
+                f"with {percent(guess.value)}, if numbers are {prior}, and without any with "
+                f"{percent(guess.baseline)}; the {other_name} form at the same stated epsilon would give "
+                f"{percent(else_guess.value)}.",
                 unit="probability",
                 topic="attributes",
                 private=truth is not None,
                 details={"told": guess.told, "share": guess.share, other_name: else_guess.value},
             )
     value, else_value = guess_tuple(guesses, num_told), guess_tuple(other_guesses, other_told)
+    blind = math.prod(guess.baseline for guess in guesses)
     num = sum(not attribute.presence for attribute in mechanism.attributes)
     yield counted(
         f"tuple guess ({target.purpose.name})",
         value,
-        math.prod(guess.baseline for guess in guesses),
+        blind,
         f"All {several(num, 'number')} of a vehicle are guessed into the right buckets at once by one report with "
-        f"{_small(value)}, numbers having nothing to do with each other; the {other_name} form would give "
-        f"{_small(else_value)}.",
+        f"{_small(value)}, numbers having nothing to do with each other, and without any with {_small(blind)}; the "
+        f"{other_name} form would give {_small(else_value)}.",
         unit="probability",
         topic="attributes",
         private=truth is not None,
@@ -686,15 +690,19 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
     error = abs(estimate - truth)
     relative = f", {percent(error / abs(truth))} of it" if truth else ""
     holds = "holds" if found.lower <= truth <= found.upper else "misses"
-    told = "Nothing was told of it" if found.value is None else f"It is estimated as {number_text(found.value)}"
+    in_units = "" if found.of_presence or not unit else f" {unit}"
+    what = f"the share of {found.name} that is there" if found.of_presence else f"the mean {found.name}"
+    told = f"T{what[1:]} is estimated as {number_text(found.value or 0.0)}{in_units}"
+    if found.value is None:
+        told = f"Nothing was told of {what}"
     return counted(
         f"error of the mean ({found.label})",
         error,
         abs(middle - truth),
-        f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: off by "
-        f"{number_text(error)}{relative}. The interval {holds} it. The middle of the domain would be off by "
-        f"{number_text(abs(middle - truth))}.",
-        unit=unit or "ratio",
+        f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: "
+        f"off by {number_text(error)}{in_units}{relative}. The interval {holds} it. The middle of the domain would be "
+        f"off by {number_text(abs(middle - truth))}.",
+        unit=unit or NO_UNIT,
         topic="utility",
         private=True,
         details={
@@ -760,7 +768,8 @@ def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Fi
         f"total variation distance ({name})",
         apart,
         min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
-        f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true.",
+        f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true; of a map "
+        f"on which all are alike {percent(min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2))}.",
         unit="share",
         topic="utility",
         private=True,

@@ -311,8 +311,8 @@ def _membership(sight: CountsSight) -> Iterator[Finding]:
         "membership advantage",
         found.advantage,
         0.0,
-        f"The best test says yes {percent(found.advantage)} more often where the {sight.protects} is there than where "
-        "not: the total variation between the two.",
+        f"Of a hundred releases the best test says yes in {number_text(100 * found.advantage)} more where the "
+        f"{sight.protects} is there than where not (total variation); 0 would tell nothing.",
     )
     yield _told_at_most(
         sight,
@@ -594,12 +594,12 @@ def _cell_errors(case: CountsCase) -> Iterator[Finding]:
 
 def _totals(case: CountsCase) -> Iterator[Finding]:
     true, released = int(case.true.sum()), int(case.released.sum())
-    times = f", {number_text(released / true)} times as many" if true else ""
+    off = f": off by {percent(abs(released - true) / true)}" if true else ""
     yield counted(
         "error of the total",
         abs(released - true),
         true,
-        f"The release has {several(released, 'trip')}, the truth {true:,}{times}.",
+        f"The release has {several(released, 'trip')}, the truth {true:,}{off}.",
         unit="trips",
         topic="utility",
         private=True,
@@ -614,7 +614,7 @@ def _totals(case: CountsCase) -> Iterator[Finding]:
         min(apart, 1.0),
         1.0,
         f"{percent(min(apart, 1.0))} of all trips would have to be of another type to make shares of types equal to "
-        "the true ones.",
+        "the true ones; a table that shares nothing with the truth has 100 %.",
         unit="share",
         topic="utility",
         private=True,

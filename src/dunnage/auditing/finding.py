@@ -9,11 +9,16 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dunnage.errors import ParameterError
 from dunnage.svg import number_text
 
 CONFIDENCE = 0.95
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
+NO_UNIT = "units"
+"""What a number of a column is in that has no unit."""
 _SHARES = ("probability", "share")
 
 
@@ -110,6 +115,15 @@ def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tup
     centre = (share + weight / 2) / (1 + weight)
     reach = z * math.sqrt(share * (1 - share) / trials + weight / trials / 4) / (1 + weight)
     return max(0.0, min(centre - reach, share)), min(1.0, max(centre + reach, share))
+
+
+def mean_interval(shares: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of which some shares were drawn; equal ones do not tell their spread."""
+    mean, num = float(shares.mean()), len(shares)
+    if shares.min() == shares.max():
+        return wilson(mean * num, num)
+    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(shares.std(ddof=1)) / math.sqrt(num)
+    return max(0.0, mean - reach), min(1.0, mean + reach)
 
 
 def counted(name: str, value: float, baseline: float, sentence: str, **more: Any) -> Finding:

@@ -59,6 +59,8 @@ class Fleet:
         Moments of the rows; None if the policy names no column of time.
     numbers
         Columns of numbers, NaN where there is none.
+    notes, policy_digest
+        What reading found, and the digest of the policy.
     """
 
     task: Task
@@ -67,6 +69,7 @@ class Fleet:
     micros: Integers | None
     numbers: Mapping[str, Floats]
     notes: tuple[str, ...] = ()
+    policy_digest: str = ""
 
     def __repr__(self) -> str:
         return f"Fleet({self.task.dataset!r}, private)"
@@ -98,6 +101,7 @@ class Fleet:
             micros=np.concatenate([rows.micros for _, rows in pieces]) if rules.time else None,
             numbers={name: np.concatenate([rows.numbers[name] for _, rows in pieces]) for name in source.numbers},
             notes=tuple(source.notes()),
+            policy_digest=rules.digest(),
         )
 
     @property
@@ -140,9 +144,14 @@ class Fleet:
                 vehicles = np.repeat(some, moments)
                 yield self._log.readings(vehicles, np.zeros_like(vehicles), np.tile(slots, len(some)))
 
+    @cached_property
+    def order(self) -> Integers:
+        """Rows in the order of vehicles and moments: that of :meth:`by_row`."""
+        return np.lexsort((self.vehicles,) if self.micros is None else (self.micros, self.vehicles))
+
     def by_row(self) -> Iterator[Readings]:
         """Yield every row as a reading; its path is made of the vehicle's rows before it."""
-        order = np.lexsort((self.vehicles,) if self.micros is None else (self.micros, self.vehicles))
+        order = self.order
         vehicles, steps = self.vehicles[order], []
         for back in range(most_steps(self.task) - 1, -1, -1):
             rows = np.arange(len(order)) - back

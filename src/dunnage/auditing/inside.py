@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import Finding, counted, percent
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
 from dunnage.auditing.sight import BoolArray, FloatArray, IntArray, Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
@@ -192,17 +192,20 @@ def _value_guess(case: Case, axis: int) -> Finding:
         guesses, guess = (middle, "middle of its interval") if told.means is None else (told.means, "mean")
         share = attacks.guessed_within(values, class_id, guesses, reach)
     chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), reach)
+    # Nobody has to guess by the class: who knows how values are spread does no worse than without the release.
+    best = max(share, chance)
+    better = "; that is better, and takes no release" if share < chance else ""
     return counted(
         f"value linkage ({told.name})",
-        share,
+        best,
         chance,
         f"Somebody who knows only the class of a {case.protects}, and guesses the {guess}, is within "
         f"{_with_unit(reach, told)} of its {told.name} for {percent(share)} of them; the best single guess for all is "
-        f"for {percent(chance)}.",
+        f"for {percent(chance)}{better}.",
         unit="share",
         topic="attributes",
         private=True,
-        details={"reach": reach},
+        details={"reach": reach, "by_class": share},
     )
 
 
@@ -406,7 +409,7 @@ def _width_left(found: attacks.Correspondence, label: str, told: Told, twin: Tol
         alone,
         f"If {told.name} did not change, both releases together leave {_with_unit(width, told)} of it open on "
         f"average; this release alone leaves {_with_unit(alone, told)}.",
-        unit=unit or "ratio",
+        unit=unit or NO_UNIT,
         **_TOGETHER,
     )
 
@@ -424,7 +427,8 @@ def plan_findings(
     done = apply(plan, data, release, key)
     tell("packing the true weights")
     worth = plan_utility(done, data, seconds=seconds, progress=tell)
-    found = [_ratio(plan, worth), *_feasibility(worth)]
+    record = str(release.certificate.body["guarantee"]["protects"])
+    found = [_ratio(plan, worth), _trucks(plan, worth, record), *_feasibility(worth)]
     # Noisy rows are never exchanged: either the plan fits or it does not.
     return found if release.classes is not None else found[:-1], []
 
@@ -434,19 +438,82 @@ _COST: Mapping[str, Any] = {"topic": "utility", "private": True}
 
 def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
     """Compare the plan with the best on true weights; if that is not proven, the ratio may be larger."""
+    # A plan takes one truck at least, the cheapest; trucks that cost nothing bound nothing.
+    least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
+    most = worth.objective / least if least else worth.objective
     what = "trucks" if plan.minimises == "trucks" else "in cost"
     sure = "and nothing does better" if worth.proven else "the best found, not proven"
+    holds = "" if worth.plan_feasible else f" But the plan does not hold as it is: {_overloaded(worth)}."
     return Finding(
         name="objective ratio",
         value=worth.ratio,
-        interval=(worth.ratio, worth.ratio if worth.proven else max(worth.ratio, float(worth.objective))),
+        interval=(
+            min(worth.ratio, _least(worth) / worth.optimum),
+            worth.ratio if worth.proven else max(worth.ratio, float(most)),
+        ),
         baseline=1.0,
         unit="ratio",
-        sentence=f"The plan takes {number_text(worth.objective)} {what}; a plan on the true weights takes "
-        f"{number_text(worth.optimum)}, {sure}.",
+        sentence=f"{_whole(worth)} {number_text(worth.objective)} {what}; a plan on the true weights takes "
+        f"{number_text(worth.optimum)}, {sure}.{holds}",
         details={"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
         **_COST,
     )
+
+
+def _least(worth: PlanUtility) -> float:
+    """Return what plan and packages outside take at least: those outside were packed as well as could be found."""
+    return worth.in_plan + worth.outside_bound
+
+
+def _whole(worth: PlanUtility) -> str:
+    return "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
+
+
+def _overloaded(worth: PlanUtility) -> str:
+    return f"{percent(1 - worth.bins_feasible)} of its trucks are overloaded in truth"
+
+
+def _trucks(plan: Plan, worth: PlanUtility, record: str) -> Finding:
+    """Say the same in trucks, or in what they cost: the baseline is a plan without privacy, of all packages."""
+    kinds = plan.minimises == "trucks"
+    unit = "trucks" if kinds else "in cost"
+    return Finding(
+        name="trucks" if kinds else "cost",
+        value=worth.objective,
+        interval=(min(worth.objective, _least(worth)), worth.objective),
+        baseline=worth.optimum,
+        unit=unit,
+        sentence=_cost_words(worth, unit, record),
+        details={
+            "proven": worth.proven,
+            "bound": worth.bound,
+            "in_plan": worth.in_plan,
+            "outside": worth.outside,
+            "packages": worth.packages,
+            "packages_outside": worth.packages_outside,
+        },
+        **_COST,
+    )
+
+
+def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
+    """Say what privacy costs; of a plan that does not hold nobody knows, so what it takes as it is."""
+    more = worth.objective - worth.optimum
+    begins = f"Privacy costs {number_text(more)} {_plural(unit, more)}: the plan on the release"
+    if not worth.plan_feasible:
+        begins = f"The plan does not hold as it is: {_overloaded(worth)}, and mended it may take more. It"
+    takes = f" takes {number_text(worth.in_plan)}"
+    num = worth.packages_outside
+    if num:
+        others = f"{record} outside it" if num == 1 else f"{num:,} {record}s outside it"
+        takes += f", the {others} {number_text(worth.outside)} more"
+    everyone = f" for all {worth.packages:,}" if num else ""
+    sure = "" if worth.proven else f" (the best found; {number_text(worth.bound)} at least)"
+    return f"{begins}{takes}, one without privacy {number_text(worth.optimum)}{everyone}{sure}."
+
+
+def _plural(unit: str, number: float) -> str:
+    return "truck" if unit == "trucks" and number == 1 else unit
 
 
 def _feasibility(worth: PlanUtility) -> list[Finding]:

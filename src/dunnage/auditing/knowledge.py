@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, Finding, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, Finding, mean_interval, percent, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import FloatArray, IntArray, Known
 from dunnage.svg import number_text
@@ -209,15 +209,6 @@ def median_interval(figures: IntArray, complete: bool) -> tuple[float, float]:
     ranked = np.sort(figures)
     low, high = math.floor(len(ranked) / 2 - reach), math.ceil(len(ranked) / 2 + reach)
     return min(float(ranked[max(low, 0)]), value), max(float(ranked[min(high, len(ranked) - 1)]), value)
-
-
-def mean_interval(shares: FloatArray) -> tuple[float, float]:
-    """Return the 95 % interval of the mean of which some shares were drawn; equal ones do not tell their spread."""
-    mean, num = float(shares.mean()), len(shares)
-    if shares.min() == shares.max():
-        return wilson(mean * num, num)
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(shares.std(ddof=1)) / math.sqrt(num)
-    return max(0.0, mean - reach), min(1.0, mean + reach)
 
 
 # Who knows some rides of a card

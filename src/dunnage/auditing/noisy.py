@@ -12,13 +12,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
-from dunnage.auditing.outside import fullest_share, noisy_interval, truck_findings
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, mean_interval, percent, wilson
+from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import FloatArray, IntArray, PublicValues
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
@@ -151,11 +150,28 @@ def noisy_outside_findings(sight: NoisySight, plan: Plan | None, tell: Progress)
     return findings + (truck_findings(sight.release, plan) if sight.release.classes is None else [])
 
 
+def most_likely(rows: NoisyRows) -> float:
+    """Bound how likely the best guess of a row can be, whatever the true values and however others are spread.
+
+    A row weighs f(b | w) / g(b), where g averages f(b | .) over the values of a cell: epsilon keeps it between
+    e^-epsilon and e^epsilon, with the epsilons of all columns added up. So of n rows of a group the likeliest has at
+    most 1 / (1 + (n - 1) e^(-2 epsilon)) of the weight.
+    """
+    loss = np.zeros(len(rows.sizes))
+    for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
+        # A cell with one point has no noise, and tells nothing but itself.
+        loss += np.array([float(cell.law.epsilon) if cell.law.last else 0.0 for cell in cells.cells])[of_group]
+    with np.errstate(under="ignore"):
+        bound = 1 / (1 + (rows.sizes - 1) * np.exp(-2 * loss))
+    return float(min(1.0, bound.max() * (1 + 1e-12)))
+
+
 def _expected(sight: NoisySight) -> list[Finding]:
     """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
     part = _only_noisy(sight)
     found = noisy_linkage(part, np.arange(len(part)))
     mean, worst = float(found["mean"]), float(found["worst"])
+    top = _worst_interval(sight, found)
     kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": False, "baseline": sight.baseline}
     name = f"identification expected{sight.label}"
     return [
@@ -164,17 +180,73 @@ def _expected(sight: NoisySight) -> list[Finding]:
             value=mean,
             interval=noisy_interval(found, "mean"),
             sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
-            f"row with {percent(mean)} on average, for values that are spread evenly over the public domain. "
-            f"k-anonymity with k of {number_text(1 / mean)} would give the same.",
+            f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
+            f"{number_text(1 / mean)} would give the same.",
             details={**_alike(mean), "note": str(found["note"])},
             **kinds,
         ),
         Finding(
             name=f"{name}, worst",
             value=worst,
-            interval=noisy_interval(found, "worst"),
-            sentence=f"For the values that are easiest to name it is {percent(worst)}.",
+            interval=top,
+            sentence=f"For the values that are easiest to name it is {_worst_words(found, top)}.",
             details=_alike(worst),
+            **kinds,
+        ),
+        *_known_names(sight, found, top),
+    ]
+
+
+_EVEN = "for values that are spread evenly over the public domain"
+_AS_IT_FELL = "this is as the noise fell, and another draw of it gives another figure"
+
+
+def _worst_interval(sight: NoisySight, found: Mapping[str, Any]) -> tuple[float, float]:
+    """Bound the worst: a point if every true value was looked at, else what epsilon allows is the upper end."""
+    low, high = noisy_interval(found, "worst")
+    assert sight.rows is not None
+    return low, min(high, max(low, most_likely(sight.rows)))
+
+
+def _worst_words(found: Mapping[str, Any], top: tuple[float, float]) -> str:
+    """Say the worst; if not every true value was looked at, what is proved of the others."""
+    low, high = top
+    if "points" not in found:
+        return percent(low)
+    return f"{percent(low)} among the {int(found['points']):,} values tried; for others it is at most {percent(high)}"
+
+
+def _known_names(sight: NoisySight, found: Mapping[str, Any], top: tuple[float, float]) -> list[Finding]:
+    """Give the same risks under the names they are known by."""
+    mean, worst, label = float(found["mean"]), float(found["worst"]), sight.label
+    kinds: dict[str, Any] = {"topic": "records", "private": False, "baseline": sight.baseline}
+    return [
+        Finding(
+            name=f"prosecutor risk{label}",
+            value=worst,
+            interval=top,
+            sentence=f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
+            f"its row at worst with {_worst_words(found, top)}. Public values alone give {percent(sight.baseline)}.",
+            unit="probability",
+            details={"mean": mean},
+            **kinds,
+        ),
+        Finding(
+            name=f"journalist risk{label}",
+            value=worst,
+            interval=(0.0, top[1]),
+            sentence=f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
+            f"surely than the prosecutor, who does at worst with {_worst_words(found, top)}.",
+            unit="probability",
+            **kinds,
+        ),
+        Finding(
+            name=f"marketer risk{label}",
+            value=mean,
+            interval=noisy_interval(found, "mean"),
+            sentence=f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
+            f"{_EVEN}; {_AS_IT_FELL}.",
+            unit="share",
             **kinds,
         ),
     ]
@@ -363,9 +435,12 @@ def noisy_inside_findings(
     findings: list[Finding] = []
     at_risk: list[dict[str, Any]] = []
     notes = _notes(case)
-    if sight.rows is None:
-        findings += [_nearest(case)] if case.true_row is not None else []
-    else:
+    if sight.rows is None and case.true_row is not None:
+        nearest = case.some(MOST_PAIRS)
+        hits = nearest_hits(case, nearest)
+        findings += _nearest(case, hits)
+        at_risk = _nearest_at_risk(case, nearest, hits)
+    if sight.rows is not None:
         some = case.some(MOST_PAIRS)
         found = case.attack(some)
         findings += _identification(case, some, found)
@@ -403,8 +478,8 @@ def _stated_interval(stated: FloatArray, everyone: int) -> tuple[float, float]:
     mean = _mean(stated)
     if len(stated) == everyone:
         return mean, mean
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(np.std(stated)) / math.sqrt(len(stated))
-    return max(0.0, mean - reach), min(1.0, mean + reach)
+    low, high = mean_interval(stated)
+    return min(low, mean), max(high, mean)
 
 
 def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Finding]:
@@ -519,36 +594,78 @@ def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
     found = case.attack(some, truck=truck)
     assert found.truck_hit is not None
     hits = math.fsum(found.truck_hit.tolist())
-    baseline = fullest_share(plan)
+    chance = without_release(case.sight.release, plan)
     return Finding(
         name="truck named",
         value=hits / len(some),
         interval=wilson(hits, len(some)),
-        baseline=baseline,
+        baseline=chance.mean,
         unit="share",
         sentence=f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
-        f"{percent(hits / len(some))} of {len(some):,}; the fullest truck has {percent(baseline)} of them.",
+        f"{percent(hits / len(some))} of {len(some):,}; {chance.words(chance.mean, case.sight.protects)}.",
         topic="trucks",
         private=True,
     )
 
 
-def _nearest(case: NoisyCase) -> Finding:
+def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     """Name the row with the nearest noisy values, where no law says how likely it is."""
-    some = case.some(MOST_PAIRS)
-    hits = math.fsum(nearest_hits(case, some).tolist())
-    return Finding(
-        name="record linkage",
-        value=hits / len(some),
-        interval=wilson(hits, len(some)),
-        baseline=case.sight.baseline,
-        unit="probability",
-        sentence=f"Somebody who knows {case.sight.known()} of a {case.sight.protects} and names the row with the "
-        f"nearest noisy values is right for {percent(hits / len(some))} of {len(some):,}.",
-        topic="records",
-        private=True,
-        details={**_alike(hits / len(some)), "attacked": len(some)},
-    )
+    hits, num, record = math.fsum(chances.tolist()), len(chances), case.sight.protects
+    kinds: dict[str, Any] = {"topic": "records", "private": True, "baseline": case.sight.baseline}
+    no_law = "The release states no law of its noise, so nothing limits"
+    return [
+        Finding(
+            name="record linkage",
+            value=hits / num,
+            interval=wilson(hits, num),
+            unit="probability",
+            sentence=f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
+            f"values is right for {percent(hits / num)} of {num:,}.",
+            details={**_alike(hits / num), "attacked": num},
+            **kinds,
+        ),
+        Finding(
+            name="prosecutor risk",
+            value=1.0,
+            interval=(min(hits / num, 1.0), 1.0),
+            unit="probability",
+            sentence=f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
+            "as 100 % at worst.",
+            **kinds,
+        ),
+        Finding(
+            name="journalist risk",
+            value=1.0,
+            interval=(0.0, 1.0),
+            unit="probability",
+            sentence=f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
+            **kinds,
+        ),
+        Finding(
+            name="marketer risk",
+            value=hits / num,
+            interval=(wilson(hits, num)[0], 1.0),
+            unit="share",
+            sentence=f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
+            "them; a better guess may exist.",
+            **kinds,
+        ),
+    ]
+
+
+def _nearest_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray) -> list[dict[str, Any]]:
+    """List the records whose own row is the nearest to them, those with fewest other rows as near first."""
+    source = case.data.source_rows[case.records[some]]
+    order = np.lexsort((source, -chances))[:MOST_AT_RISK]
+    return [
+        {
+            "source_row": int(source[place]),
+            "record_linkage": float(chances[place]),
+            "rows": len(case.sight.positions),
+            "attribute_linkage": {},
+        }
+        for place in order.tolist()
+    ]
 
 
 def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
@@ -593,7 +710,7 @@ def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
     middle = (domain.lower_float + domain.upper_float) / 2
     errors, blind = np.abs(case.sight.column(name) - truth), np.abs(middle - truth)
     mean, rms = _mean(errors), math.sqrt(_mean(errors**2))
-    unit = domain.unit or "ratio"
+    unit = domain.unit or NO_UNIT
     kinds: dict[str, Any] = {"unit": unit, "topic": "utility", "private": True}
     return [
         counted(

@@ -19,6 +19,7 @@ from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
 from dunnage.planning.identification import MEMBER_NOTE, noisy_linkage
+from dunnage.planning.linkage import combinations, truck_linkage
 from dunnage.planning.plan import Plan
 from dunnage.planning.sealing import linkage_of_plan
 from dunnage.release import Release
@@ -106,21 +107,35 @@ def _homogeneity(sight: Sight) -> list[Finding]:
 
 def _value_homogeneity(sight: Sight) -> list[Finding]:
     findings = []
-    for told in sight.told:
+    for axis, told in enumerate(sight.told):
         share = float(sight.sizes[told.lower == told.upper].sum() / sight.sizes.sum())
+        known, all_known = _values_known(sight, axis)
+        chance = attacks.homogeneous_by_chance(sight.sizes, known)
+        more = "" if all_known else " or more, as not every value is told"
         findings.append(
             counted(
                 f"homogeneity ({told.name})",
                 share,
-                0.0,
+                chance,
                 f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
-                f"such a class knows the exact {told.name}.",
+                f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
                 unit="share",
                 topic="attributes",
                 private=False,
             )
         )
     return findings
+
+
+def _values_known(sight: Sight, axis: int) -> tuple[IntArray, bool]:
+    """Return how often each value occurs, as far as the release tells, and whether it tells of all records."""
+    told = sight.told[axis]
+    alike = told.lower == told.upper
+    if sight.multisets:
+        return np.unique(sight.members[axis], return_counts=True)[1], True
+    _, of_value = np.unique(told.lower[alike], return_inverse=True)
+    known = np.bincount(of_value.reshape(-1), weights=sight.sizes[alike]).astype(np.int64)
+    return known, bool(alike.all())
 
 
 def _exact_guess(sight: Sight, axis: int) -> Finding:
@@ -296,8 +311,9 @@ def _linkage_finding(
     release: Release, plan: Plan, stated: Mapping[str, Any], name: str, part: str, words: str
 ) -> Finding:
     record, value = str(release.certificate.body["guarantee"]["protects"]), float(stated[part])
-    baseline = fullest_share(plan)
-    # An estimate comes without its error: it is not below what the fullest truck gives, nor above certainty.
+    chance = without_release(release, plan)
+    baseline = chance.mean if part == "mean" else chance.worst
+    # An estimate comes without its error: it is not below what public values give, nor above certainty.
     interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
     if stated["kind"] == "exact":
         interval, error = (value, value), ""
@@ -311,7 +327,7 @@ def _linkage_finding(
         baseline=baseline,
         unit="probability",
         sentence=f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
-        f"{percent(value)} {words}; the fullest truck has {percent(baseline)} of the {record}s." + error + member,
+        f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
         topic="trucks",
         private=False,
         details={"kind": str(stated["kind"]), "note": str(stated.get("note", ""))},
@@ -332,10 +348,43 @@ def _is_sample(release: Release) -> bool:
     return str(release.certificate.body["guarantee"]["model"]) == "sampled-dp" and not release.noisy
 
 
-def fullest_share(plan: Plan) -> float:
-    """Return the largest share of the planned rows in one truck."""
-    if plan.slots is not None:
-        rows = np.bincount(plan.slots.bin, weights=plan.slots.count)
-    else:
-        rows = np.bincount(plan.assignment).astype(np.float64)
-    return float(rows.max() / rows.sum())
+@dataclass(frozen=True)
+class TruckByChance:
+    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck.
+
+    Parameters
+    ----------
+    mean, worst
+        Over all planned records, and for the public values that tell most.
+    columns
+        The public columns; without any the fullest truck is named for all.
+    """
+
+    mean: float
+    worst: float
+    columns: tuple[str, ...]
+
+    def words(self, chance: float, record: str) -> str:
+        """Say what one of the two figures is."""
+        if not self.columns:
+            return f"the fullest truck has {percent(chance)} of the {record}s"
+        return f"who knows only what is public ({', '.join(self.columns)}), and the plan, does with {percent(chance)}"
+
+
+def without_release(release: Release, plan: Plan) -> TruckByChance:
+    """Return the baseline of truck linkage: the fullest truck among those that public values leave.
+
+    Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
+    """
+    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    codes = combinations(release, public)
+    if plan.slots is None:
+        found = truck_linkage(codes, plan.assignment)
+        return TruckByChance(found["mean"], found["worst"], tuple(public))
+    # The rows of a class have the same public values.
+    class_id = release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+    of_class = np.zeros(int(class_id.max()) + 1, dtype=np.int64)
+    of_class[class_id] = codes
+    slots = plan.slots
+    found = truck_linkage(np.repeat(of_class[slots.class_id], slots.count), np.repeat(slots.bin, slots.count))
+    return TruckByChance(found["mean"], found["worst"], tuple(public))

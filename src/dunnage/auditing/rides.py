@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import Finding, counted, percent
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
 from dunnage.auditing.inside import Case
 from dunnage.auditing.knowledge import card_findings, knowledge_findings, many
 from dunnage.auditing.sight import FloatArray, IntArray, Listing, Sight, Told
@@ -446,8 +446,9 @@ def _mean_error(case: Case, axis: int) -> Finding:
         error,
         blind,
         f"The mean {told.name} by the middles of intervals is {number_text(error)}{' ' + unit if unit else ''} off the "
-        f"true one; by their lower ends it would be {number_text(abs(least - truth))}.",
-        unit=unit or "ratio",
+        f"true one; by their lower ends it would be {number_text(abs(least - truth))}, and the middle of the domain, "
+        f"without the release, is {number_text(blind)} off.",
+        unit=unit or NO_UNIT,
         topic="utility",
         private=True,
         details={"truth": truth, "by_middles": middle, "by_lower_ends": least},
@@ -513,8 +514,8 @@ def _boardings(case: Case, station: int, time: int) -> list[Finding]:
             f"query error, absolute {where}",
             absolute[0],
             absolute[1],
-            f"That is {number_text(absolute[0])} {record}s a count; there are {number_text(float(truth.mean()))} on "
-            "average.",
+            f"That is {number_text(absolute[0])} {record}s a count, and {number_text(absolute[1])} with all spread "
+            f"evenly; there are {number_text(float(truth.mean()))} on average.",
             unit=f"{record}s",
             **kinds,
         ),

@@ -177,6 +177,10 @@ def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) ->
         named[number], kept[number] = len(large), large.sum()
     value = float(named.mean() / num)
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(named.std(ddof=1)) / math.sqrt(draws) / num
+    if named.min() == named.max():
+        # Draws that are all alike do not tell their spread: at most log(20) in so many of others were missed at 95 %,
+        # and no other has more rows named than there are groups.
+        reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
     closed = named_before(np.bincount(group), asked.beta, asked.k)
     given = float(named.sum() / kept.sum()) if kept.sum() else 0.0
     return Finding(

@@ -7,18 +7,19 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.auditing.truth import cost_of, pack_truth
+from dunnage.auditing.truth import TruePacking, cost_of, pack_truth
 from dunnage.bins.fills import Items, Slots, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
+from dunnage.exact import exact
 from dunnage.noise import Noise
 from dunnage.planning.linkage import exchangeable
 from dunnage.planning.plan import Plan, whole_if_possible
@@ -83,14 +84,20 @@ class Feasibility:
 class PlanUtility:
     """What a plan is worth beside the best plan on the true weights. Private.
 
+    Both sides ship the same packages: all that could be read, released or not, but for those that were left behind or
+    are heavier than every truck. Rows that were left out on reading have no weight to count, and are on neither side.
+
     Parameters
     ----------
     objective
-        Bins in use in the end, opened ones included; with several kinds of truck what they cost.
+        Bins in use in the end, opened ones included, and those of the packages outside the plan; with several kinds of
+        truck what they cost.
     optimum
-        That of the best plan found on the true weights of the same packages.
+        That of the best plan found on the true weights of all these packages.
     proven
         Whether no plan on the true weights does better.
+    bound
+        No plan on the true weights does better than this: proved.
     plan_feasible, bins_feasible
         Whether every bin of the plan fitted the truth, and the share of bins that did; before any repair.
     feasibility
@@ -99,6 +106,11 @@ class PlanUtility:
         As the settlement restated it.
     seconds
         Time taken to find the optimum.
+    packages, packages_outside
+        How many packages are shipped, and how many of them are in no plan, as they were suppressed or not sampled.
+    outside, outside_bound
+        What those outside take, in trucks of their own of the plan's kinds, as many as there must be; and what they
+        take at least, proved. Part of the objective.
     """
 
     objective: float
@@ -109,6 +121,16 @@ class PlanUtility:
     feasibility: Feasibility
     truck_linkage: Mapping[str, Any]
     seconds: float
+    bound: float = 0.0
+    packages: int = 0
+    packages_outside: int = 0
+    outside: float = 0.0
+    outside_bound: float = 0.0
+
+    @property
+    def in_plan(self) -> float:
+        """The part of the objective that the plan itself takes."""
+        return whole_if_possible(exact(self.objective, what="objective") - exact(self.outside, what="outside"))
 
     @property
     def ratio(self) -> float:
@@ -121,11 +143,14 @@ class PlanUtility:
             "objective": self.objective,
             "optimum": self.optimum,
             "proven": self.proven,
+            "bound": self.bound,
             "ratio": self.ratio,
             "plan_feasible": self.plan_feasible,
             "bins_feasible": self.bins_feasible,
             "feasibility": self.feasibility.to_dict(),
             "truck_linkage": dict(self.truck_linkage),
+            "outside": {"packages": self.packages_outside, "objective": self.outside, "bound": self.outside_bound},
+            "packages": self.packages,
             "seconds": round(self.seconds, 3),
         }
 
@@ -134,9 +159,12 @@ class PlanUtility:
         sure = "proven" if self.proven else "best found"
         low, high = self.feasibility.interval
         likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
+        rest = (
+            f" ({self.outside:g} of it for {self.packages_outside:,} outside the plan)" if self.packages_outside else ""
+        )
         return "\n".join(
             [
-                f"Objective   {self.objective:g}, on the true weights {self.optimum:g} ({sure})",
+                f"Objective   {self.objective:g}{rest}, on the true weights {self.optimum:g} ({sure})",
                 f"Ratio       {self.ratio:.3f}",
                 f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
                 f"Likely      every bin fits with {likely}",
@@ -158,9 +186,11 @@ def plan_utility(
     noise: Noise | None = None,
     progress: Progress | None = None,
 ) -> PlanUtility:
-    """Compare a settled plan with the best plan on the true weights of the same packages.
+    """Compare a settled plan with the best plan on the true weights of all packages.
 
-    Packages left behind, or heavier than every truck, are in neither.
+    Packages that were not released (suppressed, not sampled) must be shipped too: beside the plan they take trucks of
+    their own, and the best plan on the true weights takes them with the others. Packages left behind, or heavier than
+    every truck, are in neither; nor are rows left out on reading, which have no weight that could be counted.
 
     Parameters
     ----------
@@ -179,12 +209,17 @@ def plan_utility(
         If the settlement names records that the data have not.
     """
     start = time.monotonic()
-    objective, optimum, proven = _costs(settlement, data, start + seconds, progress)
+    costs = _costs(settlement, data, seconds, progress)
     taken = time.monotonic() - start
     return PlanUtility(
-        objective=whole_if_possible(objective),
-        optimum=whole_if_possible(optimum),
-        proven=proven,
+        objective=whole_if_possible(costs.planned + costs.outside),
+        optimum=whole_if_possible(costs.optimum),
+        proven=costs.optimum == costs.bound,
+        bound=whole_if_possible(costs.bound),
+        packages=costs.num,
+        packages_outside=costs.num_outside,
+        outside=whole_if_possible(costs.outside),
+        outside_bound=whole_if_possible(costs.outside_bound),
         plan_feasible=settlement.plan_feasible,
         bins_feasible=settlement.bins_feasible,
         feasibility=_feasibility_of(settlement, permutations, noise or Noise()),
@@ -193,29 +228,70 @@ def plan_utility(
     )
 
 
-def _costs(
-    settlement: Settlement, data: Dataset, deadline: float, progress: Progress | None
-) -> tuple[Fraction, Fraction, bool]:
-    """Return what the settlement costs, what the best plan found does, and whether none costs less."""
-    plan = settlement.plan
+@dataclass(frozen=True, kw_only=True)
+class _Costs:
+    """What the plan, the packages outside it, and the best plan on true weights take; and of how many packages."""
+
+    planned: Fraction
+    outside: Fraction
+    outside_bound: Fraction
+    optimum: Fraction
+    bound: Fraction
+    num: int
+    num_outside: int
+
+
+def _costs(settlement: Settlement, data: Dataset, seconds: float, progress: Progress | None) -> _Costs:
+    """Cost the settlement, with trucks for what is outside of it, and the best plan that is found for everything."""
+    start, plan = time.monotonic(), settlement.plan
     records, bins = _loaded(settlement, data)
-    amounts = np.column_stack([data.numbers(quantity)[records] for quantity in plan.quantities])
+    shipped = np.concatenate([records, _unplanned(settlement, data)])
+    amounts = np.column_stack([data.numbers(quantity)[shipped] for quantity in plan.quantities])
     fits = _fits_some_truck(amounts, list(plan.quantities), plan.trucks)
-    if not fits.any():
+    in_plan = np.arange(len(shipped)) < len(records)
+    if not (fits & in_plan).any():
         raise ParameterError("no package is loaded, so there is nothing to compare. Use larger trucks.")
-    used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits]).tolist())
-    objective = cost_of(plan.trucks, used)
-    group = _group(data, (plan.by, plan.apart), records[fits])
-    try:
-        truth = pack_truth(
-            amounts[fits], list(plan.quantities), plan.trucks, group, deadline=deadline, progress=progress
+    used = Counter(settlement.truck_of_bin[bin_] for bin_ in np.unique(bins[fits[in_plan]]).tolist())
+    group = _group(data, (plan.by, plan.apart), shipped)
+
+    def packed(chosen: npt.NDArray[np.bool_], kinds: Sequence[Truck], deadline: float) -> TruePacking:
+        return pack_truth(
+            amounts[chosen], list(plan.quantities), kinds, group[chosen], deadline=deadline, progress=progress
         )
-    except NoPlanError:
-        if settlement.feasible:  # no packing was found, but the settlement is one
-            return objective, objective, False
-        raise
-    optimum = min(truth.cost, objective) if settlement.feasible else truth.cost
-    return objective, optimum, optimum == truth.bound
+
+    rest = fits & ~in_plan
+    outside = TruePacking(np.zeros(0, dtype=np.int64), (), Fraction(0), Fraction(0))
+    if rest.any():
+        unlimited = [replace(truck, count=None) for truck in plan.trucks]
+        outside = packed(rest, unlimited, start + seconds * float(rest.sum() / fits.sum()))
+    planned = cost_of(plan.trucks, used)
+    objective, optimum, bound = planned + outside.cost, None, Fraction(0)
+    try:
+        truth = packed(fits, _enough(plan.trucks, used + Counter(outside.truck_of_bin)), start + seconds)
+        optimum, bound = truth.cost, truth.bound
+    except NoPlanError:  # no packing was found, but the settlement may be one
+        if not settlement.feasible:
+            raise
+    if settlement.feasible and (optimum is None or objective < optimum):
+        optimum = objective
+    assert optimum is not None
+    return _Costs(
+        planned=planned,
+        outside=outside.cost,
+        outside_bound=outside.bound,
+        optimum=optimum,
+        bound=bound,
+        num=int(fits.sum()),
+        num_outside=int(rest.sum()),
+    )
+
+
+def _enough(trucks: Sequence[Truck], used: Mapping[str, int]) -> list[Truck]:
+    """Let there be as many trucks of each kind as are used: packages outside a plan may take more than it had."""
+    return [
+        truck if truck.count is None else replace(truck, count=max(truck.count, used.get(truck.name, 0)))
+        for truck in trucks
+    ]
 
 
 def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> npt.NDArray[np.bool_]:
@@ -233,6 +309,12 @@ def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
         raise ReleaseError("the settlement is of other data. Give the data it was made with.")
     first = np.sort(np.unique(records, return_index=True)[1])
     return records[first], bins[first]
+
+
+def _unplanned(settlement: Settlement, data: Dataset) -> IntArray:
+    """Return the records that are in no line of the loading: those that were not released."""
+    planned = data.parts.records_of(settlement.loading.column("source_row").to_numpy())
+    return np.setdiff1d(np.arange(len(data)), planned)
 
 
 def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
@@ -261,6 +343,8 @@ def true_plan(
     progress: Progress | None = None,
 ) -> Plan:
     """Plan on the true weights of the released rows, to compare with. Private: never hand it out as a plan.
+
+    Packages that were not released are not in it; :func:`plan_utility` counts what all packages take.
 
     Parameters
     ----------

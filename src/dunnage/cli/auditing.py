@@ -13,7 +13,9 @@ from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
     from dunnage.auditing.fleet import Fleet
+    from dunnage.city import City
     from dunnage.dataset import Dataset
+    from dunnage.publication import Key
 
 
 def audit(
@@ -21,8 +23,12 @@ def audit(
     out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
     data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Plan folder made on the release.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Plan made on the release, of packages or shuttles.")] = None,
+    city: Annotated[
+        Path | None, typer.Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
+    ] = None,
+    shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")] = None,
     period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
     known_within: Annotated[
         float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
@@ -40,6 +46,9 @@ def audit(
     external: Annotated[
         bool, typer.Option("--external", help="Only what release and plan tell anyone; takes no DATA.")
     ] = False,
+    approved_by: Annotated[
+        str | None, typer.Option(help='Who approves the release, for the sign-off: "Name, role".')
+    ] = None,
     time_limit: Annotated[float, typer.Option(min=0.1, help="Seconds to pack the true weights at most.")] = 10.0,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -48,34 +57,57 @@ def audit(
 
     Example: dunnage audit release parcels.csv --policy parcels.toml --plan plan -o audit
     """
-    from dunnage.auditing.audit import AUDIT_FILE
+    from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
     from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
     from dunnage.pages import write_audit
-    from dunnage.publication import Key, key_path
 
     if external and (data is not None or policy is not None):
         raise ParameterError("--external looks at release and plan alone. Got DATA or --policy. Leave them out.")
     check_new_folder(out, marker=AUDIT_FILE, force=force)
-    if plan is not None:
-        key = key or key_path(release)  # a plan cannot be applied without
     with progress() as tell:
         tell("reading")
+        place = None if external else _city(plan, city)
         found = audit_release(
             release,
             None if external else _audited_rows(release, data, policy, period),
             plan,
-            key=None if external or key is None else Key.read(key),
+            key=None if external else _key(release, plan, key),
+            city=place,
+            shuttle_hour=shuttle_hour,
             population=None if external else _population(release, population, policy, period),
             also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
             tolerance=known_within,
             external=external,
+            approved_by=approved_by,
             seconds=time_limit,
             progress=tell,
         )
         write_audit(found, out, force=force)
     kept = "may be handed out" if external else "private"
-    print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\nAudit in {out} ({kept})", as_json)
+    where = f"Audit       {out} ({kept}), see {PAGE_FILE}; {SIGNOFF_FILE} is one page to sign"
+    print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\n{where}", as_json)
+
+
+def _city(plan: Path | None, city: Path | None) -> City | None:
+    """Read the city of a plan of shuttles; nothing else needs one."""
+    if plan is None or city is None:
+        if city is not None:
+            raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
+        return None
+    from dunnage.cli.fleets import read_city
+
+    return read_city(city)
+
+
+def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
+    """Read the key: the one named, or, where a plan of packages cannot be applied without, the one beside."""
+    from dunnage.planning.fleet_plan import is_fleet_plan
+    from dunnage.publication import Key, key_path
+
+    if key is None and plan is not None and not is_fleet_plan(plan):
+        key = key_path(release)
+    return None if key is None else Key.read(key)
 
 
 def _audited_rows(release: Path, data: Path | None, policy: Path | None, period: str | None) -> Dataset | Fleet:

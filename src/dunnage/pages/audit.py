@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures
 from dunnage.pages.rides import ride_pictures
+from dunnage.pages.signoff import sign_off_page
 from dunnage.svg import Scale, Svg, chart, tag
 
 _TITLES = {
@@ -49,6 +51,8 @@ _KEY_FINDINGS = (
     "RMSE of shares",
     "membership guess",
     "membership bound",
+    "shuttles",
+    "wait",
     "RMSE per cell",
     "error of the total",
     "total variation distance",
@@ -64,6 +68,7 @@ _KEY_FINDINGS = (
     "correspondence, worst",
     "truck linkage",
     "objective ratio",
+    "trucks",
     "total distortion",
     "coverage",
     "interval width",
@@ -108,8 +113,8 @@ def audit_page(audit: Audit) -> str:
 
 
 def write_audit(audit: Audit, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write an audit folder with its page, readable by its owner alone unless the audit is external."""
-    return audit.write(folder, page=audit_page(audit), force=force)
+    """Write an audit folder with its page and sign-off, readable by its owner alone unless the audit is external."""
+    return audit.write(folder, page=audit_page(audit), sign_off=sign_off_page(audit), force=force)
 
 
 def _key_figures(findings: Sequence[Finding]) -> list[dict[str, str]]:
@@ -156,18 +161,63 @@ def _bars(item: Finding) -> Svg:
     return chart(30, parts, label=label, kind="flat")
 
 
-def _risk_table(audit: Audit) -> list[dict[str, str]]:
+@dataclass(frozen=True)
+class _Column:
+    """A column of the table of records most at risk: its title, the figure it tells, and how that is written."""
+
+    title: str
+    name: str
+    text: Callable[[Any], str]
+
+    def cell(self, record: Mapping[str, Any]) -> str:
+        """Write a record's cell; an empty one if the record lacks the figure."""
+        return self.text(record[self.name]) if record.get(self.name) is not None else ""
+
+
+def _count(figure: Any) -> str:
+    return f"{int(figure):,}"
+
+
+def _share(figure: Any) -> str:
+    return percent(float(figure))
+
+
+def _guesses(figures: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {percent(float(chance))}" for name, chance in figures.items())
+
+
+# By the figure that only records of one kind have: how they are told.
+_RISK_COLUMNS: Mapping[str, tuple[_Column, ...]] = {
+    "record_linkage": (
+        _Column("Rows that may be it", "rows", _count),
+        _Column("Row named", "record_linkage", _share),
+        _Column("Value guessed", "attribute_linkage", _guesses),
+    ),
+    "suspicion": (
+        _Column("Suspicion of one half became", "suspicion", _share),
+        _Column("Trips of its type", "alike", _count),
+        _Column("Released of its type", "released", _count),
+    ),
+    "guess": (
+        _Column("Presence guessed", "guess", _share),
+        _Column("Trips counted", "trips", _count),
+        _Column("Types of trip", "types", _count),
+    ),
+    "stays": (
+        _Column("Rows in one place", "stays", _share),
+        _Column("Found if it always stays", "found_if_it_stays", _share),
+    ),
+}
+
+
+def _risk_table(audit: Audit) -> dict[str, Any]:
     """List the records most at risk by their place in the source, from 1 below the header."""
-    return [
-        {
-            "row": f"{int(item['source_row']) + 1:,}",
-            "rows": f"{int(item['rows']):,}",
-            "record": percent(float(item["record_linkage"])),
-            "guess": _guesses(item["attribute_linkage"]),
-        }
-        for item in audit.at_risk
+    kind = next((name for name in _RISK_COLUMNS if audit.at_risk and name in audit.at_risk[0]), None)
+    if kind is None:
+        return {"titles": [], "lines": []}
+    columns = [item for item in _RISK_COLUMNS[kind] if any(item.cell(record) for record in audit.at_risk)]
+    lines = [
+        (f"{int(record['source_row']) + 1:,}", [(item.title, item.cell(record)) for item in columns])
+        for record in audit.at_risk
     ]
-
-
-def _guesses(chances: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {percent(float(chance))}" for name, chance in chances.items())
+    return {"titles": [item.title for item in columns], "lines": lines}

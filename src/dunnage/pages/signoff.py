@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sign-off of an audit: one printed page that says what is released, at which odds and cost, and who approved it.
+
+Long texts and lists are cut to what a page of A4 holds; how many entries there are besides is said. All of them are in
+the audit and the certificate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dunnage._version import __version__
+from dunnage.auditing.audit import Audit
+from dunnage.auditing.finding import Finding, percent
+from dunnage.pages.common import render
+from dunnage.svg import number_text
+
+MOST_RISKS, MOST_COSTS, FEWEST = 4, 4, 2
+# Characters that a page holds of each part.
+_ROOM = {"title": 60, "mechanism": 220, "promise": 450, "in_clear": 400, "warnings": 240, "sentence": 250, "table": 700}
+# Characters of assumptions if nothing else is long, and at least; and of all else that leave them as much room.
+_MOST_ASSUMED, _LEAST_ASSUMED, _ALL_ELSE = 1150, 280, 2400
+# What is shown, in this order, as far as it was found; the part of a name before a bracket.
+_RISKS = (
+    "membership guess",
+    "membership guess, rider",
+    "membership bound",
+    "localisation, 1 day",
+    "localisation, 30 days",
+    "tuple guess",
+    "suspicion at most, one slot",
+    "record linkage",
+    "truck linkage",
+    "attribute linkage",
+    "prosecutor risk",
+    "marketer risk",
+    "journalist risk",
+    "identification before release",
+    "certain absence",
+)
+_COSTS = (
+    "trucks",
+    "shuttles",
+    "cost",
+    "wait",
+    "plan feasible",
+    "total distortion",
+    "RMSE per cell",
+    "error of the total",
+    "total variation distance",
+    "RMSE of shares",
+    "error of the mean",
+    "mean absolute error",
+    "interval width",
+    "top pairs kept",
+    "coverage",
+    "trips created, expected",
+    "noise",
+)
+_MODELS = {
+    "k-anonymity": "k-anonymity: every released record looks like k - 1 others at least",
+    "dp": "Differential privacy: what is released hardly depends on any one {unit}",
+    "sampled-dp": "Differential privacy by a secret sample: it hardly shows whether any one {unit} is in the data",
+    "within-cluster": "Differential privacy within clusters: values of one cluster are hardly told apart",
+    "within-published-borders": "Differential privacy within published borders",
+    "local-dp": "Local differential privacy: a device perturbs before it sends, and no report tells much",
+    "metric-local-dp": "Local differential privacy by distance: near values are hardly told apart",
+}
+_BASES = {
+    "proved": "The guarantee follows from the code, under the assumptions named below.",
+    "claimed": "The guarantee is the paper's claim; what really holds is said here.",
+    "void": "Nothing is promised.",
+}
+
+
+def sign_off_page(audit: Audit) -> str:
+    """Write the one-page sign-off of an audit.
+
+    That of an audit which is not external shows private figures: keep the file private (mode 0600). The same audit
+    always gives the same page.
+
+    Parameters
+    ----------
+    audit
+        What was found, with what the release promises.
+
+    Returns
+    -------
+    str
+        One HTML document that needs no other file and prints on one page of A4.
+    """
+    stated = audit.statement
+    shown = [item for item in audit.findings if not (audit.external and item.private)]
+    content = {
+        "audit": audit,
+        "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
+        "facts": _facts(audit),
+        "basis": str(stated.get("basis", "")),
+        "basis_words": _BASES.get(str(stated.get("basis", "")), ""),
+        "promise": _fitting(_promises(stated), _ROOM["promise"]),
+        "odds": _odds(stated),
+        "risks": [_line(item) for item in _chosen(shown, _RISKS, MOST_RISKS)],
+        "costs": [_line(item) for item in _chosen(shown, _COSTS, MOST_COSTS)],
+        "lists": _lists(stated, _used(stated, shown)),
+        "approval": _approval(audit.approved),
+        "version": __version__,
+    }
+    return render("signoff.html", content)
+
+
+def _facts(audit: Audit) -> list[tuple[str, str]]:
+    """Say what is signed for, and under which policy."""
+    stated = audit.statement
+    policy = stated.get("policy")
+    differs = policy["differs"] if policy else []
+    given = "not given to this audit" if policy is None else str(policy["digest"])
+    return [
+        ("Dataset", _cut(audit.dataset, _ROOM["title"])),
+        ("Period", audit.period or "none"),
+        ("Protects", f"one {audit.protects}"),
+        ("Released", str(stated.get("time", "unknown")) + (", signed" if stated.get("signed") else ", not signed")),
+        ("Mechanism", _cut(_mechanism(stated.get("mechanism", {})), _ROOM["mechanism"])),
+        ("Plan", _plan(stated.get("plan"))),
+        ("With earlier releases", _composed(stated.get("composition", {}))),
+        ("Release (SHA-256)", audit.release),
+        ("Policy (SHA-256)", given + (f"; says otherwise of: {', '.join(differs)}" if differs else "")),
+    ]
+
+
+def _mechanism(mechanism: Mapping[str, Any]) -> str:
+    """Write a mechanism and its parameters; those that are not set are left out."""
+    told = [
+        f"{key} {_parameter(key, value)}"
+        for key, value in mechanism.items()
+        if key != "name" and value is not None and value is not False and value != {}
+    ]
+    return ": ".join(part for part in (str(mechanism.get("name", "unknown")), ", ".join(told)) if part)
+
+
+def _parameter(key: str, value: Any) -> str:
+    if key == "purposes" and isinstance(value, Mapping):
+        return " and ".join(f"{name} ({_purpose(item)})" for name, item in sorted(value.items()))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_parameter('', part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return "/".join(_parameter("", part) for part in value)
+    return str(value)
+
+
+def _purpose(item: Mapping[str, Any]) -> str:
+    tiers = item.get("tiers") or {}
+    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, Mapping) else ""
+    return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
+
+
+def _plan(plan: Mapping[str, Any] | None) -> str:
+    if plan is None:
+        return "none"
+    model = f" by {plan['model']}" if plan["model"] else ""
+    return f"{number_text(plan['objective'])} {'in cost' if plan['minimises'] == 'cost' else plan['minimises']}{model}"
+
+
+def _composed(composition: Mapping[str, Any]) -> str:
+    """Say what this and all earlier releases of the dataset add up to."""
+    total = composition.get("total")
+    if not isinstance(total, Mapping):
+        return "no total exists: " + str(composition.get("rule", "")).removeprefix("does not compose: ")
+    delta = f", delta {total['delta']}" if total.get("delta") else ""
+    return f"epsilon {total.get('epsilon')}{delta} in all ({composition.get('neighbours', '')})"
+
+
+def _promises(stated: Mapping[str, Any]) -> list[str]:
+    """Say in plain words what is promised; of a claim, what is claimed too."""
+    guarantee = stated.get("guarantee", {})
+    words = _MODELS.get(str(guarantee.get("model")), str(guarantee.get("model", ""))).format(
+        unit=guarantee.get("protects", "record")
+    )
+    figures = [f"{name} = {guarantee[name]}" for name in ("k", "epsilon", "delta", "beta") if guarantee.get(name)]
+    promised = [f"{words} ({', '.join(figures)})."] if stated.get("basis") == "proved" else []
+    claim = [f"Claimed: {stated['claim']}."] if "claim" in stated else []
+    return [*promised, *stated.get("meaning", {}).get("sentences", []), *claim]
+
+
+def _odds(stated: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Give what a suspicion may become, or how often a row may be named, at most."""
+    rows = []
+    for row in stated.get("meaning", {}).get("odds", []):
+        before = f"a suspicion of {percent(row['before'])}" if "before" in row else ""
+        if "at_most" in row:
+            rows.append((f"{before} becomes", percent(row["at_most"])))
+        elif "right_guess_at_most" in row:
+            rows.append((f"with {before} the best guess is right", percent(row["right_guess_at_most"])))
+        elif "right_at_most" in row:
+            rows.append((str(row.get("attack", "a guess is right")), percent(row["right_at_most"])))
+    return [(f"{words[0].upper()}{words[1:]}", most) for words, most in rows]
+
+
+def _chosen(findings: Sequence[Finding], names: Iterable[str], most: int) -> list[Finding]:
+    """Choose the findings to show, as far as there is room: of several attributes the worst one."""
+    found: dict[str, Finding] = {}
+    wanted = list(names)
+    for item in findings:
+        name = item.name.partition(" (")[0]
+        if name not in wanted and name.startswith("membership guess, rider"):
+            name = "membership guess, rider"
+        if name in wanted and (name not in found or _badness(item) > _badness(found[name])):
+            found[name] = item
+    kept: list[Finding] = []
+    for item in (found[name] for name in wanted if name in found):
+        room = _ROOM["table"] - sum(len(one.sentence) for one in kept)
+        if len(kept) < FEWEST or (len(kept) < most and len(item.sentence) <= room):
+            kept.append(item)
+    return kept
+
+
+def _badness(item: Finding) -> float:
+    """Say how bad a finding is beside its baseline; only of findings of one name."""
+    return item.value / item.baseline if item.baseline else item.value
+
+
+def _line(item: Finding) -> dict[str, str]:
+    low, high = item.interval
+    return {
+        "name": item.name,
+        "value": item.text(item.value),
+        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
+        "baseline": item.text(item.baseline),
+        "sentence": _cut(item.sentence, _ROOM["sentence"]).replace(" %", "\u00a0%"),
+    }
+
+
+def _used(stated: Mapping[str, Any], shown: Sequence[Finding]) -> int:
+    """Count the characters that all but the assumptions take."""
+    lines = [*_chosen(shown, _RISKS, MOST_RISKS), *_chosen(shown, _COSTS, MOST_COSTS)]
+    texts = [
+        *(_cut(item.sentence, _ROOM["sentence"]) for item in lines),
+        *_fitting(_promises(stated), _ROOM["promise"]),
+        _cut(_mechanism(stated.get("mechanism", {})), _ROOM["mechanism"]),
+        *_fitting(stated.get("warnings", []), _ROOM["warnings"]),
+    ]
+    return sum(map(len, texts))
+
+
+def _lists(stated: Mapping[str, Any], used: int) -> list[tuple[str, list[str]]]:
+    """Give assumptions, what is in clear, and warnings, as far as a page holds them."""
+    assumed = stated.get("assumptions", {})
+    room = max(_LEAST_ASSUMED, min(_MOST_ASSUMED, _MOST_ASSUMED + _ALL_ELSE - used))
+    told = [f"{name}: {words}" for name, words in assumed.items()]
+    if sum(map(len, told)) > room:  # their names say enough to look them up
+        told = [", ".join(assumed)]
+    parts = {
+        "It assumes": _fitting(told, room),
+        "In clear": _fitting(stated.get("in_clear", []), _ROOM["in_clear"]),
+        "Warnings": _fitting(stated.get("warnings", []), _ROOM["warnings"]),
+    }
+    return [(title, items) for title, items in parts.items() if items]
+
+
+def _fitting(items: Sequence[str], room: int) -> list[str]:
+    """Keep as many items as there is room for, one at least, and say how many more there are."""
+    kept: list[str] = []
+    for item in items:
+        if kept and sum(map(len, kept)) + len(item) > room:
+            left = len(items) - len(kept)
+            return [*kept, f"and {left} more: see the certificate."]
+        kept.append(_cut(item, room))
+    return kept
+
+
+def _cut(text: str, room: int) -> str:
+    """Cut a text that is too long for its place, between two words if it has any near."""
+    if len(text) <= room:
+        return text
+    whole = text[:room].rsplit(" ", 1)[0]
+    return (whole if 2 * len(whole) > room else text[:room]) + " ..."
+
+
+def _approval(approved: Mapping[str, str] | None) -> list[tuple[str, str]]:
+    """Give the lines to sign on, filled in as far as it is known who approved."""
+    name, _, role = (approved["name"] if approved else "").partition(",")
+    date = approved["time"][:10] if approved else ""
+    return [("Approved by", name.strip()), ("Role", role.strip()), ("Date", date), ("Signature", "")]
