@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
+import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -44,6 +47,7 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
     WithinCluster,
+    proof_notes,
 )
 
 
@@ -301,3 +305,73 @@ def test_meaning_speaks_of_what_holds() -> None:
 )
 def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) -> None:
     assert word in composition_rule(guarantee)
+
+
+# Proof notes
+
+ROOT = Path(__file__).parent.parent
+VARIANTS: list[dict[str, Any]] = [
+    {"name": "partition", "k": 5},
+    {"name": "full-domain", "k": 5},
+    {"name": "utility-clusters", "k": 5, "method": "published-greedy"},
+    {"name": "noisy-values", "epsilon": 1},
+    {"name": "noisy-clusters", "borders": [1]},
+    {"name": "noisy-clusters", "borders": None, "quantiles": ["0.5"]},
+    {"name": "noisy-clusters", "quantiles": ["0.5"], "as_published": True},
+    *({"name": "sampled-lattice", "left_out": left_out} for left_out in ("drop", "pool", "noisy")),
+    {"name": "sampled-lattice", "left_out": "drop", "as_published": True},
+    *({"name": "noisy-counts", "as_published": published} for published in (False, True)),
+    *({"name": "hierarchical-counts", "as_published": published} for published in (False, True)),
+    *({"name": "constrained-counts", "as_published": published} for published in (False, True)),
+    *({"name": "local-numeric", "as_published": published} for published in (False, True)),
+    *({"name": "local-location", "method": method} for method in ("auto", "planar")),
+    {"name": "local-location", "area_in_clear": True},
+    {"name": "local-location", "area_in_clear": True, "as_published": True},
+    {"name": "local-trajectory", "method": "auto"},
+    {"name": "local-trajectory", "method": "qlp", "as_published": True},
+]
+
+
+def test_every_mechanism_is_among_the_variants() -> None:
+    from dunnage.local.task import MECHANISMS as DEVICES
+    from dunnage.publishing import MECHANISMS
+
+    assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
+
+
+@pytest.mark.parametrize("mechanism", VARIANTS, ids=str)
+def test_every_variant_has_a_note_that_speaks_of_it(mechanism: dict[str, Any]) -> None:
+    notes = proof_notes(mechanism)
+    assert notes
+    texts = [(ROOT / note.partition("#")[0]).read_text() for note in notes]
+    assert any(mechanism["name"] in text for text in texts)
+    for note, text in zip(notes, texts, strict=True):
+        headings = [line.lstrip("# ") for line in text.splitlines() if line.startswith("#")]
+        words = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert note.partition("#")[2] in words
+    if mechanism.get("as_published"):
+        assert any("published" in text for text in texts)
+
+
+def test_published_forms_have_notes_of_their_own() -> None:
+    different = {variant["name"] for variant in VARIANTS if variant.get("as_published")}
+    for name in different - {"noisy-counts", "local-numeric"}:  # whose one section holds both
+        forms = [proof_notes(variant) for variant in VARIANTS if variant["name"] == name]
+        assert forms[-1] != forms[0]
+
+
+def test_estimates_have_the_notes_of_their_purposes() -> None:
+    purposes = {"b": {"name": "local-numeric"}, "a": {"name": "local-location", "method": "planar"}}
+    notes = proof_notes({"name": "estimates", "purposes": purposes})
+    assert notes[0] == "docs/proofs/local-location.md#the-planar-law"
+    assert notes[-1].startswith("docs/proofs/local-loss-over-time.md")
+    assert notes == proof_notes({"name": "estimates", "purposes": dict(sorted(purposes.items()))})
+
+
+def test_a_promise_names_its_note_and_its_digest_does_not_change_with_it() -> None:
+    known = replace(promise_of(KAnonymity(k=5, protects="package")), mechanism={"name": "partition", "k": 5})
+    assert known.to_dict()["proof"]["sections"] == ["docs/proofs/partition.md#guarantee"]
+    assert "proof" not in promise_of(KAnonymity(k=5, protects="package")).to_dict()
+    plain = {name: value for name, value in known.to_dict().items() if name != "proof"}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    assert known.digest() == hashlib.sha256(text.encode()).hexdigest()

@@ -1,10 +1,14 @@
-"""What a person reads of a release of rides: show, the README, what publish prints, and what it warns of."""
+"""What a person reads: show on every kind of file, the README, what publish prints, and what it warns of."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import random
 import re
+import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +17,23 @@ import pyarrow.csv as pacsv
 import pytest
 
 import dunnage as dn
+from dunnage.advising.frontier import Frontier, Measure, Point
 from dunnage.cli import _published_text
+from dunnage.cli.devices import device_keys, device_perturb, device_seal, device_simulate, device_task
+from dunnage.errors import DunnageError
+from dunnage.proving.desk import Proof
+from dunnage.proving.verdict import Verdict
 from dunnage.publishing import owner_warnings, rehearse
 from dunnage.release import describe_release
-from dunnage.showing import policy_text, release_text
+from dunnage.samples import (
+    CitySetting,
+    PackageSetting,
+    TelemetrySetting,
+    generate_city,
+    generate_packages,
+    generate_telemetry,
+)
+from dunnage.showing import policy_text, release_text, shown
 
 STATIONS = ["Dover, east", "a{b}", "c\\d", *(f"S{number}" for number in range(6))]
 PARENTS = {"Senior": "Not Adult", "Child": "Not Adult", "Adult": "Person", "Not Adult": "Person"}
@@ -125,3 +142,315 @@ def test_few_labels_single_ones_and_declared_persons_are_not_warned_of(tmp_path:
     assert owner_warnings(dn.load(table(600, cards=12), policy_of(tmp_path, card="sensitive"))) == ()
     single = table(600).set_column(0, "card", pa.array([f"card-{number}" for number in range(600)]))
     assert owner_warnings(dn.load(single, policy_of(tmp_path, card="sensitive"))) == ()
+
+
+# Every kind of file
+
+
+def point(name: str, cost: float) -> Point:
+    measure = Measure(value=cost, lower=cost, upper=cost)
+    return Point(
+        name=name,
+        mechanism="partition",
+        parameters={"k": 5},
+        plan={},
+        cost=measure,
+        risk=measure,
+        guarantee="k-anonymity, k 5",
+        basis="proved",
+        measured_on="data",
+        draws=3,
+        figures={"trucks": 3.0},
+        seconds=1.0,
+    )
+
+
+def write_loads(place: Path) -> None:
+    """What the story of loads writes, from a generated file to a frontier."""
+    data, policy = generate_packages(PackageSetting(size=40, destinations=2, decimals=1), place / "parcels.csv", seed=1)
+    (place / "draft.toml").write_text(dn.draft(data))
+    rows = dn.load(data, policy)
+    release, key = dn.publish(rows, out=place / "release")
+    plan = dn.pack(release, capacity=1000, seconds=1)
+    plan.write(place / "plan")
+    dn.apply(plan, rows, release, key).write(place / "settlement")
+    dn.audit(release, rows).write(place / "audit")
+    shutil.copy(place / "plan" / "assignment.csv", place / "rows.csv")
+    (place / "trucks.csv").write_text("truck,count,cost,weight\nvan,3,1.5,500\nlorry,,2,1000\n")
+    Frontier(
+        dataset="parcels",
+        goal="trucks",
+        cost_name="trucks",
+        cost_unit="more trucks",
+        cost_baseline="the true weights",
+        risk_name="truck linkage",
+        risk_without_privacy=1.0,
+        risk_of_chance=0.1,
+        points=(point("cheap", 0.1), point("dear", 0.2)),
+        recommended="cheap",
+    ).write(place / "frontier")
+
+
+def write_fleets(place: Path) -> None:
+    """A city, a feed as folder and zip, and somebody's plan of shuttles."""
+    generate_city(CitySetting(stops=60, zones=2), place / "city", seed=1)
+    (place / "shuttles.csv").write_text("zone,shuttles\neast,3\nwest,4\n")
+    (place / "feed").mkdir()
+    with zipfile.ZipFile(place / "feed.zip", "w") as archive:
+        for name in ("stops.txt", "trips.txt", "stop_times.txt"):
+            (place / "feed" / name).write_text("one,two\n1,2\n")
+            archive.write(place / "feed" / name, name)
+
+
+def write_devices(place: Path) -> None:
+    """What devices and platform write."""
+    fleet, policy = generate_telemetry(TelemetrySetting(size=8, readings=6), place / "fleet.csv", seed=1)
+    task = place / "task.json"
+    device_task(policy, task, devices=50)
+    names = {"vehicle_column": "vehicle", "time_column": "time", "place_columns": "lon,lat"}
+    for name, tally in (("reports.jsonl", False), ("reports.bin", False), ("tallies.json", True)):
+        device_simulate(fleet, task, place / name, tally=tally, **names)
+    own = place / "truck.own"
+    vehicle = fleet.read_text().splitlines()[1].split(",")[0].strip('"')
+    device_perturb(fleet, task, own, place / "own.jsonl", vehicle=vehicle, tier="basic", enrol=True, **names)
+    (place / "ids.csv").write_text("vehicle,owner\nA,Ann\nB,Bob\n")
+    device_keys(place / "fleet.keys")
+    device_seal(place / "ids.csv", place / "fleet.keys", place / "sealed.jsonl")
+
+
+def write_keys(place: Path) -> None:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (place / "key.pem").write_bytes(private)
+    (place / "key.pub.pem").write_bytes(public)
+
+
+def write_proofs(place: Path) -> None:
+    """What prove prints, and what a demo keeps of it and of other figures."""
+    verdict = Verdict(
+        mechanism="noisy-counts",
+        variant="floating-point Laplace",
+        basis="claimed",
+        claimed=1.0,
+        holds="unbounded",
+        measured="unbounded",
+        quantity="epsilon",
+        exact=True,
+        confidence=None,
+        method="looked up",
+        verdict="fails",
+        expected="fails",
+        sentence="Last digits tell the count.",
+        seconds=0.5,
+    )
+    proof = Proof(verdicts=(verdict,), seconds=0.5)
+    worst = {"how": "all reports", "mechanism": "local-location", "claimed": 1, "measured": {"ours": 1.0, "none": None}}
+    figure = {"value": 12, "how": "points of the frontier", "from": ["a.json"]}
+    for name, content in {
+        "proof.json": proof.to_dict(),
+        "demo/loads/proof.json": {"format": 1, **worst},
+        "demo/loads/figures.json": {"format": 1, "figures": {"policies measured": figure}},
+        "demo/loads/utility.json": {
+            "format": 1,
+            "capacity": 500.0,
+            "plans": {"mean": {"objective": 5, "optimum": 4}},
+        },
+    }.items():
+        (place / name).write_text(json.dumps(content))
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One of every kind of file; never changed."""
+    place = tmp_path_factory.mktemp("everything")
+    write_loads(place)
+    write_fleets(place)
+    write_devices(place)
+    write_keys(place)
+    (place / "demo" / "loads").mkdir(parents=True)
+    (place / "demo" / "report.html").write_text("")
+    (place / "demo" / "numbers.csv").write_text("chapter,name,value,text,file,field\nloads,k,5,5,a.json,/k\n")
+    write_proofs(place)
+    (place / "begun").mkdir()
+    (place / "begun" / "points.jsonl").write_text("")
+    return place
+
+
+SAYS = {
+    "release": "docs/proofs/partition.md#guarantee",
+    "release/certificate.json": "Certificate of parcels",
+    "release/datapackage.json": "weight_lower",
+    "release/data.parquet": "dunnage show",
+    "plan": "Bins",
+    "plan/plan.json": "Bins",
+    "settlement": "Feasible    plan yes",
+    "settlement/settlement.json": "Private",
+    "audit": "Audit of parcels",
+    "frontier": "* cheap",
+    "city": "60 stops, 2 zones",
+    "feed": "stops.txt                1 line\n",
+    "feed.zip": "dunnage generate city -o city --gtfs",
+    "demo": "report.html",
+    "demo/numbers.csv": "loads                    1 number",
+    "demo/loads/figures.json": "policies measured: 12 (points of the frontier)",
+    "demo/loads/utility.json": "5 trucks, 4 needed",
+    "demo/loads/proof.json": "none                     no bound: fails",
+    "proof.json": "fails    noisy-counts  floating-point Laplace  claimed  epsilon 1  unbounded",
+    "begun": "dunnage advise again",
+    "rows.csv": "40 rows in",
+    "shuttles.csv": "7 shuttles",
+    "trucks.csv": "lorry                    any number, cost 2; holds weight 1000",
+    "parcels.csv": "destination              text\n  weight                   number",
+    "ids.csv": "dunnage draft",
+    "parcels.toml": "Proof         docs/proofs/partition.md",
+    "draft.toml": "attributes.weight.domain",
+    "fleet.toml": "Mechanism telemetry",
+    "task.json": "Task of",
+    "reports.jsonl": "Reports   8",
+    "reports.bin": "Reports   8",
+    "tallies.json": "Tallies   of 8",
+    "own.jsonl": "Reports   1",
+    "truck.own": "tier basic (private)",
+    "fleet.keys": "active",
+    "sealed.jsonl": "2 identity records",
+    "key.pub.pem": "SHA-256",
+    "dunnage-ledger.sqlite": "dataset: parcels",
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_everything_is_shown(everything: Path, name: str) -> None:
+    content, text = shown(everything / name)
+    assert SAYS[name] in text
+    assert json.loads(json.dumps(content))
+
+
+def test_types_are_guessed_as_the_policy_beside_says_to_read(tmp_path: Path) -> None:
+    path = tmp_path / "pakete.csv"
+    path.write_bytes("Größe;kg\nä;1,5\nö;2,25\n".encode("latin-1"))
+    content, text = shown(path)
+    assert content["columns"] == {"Größe": "text", "kg": "text"}
+    assert "types are guessed from the first lines; values" in text
+    (tmp_path / "pakete.toml").write_text('[read]\ndelimiter = ";"\ndecimal = ","\nencoding = "latin-1"\n')
+    content, text = shown(path)
+    assert content["columns"] == {"Größe": "text", "kg": "number"}
+    assert "as [read] in" in text
+    for strange in ("[read]\ndelimiter = 3", "[[[", 'read = "x"', '[read]\nencoding = "none"'):
+        (tmp_path / "pakete.toml").write_text(strange)
+        assert shown(path)[0]["columns"]["kg"] == "text"
+
+
+def test_values_of_a_dataset_and_what_is_sealed_are_not_shown(everything: Path) -> None:
+    for name in ("parcels.csv", "ids.csv", "sealed.jsonl", "fleet.keys", "truck.own"):
+        content, text = shown(everything / name)
+        told = text + json.dumps(content)
+        for word in (
+            "P0000",
+            "Ann",
+            "Bob",
+            json.loads((everything / "fleet.keys").read_text())["keys"].popitem()[1]["key"],
+        ):
+            assert word not in told
+
+
+REFUSED = {
+    "none": "does not exist",
+    "release.key.parquet": "private and never shown",
+    "renamed.parquet": "private and never shown",
+    "key.pem": "private key, which is never shown",
+    "pipe": "neither a file nor a folder",
+    "page.html": "browser",
+    "notes.md": "as it is",
+    "strange.xyz": "none of the files",
+    "empty": "certificate.json (a release)",
+    "values.csv": "not names of columns",
+    "other.json": "neither a certificate nor",
+    "empty.csv": "line of column names",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_says_why(everything: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    shutil.copy(everything / "release.key.parquet", tmp_path / "renamed.parquet")
+    for file, text in (("values.csv", "1,2.5\n3,4\n"), ("other.json", "{}"), ("empty.csv", "")):
+        (tmp_path / file).write_text(text)
+    for file in ("page.html", "notes.md", "strange.xyz"):
+        (tmp_path / file).write_text("text")
+    place = everything if (everything / name).exists() else tmp_path
+    with pytest.raises(DunnageError) as refused:
+        shown(place / name)
+    assert REFUSED[name] in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+# Whatever is in a file
+
+
+def bent(content: bytes, draw: random.Random) -> bytes:
+    """Damage the content of a file in one of many ways."""
+    middle = draw.randrange(len(content) + 1)
+    put = draw.choice([b"null", b"1e999", b"-1", b"[]", b"{}", b"NaN", b"\0", b"\xff", b"9" * 5000, b'"'])
+    ways = [
+        b"",
+        content[:middle],
+        content[:middle] + put + content[middle + draw.randrange(20) :],
+        bytes(byte ^ (1 << draw.randrange(8)) if draw.random() < 3 / (len(content) + 1) else byte for byte in content),
+        draw.choice([b"[" * 50_000, b'{"a":' * 50_000, b"[[1]]", b"null", b"{}", draw.randbytes(300)]),
+        content + content,
+    ]
+    return draw.choice(ways)
+
+
+def bent_document(content: bytes, draw: random.Random) -> bytes:
+    """Put something else in the place of one value of a JSON document."""
+    document = json.loads(content)
+    places = [document]
+    for place in places:
+        items = place.values() if isinstance(place, dict) else place
+        places += [item for item in items if isinstance(item, dict | list) and item]
+    chosen = draw.choice(places)
+    key = draw.choice(list(chosen) if isinstance(chosen, dict) else range(len(chosen)))
+    chosen[key] = draw.choice([None, True, -1, 1e308, float("nan"), "x", [], {}, [1], {"a": 1}, 10**400, "\x1b[2J"])
+    return json.dumps(document).encode()
+
+
+def test_no_file_makes_show_crash(everything: Path, tmp_path: Path) -> None:
+    draw = random.Random(7)
+    outcomes = {"shown": 0, "refused": 0}
+    for round_ in range(400):
+        name = draw.choice([*SAYS, "release.key.parquet", "key.pem"]).split("/")[0]
+        target = tmp_path / f"{round_}" / name
+        target.parent.mkdir()
+        if (everything / name).is_dir():
+            shutil.copytree(everything / name, target)
+        else:
+            shutil.copy(everything / name, target)
+        files = [file for file in ([*target.rglob("*")] if target.is_dir() else [target]) if file.is_file()]
+        file = draw.choice(files)
+        is_document = file.suffix == ".json" and draw.random() < 0.7
+        file.write_bytes((bent_document if is_document else bent)(file.read_bytes(), draw))
+        try:
+            content, text = shown(target)
+            assert json.dumps(content)
+            assert isinstance(text, str)
+            outcomes["shown"] += 1
+        except DunnageError:
+            outcomes["refused"] += 1
+        shutil.rmtree(target.parent)
+    assert min(outcomes.values()) > 40, outcomes
+
+
+def test_a_draft_says_what_is_blank_and_what_is_wrong(everything: Path, tmp_path: Path) -> None:
+    text = (everything / "draft.toml").read_text()
+    (tmp_path / "draft.toml").write_text(text.replace("[attributes.weight]", "[attributes.weight]\nrol = 1"))
+    content, told = shown(tmp_path / "draft.toml")
+    assert content["kind"] == "draft"
+    assert {item["key"] for item in content["blank"]} >= {"attributes.weight.role", "mechanism.k"}
+    assert "Also wrong" in told
+    assert len(content["problems"]) == 1

@@ -539,6 +539,10 @@ def null_weight(release: Release) -> Release:
 
 FORGERIES: dict[str, tuple[Callable[[Release], Release], str]] = {
     "a row in another class": (move_row, "class"),
+    "another proof": (body("proof", "sections", to=["docs/proofs/noise.md"]), "another proof"),
+    "no section of a proof": (body("proof", "sections", to=[]), "another proof"),
+    "a proof of another project": (body("proof", "project", to="other"), "not of its software"),
+    "a proof of another version": (body("proof", "version", to="0.0.1"), "not of its software"),
     "a row wholly in another class": (move_row_wholly, "smallest class|sizes"),
     "a class of k - 1": (small_class, "smallest class has 3"),
     "bounds shrunk": (shrink_bounds, "bounds"),
@@ -674,6 +678,29 @@ def test_no_value_in_a_certificate_with_levels_makes_verify_crash(tmp_path: Path
             (folder / CERTIFICATE_FILE).write_bytes(Certificate(body=replaced(content, path, value)).to_bytes())
             if dn.verify(folder).ok:
                 assert path in FREE | {("mechanism", "max_suppressed")} or path[0] == "attributes", (path, value)
+
+
+def test_a_certificate_that_names_no_proof_is_in_order(folder: Path) -> None:
+    older = with_body(Release.read(folder), lambda body: body.pop("proof"))
+    target = forged(folder, older)
+    assert dn.verify(target).ok
+    assert "docs/proofs" not in (target / "README.md").read_text()
+    assert "docs/proofs/partition.md" in (folder / "README.md").read_text()
+
+
+def test_a_proof_of_another_version_may_have_other_sections(folder: Path) -> None:
+    def elsewhere(note: str) -> Callable[[dict[str, Any]], None]:
+        def change(body: dict[str, Any]) -> None:
+            body["software"]["dunnage"] = body["proof"]["version"] = "9.9"
+            body["proof"]["sections"] = [note]
+
+        return change
+
+    received = Release.read(folder)
+    moved = with_body(received, elsewhere("docs/proofs/partition.md#moved"))
+    assert dn.verify(forged(folder, moved, "moved")).ok
+    other = with_body(received, elsewhere("docs/proofs/noise.md"))
+    assert "another proof" in damaged(forged(folder, other, "other"))
 
 
 @pytest.mark.parametrize("name", FORGERIES)

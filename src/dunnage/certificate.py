@@ -58,6 +58,7 @@ _SHAPE: Mapping[Any, Any] = {
     "why?": str,
     "warnings?": [str],
     "holds?": dict,
+    "proof?": {"project": str, "version": str, "sections": [str]},
     "attributes": [{"name": str, "role": str, "kind?": str, "domain?": {"kind": str, "unit?": str}}],
     "measures": dict,
     "meaning": {"sentences": [str], "odds": [dict]},
@@ -430,6 +431,18 @@ def _ceiling(probability: Fraction) -> float:
 
 def _percent(probability: float) -> str:
     return f"{100 * probability:.3g} %"
+
+
+def proof_text(body: Mapping[str, Any]) -> str:
+    """Say where it is proved what a certificate or promise states; empty if it does not say.
+
+    Examples
+    --------
+    >>> proof_text({"proof": {"project": "dunnage", "version": "1.0", "sections": ["docs/proofs/noise.md"]}})
+    'docs/proofs/noise.md (dunnage 1.0)'
+    """
+    proof = body.get("proof")
+    return f"{', '.join(proof['sections'])} ({proof['project']} {proof['version']})" if proof else ""
 
 
 def composition_rule(guarantee: Guarantee) -> str:

@@ -22,6 +22,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, ClassVar
 
+from dunnage._version import __version__
 from dunnage.errors import CompositionError, ParameterError
 from dunnage.exact import Exact, decimal_text, exact, plain
 
@@ -485,6 +486,70 @@ WEIGHED_VALUES = Assumption(
 )
 
 
+PROJECT = "dunnage"
+_NOTES: Mapping[str, tuple[str, ...]] = {
+    "partition": ("partition.md#guarantee",),
+    "full-domain": ("full-domain.md#guarantee",),
+    "utility-clusters": ("utility-clusters.md#guarantee",),
+    "noisy-values": ("noisy-values.md#the-laws",),
+    "sampled-lattice": ("sampled-lattice.md#guarantee",),
+    "noisy-counts": ("noisy-counts.md#the-laws",),
+    "hierarchical-counts": ("constrained-counts.md#privacy", "constrained-counts.md#the-tree"),
+    "constrained-counts": ("constrained-counts.md#privacy",),
+    "local-numeric": ("local-numeric.md#whole-reports",),
+    "local-location": ("local-location.md#frequency-oracles",),
+    "local-trajectory": ("local-trajectory.md#the-whole-path-in-one-report",),
+}
+_PUBLISHED_NOTES: Mapping[str, tuple[str, ...]] = {
+    "noisy-clusters": ("noisy-clusters.md#as-published",),
+    "sampled-lattice": ("sampled-lattice.md#as-published",),
+    "hierarchical-counts": ("noisy-counts.md#the-laws", "constrained-counts.md#privacy"),
+    "constrained-counts": ("noisy-counts.md#the-laws", "constrained-counts.md#privacy"),
+    "local-location": ("local-location.md#frequency-oracles", "local-location.md#area-in-clear"),
+    "local-trajectory": ("local-trajectory.md#the-published-forms",),
+}
+_TOGETHER_NOTE = "local-loss-over-time.md#composition"
+_LEFT_OUT_NOTE = "sampled-lattice.md#records-that-are-left-out"
+
+
+def proof_notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return where in the project it is proved what a mechanism keeps, or shown what its published form does not.
+
+    Parameters
+    ----------
+    mechanism
+        Name and all parameters, as in a promise or certificate.
+
+    Returns
+    -------
+    tuple of str
+        Files and sections, as paths within the project; empty for a mechanism that is not known.
+
+    Examples
+    --------
+    >>> proof_notes({"name": "noisy-clusters", "quantiles": ["0.5"], "as_published": True})
+    ('docs/proofs/noisy-clusters.md#as-published',)
+    """
+    return tuple(f"docs/proofs/{note}" for note in dict.fromkeys(_notes(mechanism)))
+
+
+def _notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
+    name = str(mechanism.get("name"))
+    if name == "estimates":
+        parts = (part for _, part in sorted(mechanism["purposes"].items()))  # as in a file
+        purposes = tuple(note for part in parts for note in _notes(part))
+        return (*purposes, _TOGETHER_NOTE) if purposes else ()
+    left_out = (_LEFT_OUT_NOTE,) if mechanism.get("left_out", "drop") != "drop" else ()
+    if mechanism.get("as_published") and name in _PUBLISHED_NOTES:
+        return (*_PUBLISHED_NOTES[name], *left_out)
+    if name == "noisy-clusters":
+        return (f"noisy-clusters.md#{'borders-drawn-privately' if mechanism.get('quantiles') else 'public-borders'}",)
+    if mechanism.get("method") == "planar":
+        return ("local-location.md#the-planar-law",)
+    in_clear = ("local-location.md#area-in-clear",) if mechanism.get("area_in_clear") else ()
+    return (*_NOTES.get(name, ()), *left_out, *in_clear)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Promise:
     """What a mechanism states before it sees data.
@@ -534,7 +599,12 @@ class Promise:
         return replace(self, basis=Basis.VOID, holds=None, why=why)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the promise as plain data, for certificates and digests."""
+        """Give the promise as plain data, with where its proof is, for certificates."""
+        notes = proof_notes(self.mechanism)
+        proof = {"project": PROJECT, "version": __version__, "sections": list(notes)}
+        return {**self._stated(), **({"proof": proof} if notes else {})}
+
+    def _stated(self) -> dict[str, Any]:
         return {
             "guarantee": self.guarantee.to_dict(),
             "basis": str(self.basis),
@@ -547,8 +617,8 @@ class Promise:
         }
 
     def digest(self) -> str:
-        """Return the SHA-256 of the promise in canonical form."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        """Return the SHA-256 of the promise in canonical form; where the proof is written is no part of it."""
+        text = json.dumps(self._stated(), sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.guarantees import Basis
 from dunnage.release_words import (
     COUNTS_TABLE_WORDS,
     ESTIMATES_TABLE_WORDS,
@@ -597,7 +598,7 @@ def _readme_head(release: Release, words: Mapping[str, str], more: tuple[str, ..
     return f"""# {body["dataset"]}: a private release
 
 Made with Dunnage {body["software"]["dunnage"]} on {body["time"]}. The guarantee is **{body["guarantee"]["model"]}**,
-basis **{body["basis"]}**; `certificate.json` states it in full.
+basis **{body["basis"]}**; `certificate.json` states it in full.{_proof_words(body)}
 
 ## What it promises
 
@@ -613,6 +614,15 @@ In clear:
 - `certificate.json`: guarantee, assumptions, digests. Check it all with `dunnage verify FOLDER`.
 - `datapackage.json`: the columns for programs (Frictionless).
 """
+
+
+def _proof_words(body: Mapping[str, Any]) -> str:
+    """Say where the proof is, if the certificate does."""
+    if "proof" not in body:
+        return ""
+    notes = ", ".join(f"`{note}`" for note in body["proof"]["sections"])
+    title = "Why it holds" if body["basis"] == Basis.PROVED else "What holds and what does not"
+    return f"\n{title}: {notes} in the source of Dunnage {body['proof']['version']}."
 
 
 def _readme_of_rows(release: Release, columns: str) -> str:
@@ -664,6 +674,6 @@ alone can tell which record a row is, applies it to the true records.
 def describe_release(release: Release) -> Mapping[str, Any]:
     """Give what a person or program wants to know first about a release."""
     body = release.certificate.body
-    first = ("kind", "dataset", "period", "guarantee", "basis", "mechanism", "measures")
+    first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
     keys = (*first, "in_clear", "meaning", "spend", "time")
     return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

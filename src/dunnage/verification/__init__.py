@@ -38,6 +38,7 @@ from dunnage.domains import (
 from dunnage.errors import CheckFailed, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import (
+    PROJECT,
     Assumption,
     Basis,
     Guarantee,
@@ -47,6 +48,7 @@ from dunnage.guarantees import (
     Promise,
     SampledDP,
     guarantee_from,
+    proof_notes,
 )
 from dunnage.measures import (
     DISTORTION_METRIC,
@@ -278,6 +280,22 @@ def _check_statement(release: Release, folder: Path) -> str:
         require(basis is not Basis.PROVED, "certificate.json: proved, but made as published, which is not")
     require(body["time"] == body["spend"]["at"], "certificate.json: its time is not that of the spend")
     return "the odds and composition rule follow from the guarantee"
+
+
+def _check_proof(release: Release, folder: Path) -> str:
+    """Check that the proof named, if any, is the mechanism's; another version may name its sections otherwise."""
+    body = release.certificate.body
+    if "proof" not in body:  # certificates of older versions name none
+        return ""
+    proof, due = body["proof"], proof_notes(body["mechanism"])
+    fits = proof.keys() == {"project", "version", "sections"} and proof["project"] == PROJECT
+    same_software = fits and proof["version"] == body["software"]["dunnage"]
+    require(same_software, "certificate.json: the proof is not of its software")
+    notes = tuple(proof["sections"])
+    if proof["version"] != __version__:
+        notes, due = (tuple(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
+    require(notes == due, "certificate.json: names another proof than that of its mechanism")
+    return "the proof named is that of the mechanism"
 
 
 def _check_composition(promise: Promise, stated: Mapping[str, Any]) -> None:
@@ -670,8 +688,17 @@ _CHECKS: Mapping[str, tuple[Callable[[Release, Path], str], ...]] = {
         _check_measures,
         check_noise,
         check_sample,
+        _check_proof,
     ),
-    COUNTS: (_check_statement, check_count_columns, _check_csv, check_cells, check_count_loss, _check_texts),
+    COUNTS: (
+        _check_statement,
+        check_count_columns,
+        _check_csv,
+        check_cells,
+        check_count_loss,
+        _check_texts,
+        _check_proof,
+    ),
     ESTIMATES: (
         _check_statement,
         check_estimate_columns,
@@ -679,5 +706,6 @@ _CHECKS: Mapping[str, tuple[Callable[[Release, Path], str], ...]] = {
         check_estimate_lines,
         check_estimate_loss,
         _check_texts,
+        _check_proof,
     ),
 }

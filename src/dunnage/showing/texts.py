@@ -1,0 +1,498 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text for a person of what promises: a release, a policy, a dry run, a task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dunnage.certificate import odds, proof_text
+from dunnage.errors import ReleaseError
+from dunnage.exact import decimal_text, exact
+from dunnage.guarantees import Basis, Loss, WithinCluster
+from dunnage.local.client import check_task
+from dunnage.local.client import mechanism_of as device_mechanism
+from dunnage.local.estimators import normal_quantile
+from dunnage.local.task import Purpose as TaskPurpose
+from dunnage.local.task import Task, Tier
+from dunnage.mechanisms.foresight import Foresight
+from dunnage.policy import Policy
+from dunnage.publishing import DryRun, mechanism_of
+from dunnage.release import COUNTS, ESTIMATES, Release
+from dunnage.release_words import (
+    bound_words,
+    days_words,
+    estimate_loss_words,
+    loss_words,
+    noise_spread,
+    several,
+    tiers_words,
+    trips_amount,
+)
+from dunnage.schema import Schema
+from dunnage.trips import Universe
+
+PICTURE_WIDTH = 50
+MOST_CLASSES_DRAWN = 24
+MOST_LABELS_NAMED = 4
+_LABEL_WORDS = {"tree": "leaves", "graph": "vertices", "ordinal": "levels", "category": "values"}
+_FIRST = ("name", "model", "protects", "k", "epsilon", "delta", "beta", "neighbours")
+_SAID = {"claim": "Claimed", "why": "Why"}
+
+
+def release_text(release: Release) -> str:
+    """Describe a release: what it promises, what it shows, how its classes lie.
+
+    Raises
+    ------
+    ReleaseError
+        If its figures do not have the form of a release; :func:`dunnage.verify` says more.
+    """
+    try:
+        return _release_text(release)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError):
+        # The digests fit, so whoever made the release made it so.
+        raise ReleaseError("the release does not have the form of one. Run dunnage verify on it.") from None
+
+
+def _release_text(release: Release) -> str:
+    body = release.certificate.body
+    title = f"Release of {body['dataset']}" + (f", period {body['period']}" if "period" in body else "")
+    parts = [
+        f"{title}\n{'=' * len(title)}",
+        statement_text(body),
+        _FIGURES_OF.get(release.kind, _rows_text)(release),
+        *(interval_picture(release, name) for name in _pictured(release)),
+        label_list(release),
+        f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def headlines(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Say in a line or two, each with a title, what is promised: never a claim without what holds.
+
+    Parameters
+    ----------
+    body
+        What a certificate or a promise states.
+    """
+    stated = guarantee_words(body["guarantee"])
+    if body["basis"] == Basis.VOID:
+        return [("Promises", f"nothing: {body['why']}")]
+    if body["basis"] == Basis.PROVED:
+        return [("Promises", stated)]
+    held = guarantee_words(body["holds"]) if "holds" in body else "no bound is proved"
+    return [("Claimed", f"{stated}; not proved"), ("Holds", held)]
+
+
+def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+    """Write a guarantee in a line; of one within clusters, that there is none across them."""
+    words = ", ".join(f"{key} {guarantee[key]}" for key in _in_order(guarantee))
+    if guarantee["model"] != WithinCluster.model:
+        return words
+    unit = "area" if "areas" in guarantee["clusters"] else "cluster"
+    return f"{words}; only between values of the same {unit}: across {unit}s there is no bound"
+
+
+def _in_order(table: Mapping[str, Any]) -> list[str]:
+    """Return the names in a table as they are told: what it is first, whatever the order in a file."""
+    return sorted(table, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+
+
+def statement_text(body: Mapping[str, Any]) -> str:
+    """Describe what a certificate states: guarantee, basis, mechanism, proof, what it means and rests on."""
+    guarantee = guarantee_words(body["guarantee"])
+    parameters = body["mechanism"]
+    mechanism = ", ".join(f"{key} {_parameter_text(key, parameters[key])}" for key in _in_order(parameters))
+    title = "Stated" if body["basis"] == Basis.CLAIMED else "Guarantee"
+    lines = [f"{title:<11} {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
+    lines += [f"{word:<11} {body[key]}" for key, word in _SAID.items() if key in body]
+    if "holds" in body:
+        lines.append(f"Holds       {guarantee_words(body['holds'])}")
+    lines += [f"Proof       {words}"] if (words := proof_text(body)) else []
+    lines += [f"WARNING     {warning}" for warning in body.get("warnings", [])]
+    lines += ["What it means", *_bullets(body["meaning"]["sentences"])]
+    lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
+    lines += ["In clear", *_bullets(body["in_clear"]), "Assumes", *_bullets([*body["assumptions"]])]
+    return "\n".join(lines)
+
+
+def _parameter_text(key: str, value: Any) -> str:
+    """Write a parameter; of the purposes of estimates only what they are."""
+    if key == "purposes" and isinstance(value, dict):
+        return " and ".join(f"{name} ({item['name']}, {item['method']})" for name, item in sorted(value.items()))
+    return str(value)
+
+
+def _bullets(items: list[str]) -> list[str]:
+    return [f"  - {item}" for item in items]
+
+
+def _measures_text(measures: dict[str, Any]) -> str:
+    if "noise" in measures and "k_asked" not in measures:
+        return _noise_text(measures)
+    if "suppressed" not in measures:
+        return _released_text(measures) if "k_asked" in measures else ""
+    size, suppressed, loss, risks = (measures[key] for key in ("class_size", "suppressed", "loss", "risks"))
+    sizes = f"size {size['smallest']} smallest, {size['mean']:.1f} mean, {size['largest']} largest"
+    lines = [
+        f"Records     {measures['records']} released, {suppressed['count']} suppressed ({suppressed['share']:.2%})",
+        f"k           {measures['k_asked']} asked, {measures['k_reached']} reached"
+        + (", of persons" if "persons" in measures else ""),
+        f"Classes     {measures['classes']}; {sizes}",
+        f"Loss        {loss['total']:.4f} of 1 ({loss['metric']})",
+        f"Risks       prosecutor {risks['prosecutor_highest']:.3g} at most, marketer {risks['marketer']:.3g}",
+    ]
+    for name, item in measures["sensitive"].items():
+        lines.append(f"Sensitive   {name}: l {item['l']}, t {item['t']:.3f} ({item['distance']})")
+    return "\n".join(lines)
+
+
+def _counts_text(release: Release) -> str:
+    """Describe released counts: how many, of what, and with how much noise."""
+    body, universe = release.certificate.body, release.universe
+    measures, losses, bound = body["measures"], loss_words(body), bound_words(body)
+    listed = f"{measures['cells_with_trips']:,} of {measures['cells']:,} types; a type that is not listed has none"
+    return "\n".join(
+        [
+            f"Trips       {measures['trips']:,}, of {listed}",
+            f"Universe    {_universe_text(universe)}",
+            *(f"Loss        {words}" for words in losses),
+            *([f"Riders      {bound}"] if bound and not losses else []),
+            *_noisy_sums(measures),
+        ]
+    )
+
+
+def _universe_text(universe: Universe) -> str:
+    """Describe of what types trips can be."""
+    windows, minutes = several(len(universe.windows), "window"), several(universe.window_minutes, "minute")
+    parts = [several(len(universe.stops), "stop"), f"{windows} of {minutes} from {universe.windows[0]}"]
+    if universe.days:
+        parts.append(days_words(universe))
+    dates = sum(universe.num_dates)
+    return ", ".join(parts) + (f"; {several(dates, 'calendar day')} in all" if dates else "")
+
+
+def _noisy_sums(measures: dict[str, Any]) -> list[str]:
+    """Describe the sums that noise was added to."""
+    if "features" not in measures:
+        noise = measures["noise"]
+        spread = trips_amount(noise_spread(exact(noise["scale"]), noise["law"]))
+        return [f"Noise       {noise['law']}, standard deviation {spread} on each type"]
+    return [
+        f"Noise       {item['feature']}: epsilon {decimal_text(exact(item['epsilon']))}, standard deviation "
+        f"{trips_amount(noise_spread(exact(item['scale']), item['law']))} on each of {item['groups']:,}"
+        for item in measures["features"]
+    ]
+
+
+def _rows_text(release: Release) -> str:
+    return _measures_text(release.certificate.body["measures"])
+
+
+def _estimates_text(release: Release) -> str:
+    """Describe released estimates: from how many reports, at which loss, and the largest of them."""
+    body = release.certificate.body
+    reports = sorted(body["measures"]["reports"].items())
+    lines = [f"Reports     {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports]
+    lines += [f"Map         {name}: {message}" for name, message in sorted(body["measures"].get("maps", {}).items())]
+    lines += [f"Loss        {words}" for words in estimate_loss_words(body)]
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for line in release.data.to_pylist():
+        groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
+    for (purpose, quantity), rows in groups.items():
+        many = len(rows) > MOST_CLASSES_DRAWN
+        chosen = sorted(rows, key=lambda row: -(row["value"] or 0.0))[:MOST_CLASSES_DRAWN] if many else rows
+        lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
+        lines += [_estimate_line(row) for row in chosen]
+    return "\n".join(lines)
+
+
+def _estimate_line(row: dict[str, Any]) -> str:
+    about = [str(row[key]) for key in ("attribute", "path") if row.get(key)]
+    about += [f"{row['bin_lower']:g} to {row['bin_upper']:g}"] if row.get("bin_lower") is not None else []
+    if row.get("cell") is not None:
+        centre = f" ({row['lon']:.5g}, {row['lat']:.5g})" if row["lon"] is not None else ", outside or missing"
+        about.append(f"cell {row['cell']}{centre}")
+    value = "not told" if row["value"] is None else f"{row['value']:.5g}"
+    return f"  {', '.join(about):<32} {value:>9}  {row['lower']:.5g} .. {row['upper']:.5g} {row['unit']}".rstrip()
+
+
+_FIGURES_OF: dict[str, Callable[[Release], str]] = {COUNTS: _counts_text, ESTIMATES: _estimates_text}
+
+
+def _released_text(measures: dict[str, Any]) -> str:
+    """Describe classes of which only the released rows are told."""
+    lines = [f"Records     {measures['records']} released"]
+    if measures["records"]:
+        size = measures["class_size"]
+        lines += [
+            f"k           {measures['k_asked']} asked, {measures['k_reached']} reached",
+            f"Classes     {measures['classes']}; size {size['smallest']} smallest, {size['mean']:.1f} mean, "
+            f"{size['largest']} largest",
+            f"Loss        {measures['loss']['total']:.4f} of 1, of released rows ({measures['loss']['metric']})",
+        ]
+    levels = ", ".join(f"{name} {level}" for name, level in measures["levels"].items())
+    lines.append(f"Levels      {levels}")
+    return "\n".join([*lines, *(_noise_lines(measures["noise"]) if "noise" in measures else [])])
+
+
+def _noise_text(measures: dict[str, Any]) -> str:
+    return "\n".join([f"Records     {measures['records']}", *_noise_lines(measures["noise"])])
+
+
+def _noise_lines(noise: dict[str, Any]) -> list[str]:
+    """Describe the noise of each attribute, cell by cell."""
+    return [
+        f"Noise       {name} {cell['lower']:g} to {cell['upper']:g}: {cell['law']}, epsilon {cell['epsilon']}"
+        + (f", within {cell['radius']:g} with at least {cell['coverage']:.4g}" if cell["coverage"] else "")
+        for name, cells in noise.items()
+        for cell in cells[:MOST_CLASSES_DRAWN]
+    ]
+
+
+def foresight_text(foresight: Foresight) -> str:
+    """Describe what a mechanism tells its owner beforehand; empty if that is nothing."""
+    lines = [f"WARNING       {warning}" for warning in foresight.warnings]
+    if foresight.lines:
+        lines += ["For you only", *_bullets(list(foresight.lines))]
+    return "\n".join(lines)
+
+
+def _pictured(release: Release) -> list[str]:
+    return [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
+
+
+def interval_picture(release: Release, name: str) -> str:
+    """Draw the interval of each class over the public domain, one line a class."""
+    if release.classes is None:
+        return ""
+    domain = release.attributes[name]["domain"]
+    low, high = float(domain["lower"]), float(domain["upper"])
+    lower = release.classes.column(f"{name}_lower").to_numpy()
+    upper = release.classes.column(f"{name}_upper").to_numpy()
+    sizes = release.classes.column("size").to_numpy()
+    order = np.arange(len(sizes))[:MOST_CLASSES_DRAWN]  # by stratum, then interval
+    strata = _strata_of_classes(release)
+    unit = f" {domain['unit']}" if domain.get("unit") else ""
+    lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
+    for index in order:
+        bar = _bar(lower[index], upper[index], low, high)
+        label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
+        lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records{strata[index]}")
+    if len(sizes) > MOST_CLASSES_DRAWN:
+        lines.append(f"  ... and {len(sizes) - MOST_CLASSES_DRAWN} more classes")
+    return "\n".join(lines)
+
+
+def label_list(release: Release) -> str:
+    """List the nodes and sets of each class, one line a class; empty if there are none."""
+    names = [name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"]
+    if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
+        return ""
+    rows = release.classes.select([*names, "size"]).slice(0, MOST_CLASSES_DRAWN).to_pylist()
+    strata = _strata_of_classes(release)
+    lines = [f"{', '.join(names)}, the node or set of each class"]
+    for index, row in enumerate(rows):
+        told = "  ".join(f"{name} {_labels_text(row[name])}" for name in names)
+        lines.append(f"  {index:>5}  {told}  {row['size']} records{strata[index]}")
+    if len(release.classes) > MOST_CLASSES_DRAWN:
+        lines.append(f"  ... and {len(release.classes) - MOST_CLASSES_DRAWN} more classes")
+    return "\n".join(lines)
+
+
+def _labels_text(told: str | list[str]) -> str:
+    """Write a node, or a set by its first labels."""
+    if isinstance(told, str):
+        return told
+    more = [f"and {len(told) - MOST_LABELS_NAMED} more"] if len(told) > MOST_LABELS_NAMED else []
+    return "{" + ", ".join([*told[:MOST_LABELS_NAMED], *more]) + "}"
+
+
+def _strata_of_classes(release: Release) -> list[str]:
+    """Return the public values of each class, to be printed behind it."""
+    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    num_classes = len(release.classes) if release.classes is not None else 0
+    if not public:
+        return [""] * num_classes
+    classes, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
+    first = first[classes >= 0]  # rows below 0 are in no class
+    rows = release.data.select(public).take(first[:MOST_CLASSES_DRAWN]).to_pylist()
+    return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
+
+
+def _bar(lower: float, upper: float, low: float, high: float) -> str:
+    scale = PICTURE_WIDTH / (high - low)
+    start = min(int((lower - low) * scale), PICTURE_WIDTH - 1)
+    stop = max(start + 1, min(math.ceil((upper - low) * scale), PICTURE_WIDTH))
+    return "|" + " " * start + "█" * (stop - start) + " " * (PICTURE_WIDTH - stop) + "|"
+
+
+def policy_text(policy: Policy) -> str:
+    """Describe a policy: each column, and what the mechanism promises."""
+    promise = mechanism_of(policy).promise(policy.schema)
+    lines = [f"Policy for {policy.dataset}, protecting one {policy.schema.protects}", "Columns"]
+    for attribute in policy.schema:
+        domain = attribute.domain.describe() if attribute.domain is not None else {}
+        span = f" [{domain['lower']}, {domain['upper']}] {domain.get('unit', '')}" if "lower" in domain else ""
+        labels = getattr(attribute.domain, "labels", ())
+        span = f" of {len(labels)} {_LABEL_WORDS[str(attribute.kind)]}" if str(attribute.kind) in _LABEL_WORDS else span
+        counted = "tells persons apart: k counts them" if attribute.name == policy.schema.person else ""
+        lines.append(f"  {attribute.name:<20} {attribute.role:<17} {attribute.kind or ''}{span}{counted}".rstrip())
+    if policy.schema.trip is None:
+        lines.append(f"Small strata  {policy.small}")
+    else:
+        lines += _trip_lines(policy.schema)
+    lines.append(f"Budget        {policy.budget or 'none'}")
+    if policy.period:
+        lines.append(
+            f"Period        one {policy.period.length}"
+            + (f" of {policy.period.column}" if policy.period.column else "")
+        )
+    return "\n".join([*lines, "", promise_text(promise.to_dict())])
+
+
+def _trip_lines(schema: Schema) -> list[str]:
+    """Describe which trips a policy counts."""
+    trip, time, bound = schema.trip, schema.time, schema.contribution
+    assert trip is not None
+    windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
+    days = f", days told apart by {trip.day or time.day}" if schema.tells_days else ""
+    lines = [f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}"]
+    if bound is not None:
+        lines.append(f"Of a rider    at most {bound.max:,} a {bound.per}, told apart by {bound.person}")
+    return lines
+
+
+def promise_text(promise: dict[str, Any]) -> str:
+    """Describe a promise."""
+    title = "Claims" if promise["basis"] == Basis.CLAIMED else "Promises"
+    lines = [f"{title:<13} {guarantee_words(promise['guarantee'])}; basis {promise['basis']}"]
+    lines += [f"{word:<13} {promise[key]}" for key, word in _SAID.items() if key in promise]
+    if "holds" in promise:
+        lines.append(f"Really holds  {guarantee_words(promise['holds'])}")
+    lines += [f"Proof         {words}"] if (words := proof_text(promise)) else []
+    lines += [f"WARNING       {warning}" for warning in promise.get("warnings", [])]
+    lines += ["In clear", *_bullets(promise["in_clear"])]
+    lines += ["Assumes", *_bullets([f"{name}: {says}" for name, says in promise["assumptions"].items()])]
+    return "\n".join(lines)
+
+
+def dry_run_text(run: DryRun) -> str:
+    """Describe what publishing would do."""
+    return "\n".join(
+        [
+            "Dry run: nothing was drawn, spent or written.",
+            f"Records       {run.num_rows} valid, {run.num_left_out} left out by the policy",
+            promise_text(run.promise.to_dict()),
+            f"Would spend   {run.asked}",
+            f"Spent so far  {run.before.total}",
+            f"Left now      {run.before.left_text()}",
+            f"Left then     {run.after.left_text()}",
+            *([text] if (text := foresight_text(run.foresight)) else []),
+        ]
+    )
+
+
+def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.95) -> str:
+    """Describe a task: what it asks, what vehicles give away, and how far estimates of a fleet would be off.
+
+    Parameters
+    ----------
+    task
+        The task.
+    devices
+        How many vehicles report, all tiers together and alike in size; None leaves the prediction out.
+    confidence
+        Of the intervals whose half width is told.
+    """
+    title = f"Task of {task.dataset}, version {task.version}"
+    schedule = task.schedule
+    lines = [
+        f"{title}\n{'=' * len(title)}",
+        f"Digest      {task.digest}",
+        f"Protects    {task.protects}",
+        f"Schedule    {several(schedule.slots_per_day, 'slot')} a day of {schedule.num_moments:,}, drawn before the "
+        f"day; sent within {several(schedule.lateness_minutes, 'minute')}; a day closes at {schedule.closing} UTC",
+    ]
+    for purpose in task.purposes:
+        lines += ["", *_purpose_lines(task, purpose)]
+        lines += _predicted_lines(task, purpose, devices, confidence) if devices is not None else []
+    return "\n".join([*lines, "", "What a vehicle gives away", *_loss_lines(task)])
+
+
+def _purpose_lines(task: Task, purpose: TaskPurpose) -> Iterator[str]:
+    mechanism = device_mechanism(task, purpose)
+    yield f"{purpose.name}: {purpose.mechanism}" + "".join(f", {k} {v}" for k, v in purpose.parameters.items())
+    for quantity in purpose.quantities:
+        unit = f" {quantity.unit}" if quantity.unit else ""
+        span = f"{decimal_text(quantity.low)} to {decimal_text(quantity.high)}{unit}"
+        yield f"  {quantity.name:<20} {span}; missing: {quantity.missing}"
+    if purpose.grid is not None:
+        grid, side = purpose.grid, purpose.grid.num_columns
+        width, height = (float(pitch) for pitch in grid.pitch_km)
+        yield f"  grid of {side:,} x {side:,} cells, {width:.3g} km by {height:.3g} km each" + (
+            f"; paths of {purpose.steps} cells" if purpose.steps > 1 else ""
+        )
+    for tier in mechanism.levels:
+        bits = mechanism.payload_bits(tier)
+        yield (
+            f"  tier {tier.name:<15} epsilon {decimal_text(tier.epsilon)} a report; "
+            f"{several(math.ceil(bits / 8), 'byte')} of payload"
+        )
+
+
+def _predicted_lines(task: Task, purpose: TaskPurpose, devices: int, confidence: float) -> Iterator[str]:
+    """Say how far each estimate would be off, per tier and together, if tiers are alike in size."""
+    mechanism = device_mechanism(task, purpose)
+    each = max(devices // len(mechanism.levels), 1)
+    rows = {tier.name: _predicted(mechanism, tier, each) for tier in mechanism.levels}
+    if len(rows) > 1:  # as precise tiers weigh more
+        together = zip(*rows.values(), strict=True)
+        rows["together"] = [math.sqrt(1 / sum(1 / sd**2 for sd in of_tiers)) for of_tiers in together]
+    names = [quantity.name for quantity in purpose.quantities] or ["share"]
+    units = [quantity.unit for quantity in purpose.quantities] or [""]
+    factor = normal_quantile(confidence)
+    level = f"{100 * confidence:g} %"
+    yield f"  Predicted for {devices:,} vehicles: standard deviation, and half width of a {level} interval"
+    for tier, sds in rows.items():
+        for name, unit, sd in zip(names, units, sds, strict=True):
+            yield f"    {tier:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip()
+    if purpose.grid is not None:
+        verdict = mechanism.noise_verdict(devices)
+        yield f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}"
+
+
+def _predicted(mechanism: Any, tier: Tier, devices: int) -> list[float]:
+    found = mechanism.predicted_sd(tier, devices)
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def _loss_lines(task: Task) -> Iterator[str]:
+    """Say what a report, a slot, a day and a lifetime give away, and what that means in odds."""
+    losses = check_task(task)
+    for tier in task.tier_names:
+        day = losses.of_day(tier)
+        parts: list[tuple[str, Fraction | None]] = [
+            *((f"one report of {p.name}", losses.by_report[tier, p.name]) for p in task.purposes),
+            *([("one slot", losses.of_slot(tier))] if len(task.purposes) > 1 else []),
+            ("a day", day),
+            ("a lifetime", None if day is None else task.limits.lifetime),
+        ]
+        yield f"  tier {tier}"
+        for name, loss in parts:
+            yield f"    {name:<28} {_odds_text(loss)}"
+        if day is not None:
+            yield f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then the vehicle falls silent"
+
+
+def _odds_text(loss: Fraction | None) -> str:
+    if loss is None:
+        return "no bound"
+    return f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1]['sentence']}"
