@@ -78,7 +78,7 @@ def test_all_problems_of_stops_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("stop,name\nA,x\n", "'name' is not one of stop, zone, lat, lon, hub"),
+        ("stop,colour\nA,x\n", "'colour' is not one of stop, zone, lat, lon, hub, name"),
         ("zone\nA\n", "a column stop"),
         ("stop,lat\nA,1\n", "lat and lon go together"),
         ("stop,stop\nA,B\n", "one twice"),

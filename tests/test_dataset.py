@@ -97,7 +97,8 @@ def test_negative_zero_is_zero() -> None:
 )
 def test_text_that_is_no_number(cell: str) -> None:
     message = refused(["1", cell, "2", cell])
-    assert message == "frame: column 'x': is not a finite number in 2 rows: 2, 4. Mend the cells."
+    remedy = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
+    assert message == f"frame: column 'x': is not a finite number in 2 rows: 2, 4. {remedy}"
 
 
 def test_infinities_are_no_numbers_under_any_rule() -> None:

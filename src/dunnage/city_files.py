@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from dunnage.domains.files import MOST_LINES, delimiter_of, line_problems, read_csv, read_text, refuse_lines
 from dunnage.errors import InputError, Problem
 
-STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub")
+STOP_COLUMNS = ("stop", "zone", "lat", "lon", "hub", "name")
+"""A name is for people: it is read over."""
 MODE_COLUMNS = ("origin", "destination", "mode")
 TIME_COLUMNS = ("from", "to", "seconds")
 BUS_COLUMNS = ("from", "to", "seconds", "headway_seconds")

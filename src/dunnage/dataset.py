@@ -59,6 +59,7 @@ _PAST_MIDNIGHT_REMEDY = (
 _EXTRA_HOUR = "lies in the 25th hour of a service day on which clocks were put back, which no domain can hold,"
 _EXTRA_HOUR_REMEDY = 'Set outside = "leave-out".'
 _MEND = "Mend the cells."
+_MEND_NUMBERS = 'Mend the cells, or set [read] decimal = "," or null = ["n/a"] in the policy.'
 _ASTRAY = 'states its difference from UTC, but the policy names no zone (zone = "Europe/Madrid", say) to bring it to,'
 _UNDATED = "is a time of day without a date, but days are told apart or counted,"
 _NOTHING_LEFT = Problem("no row is left after leaving rows out", remedy="Check missing and outside.")
@@ -711,7 +712,7 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if attribute.domain is not None:
         outside = ~attribute.numeric.contains(values) & np.isfinite(values)
     inexact = (np.abs(values) >= _FIRST_INEXACT) & ~infinite & ~outside
-    wrong = [_Fault(unreadable | infinite, "is not a finite number"), _Fault(inexact, f"is {_INEXACT}")]
+    wrong = [_Fault(unreadable | infinite, "is not a finite number", _MEND_NUMBERS), _Fault(inexact, f"is {_INEXACT}")]
     faults = [_Fault(outside, _OUTSIDE, _NUMBER_REMEDY)]
     if attribute.counts:
         negative = outside & (values < 0)

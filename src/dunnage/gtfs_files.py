@@ -125,7 +125,10 @@ def unpacked(path: Path) -> Iterator[Path]:
                     _copy_all(members, folder, lambda member, _mode: archive.open(member), path)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
             what = f"this is no readable zip file ({type(error).__name__})"
-            raise InputError(str(path), [Problem(what, remedy="Name a GTFS feed: a folder, or a zip.")]) from None
+            remedy = "Name a GTFS feed, a folder or a zip; or the folder of a city, which has stops.csv."
+            if path.suffix.lower() == ".csv":
+                what, remedy = "a city is a folder with stops.csv, or a GTFS feed", f"Name the folder: {path.parent}."
+            raise InputError(str(path), [Problem(what, remedy=remedy)]) from None
         except OSError as error:
             what = f"the feed cannot be read ({error.strerror or type(error).__name__})"
             raise InputError(str(path), [Problem(what, remedy="Check its name and permissions.")]) from None

@@ -14,6 +14,7 @@ import io
 import os
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +32,27 @@ from dunnage.exact import shown
 from dunnage.policy import Policy, ReadOptions, draft_policy
 
 CSV_ENDINGS = (".csv", ".csv.gz")
+TAB_ENDINGS = (".tsv", ".tsv.gz")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _LARGEST_ROW_BYTES = 1 << 24
 _NUM_DRAFT_ROWS = 1000
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _DRAFT_DELIMITERS = ",;\t|"
+_DRAFT_FORMS = {
+    "time": re.compile(
+        r"\d{4}-\d\d-\d\d([T ]\d{1,2}:\d\d(:\d\d([.,]\d+)?)?\s?(Z|[+-]\d\d:?\d\d)?)?|\d{1,2}:\d\d(:\d\d([.,]\d+)?)?"
+    ),
+    "date": re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}([T ,].*)?"),
+    "flag": re.compile("true|false|yes|no|y|n|t|f|ja|nein|oui|non|si", re.IGNORECASE),
+}
+_NUMBERS = {
+    "comma": re.compile(r"[+-]?\d*,\d+"),
+    "point": re.compile(r"[+-]?\d*\.\d+"),
+    "thousands": re.compile(r"[+-]?\d{1,3}([.,' \u00a0\u202f]\d{3})+([.,]\d+)?"),
+    "whole": re.compile(r"[+-]?\d+"),
+}
+"""Ways to write numbers; what may be meant by two of them counts as the first."""
+_WITH_OFFSET = re.compile(r".*\d\d:\d\d.*(Z|[+-]\d\d:?\d\d)")
 _SIGNATURES = {b"PAR1": "Parquet (.parquet)", b"\x1f\x8b": "gzip (.csv.gz)", b"PK\x03\x04": "a zip archive or workbook"}
 
 
@@ -46,6 +63,7 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     ----------
     data
         Path of a CSV or Parquet file, or a frame with the Arrow C stream (polars, pandas, DuckDB, pyarrow ...).
+        A file named ``.tsv`` is CSV with tabs.
     policy
         A policy or the path of one.
     period
@@ -110,9 +128,11 @@ def _read_file(path: Path, options: ReadOptions) -> _Source:
         return _Source(_read_parquet(path))
     if name.endswith(CSV_ENDINGS):
         return _read_csv(path, _csv_content(path, options.encoding), options.delimiter)
-    raise InputError(
-        str(path), [f"is neither CSV nor Parquet by its name. Use one of {', '.join(CSV_ENDINGS + PARQUET_ENDINGS)}."]
-    )
+    if name.endswith(TAB_ENDINGS):  # a comma is what a policy says that says nothing
+        delimiter = "\t" if options.delimiter == ReadOptions().delimiter else options.delimiter
+        return _read_csv(path, _csv_content(path, options.encoding), delimiter)
+    known = ", ".join(CSV_ENDINGS + TAB_ENDINGS + PARQUET_ENDINGS)
+    raise InputError(str(path), [f"is neither CSV nor Parquet by its name. Use one of {known}."])
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -244,41 +264,109 @@ def _parse_csv(content: bytes, names: list[str], delimiter: str) -> tuple[pa.Tab
     return table.slice(1), bad_rows
 
 
-def draft(data: str | os.PathLike[str]) -> str:
+def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     """Write a policy for a file, to be filled in: from its column names and types only.
 
     Parameters
     ----------
     data
-        Path of a CSV or Parquet file.
+        Path of a CSV (or ``.tsv``) or Parquet file.
+    story
+        What rows stand for: ``rows`` (records of their own), ``trips`` (to be counted) or ``devices`` (readings that
+        devices perturb). By default what the names of the columns look like.
 
     Returns
     -------
     str
-        TOML text with roles, domains and k left blank.
+        TOML text with roles, domains, k and epsilon left blank.
     """
     if not isinstance(data, str | os.PathLike):
         raise ParameterError(f"data must be the path of a file. Got {shown(type(data).__name__)}. Give a path.")
     path = Path(data)
     options = _drafted_options(path)
-    table = _read_file(path, options).table
-    kinds = _kinds(table, options)
+    source = _read_file(path, options)
+    _check_draftable(path, source, options)
+    table = source.table
     if options.delimiter != ",":
-        # More columns that are numbers: then that is how decimals are written.
-        european = replace(options, decimal=",")
-        found = _kinds(table, european)
-        if sum(kind == "numeric" for kind in found.values()) > sum(kind == "numeric" for kind in kinds.values()):
-            options, kinds = european, found
-    return draft_policy(path.name.split(".")[0], kinds, options=options)
+        options = replace(options, decimal=_decimal(table))
+    kinds = {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
+    seen = {name: what for name, kind in kinds.items() if (what := _seen(table.column(name), kind, options))}
+    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
 
 
-def _kinds(table: pa.Table, options: ReadOptions) -> dict[str, str]:
-    return {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
+def _check_draftable(path: Path, source: _Source, options: ReadOptions) -> None:
+    """Refuse what no policy could be about: two columns of one name, rows that are longer or shorter than others."""
+    names = source.table.column_names
+    problems = [
+        Problem("appears several times", where=f"column {shown(name)}", remedy="Give each column a name of its own.")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
+    if problems and any(_looks_like_a_value(name) for name in names):
+        problems = [Problem("its first line seems to hold values, not names", remedy="Put a line of names before it.")]
+    for problem in source.problems:
+        line = _line_of(path, options, problem.rows[0])
+        problems.append(replace(problem, remedy=f"Look at line {line} of the file. {problem.remedy}"))
+    if problems:
+        raise InputError(str(path), problems)
+
+
+def _looks_like_a_value(name: str) -> bool:
+    forms = (*_NUMBERS.values(), _DRAFT_FORMS["time"], _DRAFT_FORMS["date"])
+    return any(form.fullmatch(name.strip()) for form in forms)
+
+
+def _line_of(path: Path, options: ReadOptions, row: int) -> int:
+    """Return the line of a data row, counted from 1 as editors do; a row may span several."""
+    text = io.StringIO(_csv_content(path, options.encoding).decode("utf-8"), newline="")
+    reader = csv.reader(text, delimiter=options.delimiter)
+    number = -1
+    for cells in reader:
+        number += bool(cells)
+        if number == row:
+            break
+    return reader.line_num
+
+
+def _decimal(table: pa.Table) -> str:
+    """Say which decimal mark more columns have in most of their cells; a point, if neither."""
+    forms = [_forms(column) for column in table.columns if is_text(column.type)]
+    columns = {what: sum(found[what] > found["all"] / 2 for found in forms) for what in ("comma", "point")}
+    return "," if columns["comma"] > columns["point"] else "."
+
+
+def _forms(column: pa.ChunkedArray) -> Counter[str]:
+    """Count how the first cells of a column are written; nothing of the values is kept."""
+    words = _words(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks())
+    found = Counter(next((what for what, form in _NUMBERS.items() if form.fullmatch(word)), "") for word in words)
+    return found + Counter(all=len(words))
+
+
+def _words(cells: pa.Array) -> list[str]:
+    return [text for cell in cells.to_pylist() if cell and (text := cell.strip())]
+
+
+def _seen(column: pa.ChunkedArray, kind: str, options: ReadOptions) -> str:
+    """Say what cells look like that are not read as they seem to be meant; empty, if nothing is to be said."""
+    if not is_text(column.type):
+        return ""
+    if kind == "time":
+        words = _words(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks())
+        return "offset" if any(_WITH_OFFSET.fullmatch(word) for word in words) else ""
+    if kind != "text":
+        return ""
+    found = _forms(column)
+    if not len(column):
+        return "nothing"
+    if 2 * sum(found[what] for what in _NUMBERS) <= found["all"]:
+        return ""
+    other = "point" if options.decimal == "," else "comma"
+    return next((what for what in (other, "thousands") if found[what]), "words")
 
 
 def _drafted_options(path: Path) -> ReadOptions:
     """Guess how a CSV file is written: UTF-8 or Latin-1, and the delimiter that cuts the header into most names."""
-    if not path.is_file() or not path.name.lower().endswith(CSV_ENDINGS):
+    if not path.is_file() or not path.name.lower().endswith(CSV_ENDINGS + TAB_ENDINGS):
         return ReadOptions()
     try:
         encoding = "utf-8"
@@ -287,15 +375,29 @@ def _drafted_options(path: Path) -> ReadOptions:
         encoding = "latin-1"
         content = _csv_content(path, encoding)  # an empty file or one with NULs is refused again
     header = content.lstrip().splitlines()[0].decode()
-    return ReadOptions(delimiter=max(_DRAFT_DELIMITERS, key=header.count), encoding=encoding)
+    tabs = path.name.lower().endswith(TAB_ENDINGS)
+    return ReadOptions(delimiter="\t" if tabs else max(_DRAFT_DELIMITERS, key=header.count), encoding=encoding)
 
 
 def _kind(column: pa.ChunkedArray, options: ReadOptions) -> str:
     if is_text(column.type):
-        # Whether the first cells are numbers; nothing of the values is kept.
-        numbers, unreadable = numbers_of_text(column.slice(0, _NUM_DRAFT_ROWS).combine_chunks(), options)
-        return "text" if unreadable.any() or numbers.null_count == len(numbers) else "numeric"
+        # What the first cells are written like; nothing of the values is kept.
+        cells = column.slice(0, _NUM_DRAFT_ROWS).combine_chunks()
+        numbers, unreadable = numbers_of_text(cells, options)
+        if unreadable.any():
+            return _written_kind(cells)
+        return "text" if numbers.null_count == len(numbers) else "numeric"
+    if pa.types.is_temporal(column.type):
+        return "time"
+    if pa.types.is_boolean(column.type):
+        return "flag"
     return "numeric" if _is_number(column.type) else "text"
+
+
+def _written_kind(cells: pa.Array) -> str:
+    """Say what cells that are no numbers are written like, those that are blank aside."""
+    words = set(_words(cells))
+    return next((kind for kind, form in _DRAFT_FORMS.items() if all(form.fullmatch(word) for word in words)), "text")
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -126,17 +126,23 @@ def _feature_problems(mechanism: Any, schema: Schema) -> Iterator[Problem]:
     zoned = schema.city is not None and schema.city.zones is not None
     has_modes = schema.city is not None and schema.city.modes is not None
     day = f'Write day = "weekday", say, in [attributes.{schema.trip.time}]'
+    fewer = f'write features = "{"H3" if mechanism.name == "hierarchical-counts" else "O3"}", which needs none'
     needs = (
-        (zoned, {"origin_zone", "destination_zone"}, "the zone of each stop", "Add a column zone to the stops file"),
-        (has_modes, {"mode"}, "the mode of each pair of stops", 'Write [city] modes = "modes.csv"'),
-        (schema.tells_days, {"day"}, "days that are told apart", day),
+        (
+            zoned,
+            {"origin_zone", "destination_zone"},
+            "the zone of each stop",
+            f"Add a column zone to the stops file, or {fewer}",
+        ),
+        (has_modes, {"mode"}, "the mode of each pair of stops", f'Write [city] modes = "modes.csv", or {fewer}'),
+        (schema.tells_days, {"day"}, "days that are told apart", f"{day}, or choose features without days"),
     )
     asked = [query for query in mechanism.queries(schema) if query.columns is not None]
     for known, columns, what, remedy in needs:
         needing = [query.name for query in asked if columns & set(query.columns)]
         if needing and not known:
             told = f"the feature {needing[0]} needs {what}, which the policy does not tell"
-            yield Problem(told, where="mechanism.features", remedy=f"{remedy}, or choose features without.")
+            yield Problem(told, where="mechanism.features", remedy=f"{remedy}.")
 
 
 @contextlib.contextmanager

@@ -183,6 +183,9 @@ class RowFile:
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
     def _check(self, names: list[str]) -> None:
+        if not self._parquet and len(names) == 1 < len(self.columns) and (";" in names[0] or "\t" in names[0]):
+            what = "the file has one column; devices read commas"
+            raise InputError(str(self.path), [Problem(what, remedy="Save it with commas between the cells.")])
         problems = [problem for name in self.columns for problem in self._problems(names, name)]
         if problems:
             raise InputError(str(self.path), problems)
@@ -190,7 +193,7 @@ class RowFile:
     def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
         if names.count(name) != 1:
             what = "there are several such columns" if name in names else "there is no such column"
-            yield Problem(what, where=name, remedy="Name the columns as the task and the options say.")
+            yield Problem(what, where=name, remedy=self._naming(name))
         elif self._parquet:
             kind = self._schema.field(name).type
             if name in self.numbers and not _reads_as_number(kind):
@@ -199,6 +202,15 @@ class RowFile:
                 yield Problem("the column does not hold moments", where=name, remedy="Write it as timestamps, say.")
             if name in self.labels and not (_is_text(kind) or pa.types.is_integer(_plain(kind))):
                 yield Problem("the column does not hold names", where=name, remedy="Write it as text.")
+
+    def _naming(self, name: str) -> str:
+        """Say what names a column: an option of ``dunnage device``, or the policy it was made by."""
+        if name in self.labels[1:]:
+            return "Name it with --tiers-column."
+        option = "--vehicle-column" if name in self.labels else "--time-column" if name == self.time else ""
+        if option:
+            return f"Name it with {option}; audit and advise take the names of the policy."
+        return "Name it as the task does; longitude and latitude are named with --place-columns."
 
     def __iter__(self) -> Iterator[Rows]:
         """Yield the rows in order.

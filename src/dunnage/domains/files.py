@@ -53,7 +53,10 @@ def read_text(path: str | PathLike[str], most_bytes: int | None = None) -> str:
 def delimiter_of(text: str) -> str:
     """Return the delimiter of a CSV file: a comma, or a semicolon if its first line has one."""
     first = text.lstrip("\r\n").partition("\n")[0]
-    return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
+    try:
+        return ";" if len(next(csv.reader([first], delimiter=";"), [])) > 1 else ","
+    except csv.Error:  # a cell as long as a file: who reads the line will say so
+        return ","
 
 
 def refuse_lines(path: str | PathLike[str], problems: list[tuple[int, str]]) -> None:

@@ -46,6 +46,8 @@ __all__ = [
     "carriers_from_text",
     "close_word",
     "draft_policy",
+    "policy_document",
+    "policy_text",
     "read_carriers",
     "suggestion",
 ]
@@ -81,13 +83,13 @@ class Policy:
         PolicyError
             With all problems found, if it is not a usable policy.
         """
-        text, file = _read_text(path)
+        text, file = policy_text(path)
         return cls.from_text(text, path=file)
 
     @classmethod
     def from_text(cls, text: str, *, path: Path | None = None) -> Policy:
         """Read a policy from TOML text; files it names are relative to ``path``."""
-        return cls.from_dict(_parsed(text, path), path=path)
+        return cls.from_dict(policy_document(text, path), path=path)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> Policy:
@@ -133,7 +135,7 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
     PolicyError
         With all problems found, if it is not a usable policy for devices.
     """
-    text, file = _read_text(path)
+    text, file = policy_text(path)
     return carriers_from_text(text, path=file)
 
 
@@ -147,10 +149,17 @@ def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
     path
         The file it is from, for messages.
     """
-    return carriers_of(_checked_copy(_parsed(text, path), path), path)
+    return carriers_of(_checked_copy(policy_document(text, path), path), path)
 
 
-def _read_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
+def policy_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
+    """Read the text of a policy file, whatever it says; also return its path.
+
+    Raises
+    ------
+    PolicyError
+        If it cannot be read, is too large or is not UTF-8 text.
+    """
     try:
         file = Path(path)
         with file.open("rb") as stream:
@@ -162,7 +171,21 @@ def _read_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
     return _decoded(content, file), file
 
 
-def _parsed(text: str, path: Path | None) -> dict[str, Any]:
+def policy_document(text: str, path: Path | None = None) -> dict[str, Any]:
+    """Read TOML text as plain data, numbers as exact decimals; what it says is not judged.
+
+    Parameters
+    ----------
+    text
+        The text.
+    path
+        The file it is from, for messages.
+
+    Raises
+    ------
+    PolicyError
+        If it is not TOML.
+    """
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError) as error:
@@ -273,6 +296,10 @@ def _with_column(top: Table, schema: Schema | None, field_name: str, where: str,
     return made
 
 
+_ADVISED = ("k", "epsilon")
+"""Parameters that a draft leaves blank, and that advice chooses."""
+
+
 def _read_mechanism(top: Table) -> Mapping[str, Any] | None:
     data = top.take("mechanism", (Mapping,), "a table [mechanism] with its name and parameters")
     if data is None:
@@ -284,7 +311,8 @@ def _read_mechanism(top: Table) -> Mapping[str, Any] | None:
         table.problem("name", f"{name!r} is for devices", remedy)
     for key, value in data.items():
         if key != "name" and isinstance(value, str | list) and not value:
-            table.problem(key, "is blank", "Fill it in, or delete the line.")
+            remedy = "let dunnage advise choose" if key in _ADVISED else "delete the line"
+            table.problem(key, "is blank", f"Fill it in, or {remedy}.")
     return {**data, "name": name}
 
 

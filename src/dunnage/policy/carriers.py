@@ -275,6 +275,8 @@ class _Columns:
     places: dict[str, PlaceRule] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     """Names of what would be reported if nothing were wrong with it: that has been noted."""
+    undecided: bool = False
+    """Whether some column has no role yet: that has been noted, and the identifier may be among them."""
 
     @property
     def vehicle(self) -> str:
@@ -292,7 +294,7 @@ def _read_columns(top: Table) -> _Columns:
         columns.declared.add(name)
         _read_column(Table(data, f"attributes.{name}", top.problems), name, columns)
         _check_names(top, [(f"attributes.{name}", name)])
-    if tables is not None and len(columns.identifiers) != 1:
+    if tables is not None and len(columns.identifiers) != 1 and not (columns.undecided and not columns.identifiers):
         found = ", ".join(columns.identifiers) or "none"
         remedy = 'Give role = "identifier" to the column that tells vehicles apart, and "drop" to other names.'
         top.problem("attributes", f"one column must be the identifier of vehicles; got {found}", remedy)
@@ -314,7 +316,11 @@ def _read_column(table: Table, name: str, columns: _Columns) -> None:
         columns.broken.add(name)
     if role == Role.IDENTIFIER:
         columns.identifiers.append(name)
-    if role is not None and role != Role.QUASI_IDENTIFIER:
+    if role is None:
+        columns.undecided = True
+        columns.broken.add(name)
+        return  # what else it needs depends on its role
+    if role != Role.QUASI_IDENTIFIER:
         table.seen |= _REPORTING_KEYS  # how it would be reported does not matter
         table.finish()
         return
