@@ -12,7 +12,7 @@ from typing import Any
 from dunnage.svg import Svg
 
 
-def render(template: str, content: Mapping[str, Any]) -> str:
+def render(template: str, content: Mapping[str, Any], *, script: str | None = None) -> str:
     """Fill in a template; whatever is not markup already is escaped.
 
     Parameters
@@ -21,6 +21,9 @@ def render(template: str, content: Mapping[str, Any]) -> str:
         Its file name. It may use ``css`` and ``style_hash`` besides the content.
     content
         What it says.
+    script
+        File name of a script beside the template, which may then use ``script`` and ``script_hash``: the page allows
+        this one and no other.
     """
     import jinja2
 
@@ -31,6 +34,19 @@ def render(template: str, content: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = Svg(resources.files("dunnage").joinpath("templates", "page.css").read_text("utf-8"))
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    return environment.get_template(template).render(css=css, style_hash=Svg(digest), **content)
+    css = _text("page.css")
+    more = {"css": css, "style_hash": _digest(css)}
+    if script is not None:
+        text = _text(script)
+        more |= {"script": text, "script_hash": _digest(text)}
+    return environment.get_template(template).render(**more, **content)
+
+
+def _text(name: str) -> Svg:
+    """Return a file beside the templates, to be placed as it is."""
+    return Svg(resources.files("dunnage").joinpath("templates", name).read_text("utf-8"))
+
+
+def _digest(text: str) -> Svg:
+    """Return the SHA-256 by which a page names what it allows."""
+    return Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())

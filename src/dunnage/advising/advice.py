@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""advise: sweep what suits a goal, draw the frontier, and recommend a policy. Private."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from dunnage._version import __version__
+from dunnage.advising.frontier import (
+    CONFIDENCE,
+    DATA,
+    GENERATED,
+    MOST_OVERLOADED,
+    OVERLOADED,
+    POLICY_FILE,
+    PROVEN,
+    SAMPLE,
+    WEAK_RISK,
+    Failure,
+    Frontier,
+    Limit,
+    Point,
+    check_place,
+    per_cent,
+    with_ends,
+)
+from dunnage.advising.policies import BasePolicy
+from dunnage.advising.recommend import DEFAULT_MAX_COST, Choice, choose, limit_of, wish
+from dunnage.advising.sweep import ON, Asked, Case, Goal, GoalMeasuring, Store, digest_of, sweep
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.policy import Policy, suggestion
+
+# Each module has a goal_for; they are heavy, so only the one asked for is imported.
+GOALS = {"trucks": "trucks", "shuttles": "shuttles", "distortion": "distortion", "error": "errors_goal"}
+DRAWS, QUICK_DRAWS, MOST_DRAWS = 7, 4, 1000
+Progress = Callable[[str], None]
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A goal whose release is planned on next."""
+
+    def next_step(self, case: Case, point: Point) -> str:
+        """Say how to plan on a release of a point."""
+
+
+def _check_goal(name: str) -> None:
+    if name not in GOALS:
+        raise ParameterError(f"there is no goal {str(name)[:20]!r}. {suggestion(str(name), GOALS)}")
+
+
+def goal_named(name: str, asked: Asked) -> Goal:
+    """Return the goal of a name that suits what the policy is about.
+
+    Raises
+    ------
+    ParameterError
+        If there is none.
+    """
+    _check_goal(name)
+    goal: Goal = importlib.import_module(f"dunnage.advising.{GOALS[name]}").goal_for(asked)
+    return goal
+
+
+def advise(
+    data: Any,
+    *,
+    policy: str | os.PathLike[str] | Policy,
+    goal: str,
+    out: str | os.PathLike[str] | None = None,
+    period: str | None = None,
+    capacity: Sequence[str | float] | str | float = (),
+    by: str | None = None,
+    city: str | os.PathLike[str] | None = None,
+    max_cost: str | float | None = None,
+    max_risk: str | float | None = None,
+    on: str = "auto",
+    size: int | None = None,
+    draws: int | None = None,
+    quick: bool = False,
+    jobs: int = 1,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Frontier:
+    """Measure what suitable policies cost in the unit of a decision, and recommend one. Nothing is published or spent.
+
+    Parameters
+    ----------
+    data
+        Path of the private rows, or a frame with the Arrow C stream interface.
+    policy
+        The policy to begin with; its mechanism may be absent or blank, as that is chosen.
+    goal
+        ``trucks``, ``shuttles``, ``distortion`` or ``error``.
+    out
+        Where the frontier will be written by :meth:`Frontier.write`: what is done is kept beside it until
+        :func:`finish`, and files that the recommended policy names are found from there. Nothing is written to it.
+    period
+        Which period of the data, if the policy tells periods apart.
+    capacity, by
+        For trucks: what one holds, ``"500kg"`` or several such, and a public column whose values never share one.
+    city
+        For shuttles: the city.
+    max_cost, max_risk
+        What may be spent and what may be risked: ``"5%"``, ``"1/20"``, 0.05. If neither is given, a cost of at
+        most 5 %, or what else a goal has as its ``default_max_cost``: 15 % of shuttles, 25 % of distortion and of
+        counts of trips, 50 % of shares on a map.
+    on, size
+        ``data``, ``generated``, or ``auto`` for k-anonymous mechanisms on the data and others on generated rows; and
+        how many rows are generated, or measured on at most.
+    draws, quick
+        How many times each point is measured, 7 by default; quick takes 4, and fewer candidates.
+    jobs
+        How many processes measure. With more than one a script must be guarded by ``if __name__ == "__main__"``.
+    force
+        Replace what an earlier run of another kind left unfinished.
+    progress
+        Called with a line whenever a point is done.
+
+    Raises
+    ------
+    UserError
+        If something is missing or does not fit; it says what to give or fill in.
+    NoPlanError
+        If nothing could be measured at all.
+    """
+    start, tell = time.monotonic(), progress or (lambda line: None)
+    _check_goal(goal)
+    limit_of(max_cost, max_risk)
+    asked = _asked(
+        data, policy, capacity, period=period, by=by, city=city, on=on, size=size, draws=draws, quick=quick, jobs=jobs
+    )
+    chosen = goal_named(goal, asked)
+    limit = limit_of(max_cost, max_risk, getattr(chosen, "default_max_cost", DEFAULT_MAX_COST))
+    if out is not None:
+        check_place(out, force=force)
+    tell("reading")
+    case = chosen.open(asked)
+    tasks, unfit = chosen.tasks(case)
+    store = Store.nowhere() if out is None else Store.open(Store.beside(out), digest_of(case, goal), force=force)
+    points, failed = sweep(tasks, GoalMeasuring(chosen, case), jobs=jobs, progress=tell, store=store)
+    if not points:
+        reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
+        raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
+    tell("comparing")
+    return _frontier(
+        chosen,
+        case,
+        points,
+        (tuple(unfit), failed),
+        limit,
+        None if out is None else Path(out),
+        seconds=time.monotonic() - start,
+    )
+
+
+def finish(out: str | os.PathLike[str]) -> None:
+    """Remove what was kept beside a frontier while it was measured, now that it is written."""
+    Store(Store.beside(out), {}).remove()
+
+
+def _asked(
+    data: Any,
+    policy: str | os.PathLike[str] | Policy,
+    capacity: Sequence[str | float] | str | float,
+    *,
+    city: str | os.PathLike[str] | None,
+    on: str,
+    size: int | None,
+    draws: int | None,
+    quick: bool,
+    jobs: int,
+    **more: Any,
+) -> Asked:
+    """Check what was asked for, as far as no goal needs to know."""
+    if on not in ON:
+        raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}. Choose one.")
+    num = (QUICK_DRAWS if quick else DRAWS) if draws is None else draws
+    for name, value, least, most in (("draws", num, 2, MOST_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
+        if value is not None and (type(value) is not int or not least <= value <= most):
+            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}. Got {str(value)[:20]!r}.")
+    held = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
+    return Asked(
+        data=data,
+        base=BasePolicy.of(policy) if isinstance(policy, Policy) else BasePolicy.read(policy),
+        capacity=tuple(str(item) for item in held),
+        city=None if city is None else Path(city),
+        on=on,
+        size=size,
+        draws=num,
+        quick=quick,
+        **more,
+    )
+
+
+def _frontier(
+    goal: Goal,
+    case: Case,
+    points: tuple[Point, ...],
+    failures: tuple[tuple[Failure, ...], tuple[Failure, ...]],
+    limit: Limit,
+    place: Path | None,
+    *,
+    seconds: float,
+) -> Frontier:
+    reference, choice = goal.reference(case), choose(points, limit)
+    told = _recommendation(goal, choice, limit)
+    says = (told, *_measured_says(case, points), *reference.says, *_untried_says(failures[0]))
+    return Frontier(
+        dataset=case.asked.base.dataset,
+        goal=goal.name,
+        cost_name=goal.cost_name,
+        cost_unit=goal.cost_unit,
+        cost_baseline=reference.cost_baseline,
+        risk_name=goal.risk_name,
+        risk_without_privacy=reference.risk_without_privacy,
+        risk_of_chance=reference.risk_of_chance,
+        points=points,
+        failed=(*failures[0], *failures[1]),
+        limit=limit,
+        recommended=None if choice.point is None else choice.point.name,
+        meets_limit=choice.meets_limit,
+        says=says,
+        policy="" if choice.point is None else _policy_text(goal, case, choice.point, says, place),
+        seconds=seconds,
+        software=__version__,
+    )
+
+
+# --- What is said ----------------------------------------------------------------------------------------------------
+
+
+def _recommendation(goal: Goal, choice: Choice, limit: Limit) -> str:
+    asked = wish(limit, goal.cost_unit, goal.risk_name)
+    if not limit.asked:
+        asked += " (the default: give --max-cost or --max-risk for another)"
+    if choice.point is None:
+        return f"Asked for: {asked}. Nothing can be recommended: no policy that was measured promises anything."
+    point = choice.point
+    told = (
+        f"{point.name}: {with_ends(point.cost)} {goal.cost_unit}, {goal.risk_name} {with_ends(point.risk)}; "
+        f"it promises {point.guarantee} ({point.basis})"
+    )
+    overloaded = point.figures.get(OVERLOADED, 0.0)
+    more = f" {per_cent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
+    if point.measured_on == SAMPLE:
+        more += " These figures are of random samples of the rows, not of all."
+    if choice.meets_limit:
+        return f"Asked for: {asked}. Recommended: {told}.{more}"
+    return (
+        f"Asked for: {asked}. No policy that was measured keeps to that, the upper ends of intervals included. The "
+        f"closest is {told}. It does NOT keep to what was asked for.{more}"
+    )
+
+
+def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
+    """Say what was measured on what, and what choosing by it tells."""
+    of_data = [point for point in points if point.measured_on != GENERATED]
+    generated = [point for point in points if point.measured_on == GENERATED]
+    private = [point for point in of_data if not point.guarantee.startswith("k-anonymity")]
+    kinds = {kind: number for kind in _KINDS if (number := sum(point.measured_on == kind for point in points))}
+    says = []
+    if len(kinds) > 1:
+        parts = [f"{number} on {_KINDS[kind]}" for kind, number in kinds.items()]
+        says.append(
+            f"Points on this frontier were measured on different data: {', '.join(parts[:-1])} and {parts[-1]}. "
+            "Compare those of one kind" + ("; --on generated measures all of them alike." if generated else ".")
+        )
+    elif generated:
+        says.append("All points were measured on generated data of the same public shape; the true data may differ.")
+    if generated:
+        says.append(
+            "Generated data are made from public facts alone, "
+            + _SPREAD.get(case.asked.base.about, "")
+            + f": nothing of the true data {_went_in(case)}went into them, so choosing by them tells nothing else."
+        )
+    says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
+    if private:
+        says.append(
+            f"WARNING: {_points(private)} with a differential-privacy guarantee {_were(private)} measured on the true "
+            "data. If you choose by them, the choice is NOT covered by epsilon. Leave --on data away to choose on "
+            "generated data."
+        )
+    says += _left_out_says(points)
+    says.append(
+        f"Each point was measured {points[0].draws} times with independent randomness; an interval says where a "
+        f"second, independent measurement of this figure with as many draws falls with {per_cent(CONFIDENCE)}."
+    )
+    return says
+
+
+_KINDS = {
+    DATA: "the true data",
+    SAMPLE: "random samples of its rows",
+    GENERATED: "generated data of the same public shape",
+}
+_CHOOSING = (
+    "Choosing by looking at the data is itself not private: that a policy was chosen tells a little about the data"
+)
+_BY_DATA = ". k-anonymity promises nothing that this would break, but keep this frontier to yourself."
+_BY_GENERATED = ": so these were measured on generated data."
+
+
+def _went_in(case: Case) -> str:
+    """Say what of the true data generated ones are made from."""
+    about, size = case.asked.base.about, case.asked.size
+    parts = ["columns that are released as they are"] if about == "rows" else []
+    if size is None:
+        parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
+    return f"but {' and '.join(parts)} " if parts else ""
+
+
+_RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
+
+
+def _points(points: Sequence[Point]) -> str:
+    return "1 point" if len(points) == 1 else f"{len(points)} points"
+
+
+def _were(points: Sequence[Point]) -> str:
+    return "was" if len(points) == 1 else "were"
+
+
+def _are(points: Sequence[Point]) -> str:
+    return "is" if len(points) == 1 else "are"
+
+
+def _left_out_says(points: Sequence[Point]) -> list[str]:
+    """Say which points are not recommended, or less sure than others, and why."""
+    says = []
+    if weak := [point for point in points if point.weak]:
+        says.append(
+            f"{_points(weak)} {_are(weak)} recommended only if --max-risk allows it: the attacker is right more than "
+            f"{per_cent(WEAK_RISK)} of the time, which protects hardly anybody."
+        )
+    if mended := [point for point in points if point.mended]:
+        says.append(
+            f"{_points(mended)} {_are(mended)} not recommended, and no reason to leave out others: the plan overloads "
+            f"more than {per_cent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
+            "planned, by the true weights."
+        )
+    if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
+        says.append(
+            f"{_points(unproven)} {_were(unproven)} compared with the best plan found on the true weights, which was "
+            "not always proven to have the fewest trucks: costs may be somewhat higher than told."
+        )
+    return says
+
+
+def _untried_says(unfit: Sequence[Failure]) -> list[str]:
+    """Say which mechanisms the policy lacks something for."""
+    from dunnage.publishing import MECHANISMS
+
+    names = list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS))
+    if not names:
+        return []
+    return [
+        f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, is "
+        "listed; add to the policy what is missing, and they are tried, too."
+    ]
+
+
+_SPREAD = {
+    "rows": "values spread evenly over their domains",
+    "trips": "trips spread over the policy's stops and hours by how far apart and how busy such places are",
+    "devices": "vehicles spread over the policy's domains",
+}
+
+
+def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None) -> str:
+    """Say how to publish under the recommended policy, charged to the ledger of the one that advice began with.
+
+    Parameters
+    ----------
+    base
+        The policy that advice began with.
+    place
+        Where the recommended one is kept.
+    data, period
+        What to publish: its path, and which period if the policy tells them apart.
+    """
+    from dunnage.publishing import LEDGER_FILE
+
+    policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE
+    if base.for_devices:
+        if len(base.blank_kinds) > 1:  # one was advised on
+            return shlex.join(["dunnage", "advise", data, "--policy", str(policy), "--goal", "error", "-o", "NEXT"])
+        return shlex.join(["dunnage", "device", "task", str(policy), "-o", "TASK.json"])
+    ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
+    of_period = [] if period is None else ["--period", period]
+    return shlex.join(
+        ["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"],
+    )
+
+
+def _policy_text(goal: Goal, case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
+    """Write the recommended policy, with what it rests on as comments."""
+    notes = [
+        f"Made by dunnage advise {__version__}, for the goal {goal.name}. Private until it is published under.",
+        *says,
+        "",
+        "To go on" + (":" if case.asked.base.for_devices else ", with the ledger beside the policy advice began with:"),
+        f"  {publish_command(case.asked.base, place, period=case.asked.period)}",
+        *([f"  {step}"] if isinstance(goal, Planned) and (step := goal.next_step(case, point)) else []),
+    ]
+    return case.asked.base.text_with(goal.tables(case, point), place=place, notes=_wrapped(notes))
+
+
+_WHOLE_WORDS: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+
+
+def _wrapped(notes: Sequence[str]) -> list[str]:
+    """Break long lines; what is indented, a command, is kept whole."""
+    import textwrap
+
+    lines: list[str] = []
+    for note in notes:
+        lines += [note] if not note or note.startswith(" ") else textwrap.wrap(note, 116, **_WHOLE_WORDS)
+    return [" ".join(line.splitlines()) for line in lines]

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goals on an owner's rows share: reading them, candidates and their promises, and releases that cost nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.advising.alike import (
+    MOST_ALONG_ONE,
+    MOST_ALONG_SEVERAL,
+    MOST_RECORDS,
+    generated_rows,
+    generated_size,
+    some_rows,
+    takes_whole_groups,
+    with_mechanism,
+)
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Point
+from dunnage.advising.sweep import Asked, Case, Task
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric
+from dunnage.errors import ParameterError, PolicyError
+from dunnage.exact import plain
+from dunnage.guarantees import Guarantee, KAnonymity
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+
+if TYPE_CHECKING:
+    from dunnage.publication import Publication
+
+KS, QUICK_KS = (2, 3, 5, 10, 20, 50), (2, 5, 20)
+# Any mechanism does to read a policy whose own is blank; what it is, is chosen later.
+_ANY_MECHANISM = {"name": "partition", "k": 2}
+_FAST = ("partition", "full-domain", "noisy-values", "sampled-lattice")
+_APART = ("partition", "utility-clusters")
+"""Mechanisms that look at each combination of public values by itself."""
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Opened(Case):
+    """An owner's rows, read under the policy whose mechanism is to be chosen.
+
+    Parameters
+    ----------
+    data
+        The rows, a :class:`~dunnage.dataset.Dataset`.
+    policy
+        The policy they were read under.
+    """
+
+    policy: Policy
+
+    @property
+    def most(self) -> int:
+        """How many records a draw of a fast mechanism is measured on, at most."""
+        several = len(self.policy.schema.quasi_identifiers) > 1
+        return self.asked.size or (MOST_ALONG_SEVERAL if several else MOST_ALONG_ONE)
+
+    def most_of(self, tried: Task | Candidate) -> int:
+        """How many records a draw of a task is measured on, at most."""
+        # Clusters that keep to something else than k are searched for again and again.
+        fast = tried.mechanism in _FAST or (tried.mechanism == "utility-clusters" and "k" in tried.parameters)
+        return self.asked.size or (self.most if fast else min(self.most, MOST_RECORDS))
+
+    @property
+    def most_compared(self) -> int:
+        """How many records are compared with, at most: as many as most tasks are measured on."""
+        return self.most
+
+    @property
+    def num_measured(self) -> int:
+        """How many true records a draw is measured on, about."""
+        return min(len(self.data), self.most)
+
+    @cached_property
+    def groups(self) -> tuple[IntArray, ...]:
+        """Numbers of the group of each row: groups that are measured as a whole if they can be, and those inside."""
+        public = codes_of(self.data, [item.name for item in self.policy.schema.public])
+        return (public,) if self.asked.by is None else (codes_of(self.data, [self.asked.by]), public)
+
+    def rows(self, task: Task, noise: Noise) -> Dataset:
+        """Return rows to measure a task on, true or generated ones, under its policy."""
+        from dunnage.publishing import promise
+
+        policy = with_mechanism(self.policy, {"name": task.mechanism, **task.parameters})
+        most = self.most_of(task)
+        if task.on != GENERATED:
+            return some_rows(self.data, policy, self.groups, noise, most)
+        size = generated_size(self.asked.size, self.data, promise(policy).guarantee, most)
+        return generated_rows(self.data, policy, size, noise, self.largest)
+
+    def rows_alike(self, noise: Noise) -> Dataset:
+        """Return rows to compare with, of the kind that most tasks are measured on."""
+        if self.asked.on != GENERATED:
+            return some_rows(self.data, self.policy, self.groups, noise, self.most_compared)
+        size = self.asked.size or self.num_measured
+        return generated_rows(self.data, self.policy, size, noise, self.largest)
+
+    def kind_of_rows(self, tried: Task | Candidate) -> str:
+        """Say what true rows are that a task is measured on: data if its classes are those of all rows."""
+        most = self.most_of(tried)
+        if len(self.data) <= most:
+            return DATA
+        apart = (
+            tried.mechanism in _APART and "k" in tried.parameters
+        )  # what else is asked for, all groups meet together
+        return DATA if apart and takes_whole_groups(self.groups, most) else SAMPLE
+
+    @property
+    def largest(self) -> Mapping[str, float]:
+        """Largest values by column, where something else than the domain bounds them."""
+        return {}
+
+
+def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
+    """Read policy and rows; return both, and a digest of them and of the files that the policy names.
+
+    Raises
+    ------
+    UserError
+        If the policy is not filled in, or is for devices or trips, or the rows do not fit it.
+    """
+    if asked.base.for_devices:
+        raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
+    policy = asked.base.policy(_ANY_MECHANISM)
+    if policy.schema.trip is not None:
+        raise ParameterError(f"the policy counts trips, which have no {goal}. Use --goal shuttles.")
+    if isinstance(asked.data, Dataset):
+        data = asked.data
+        if data.schema != policy.schema:
+            raise ParameterError("the rows were read under another policy. Give their own, or the path of the rows.")
+    else:
+        from dunnage.io import load
+
+        data = load(asked.data, policy, period=asked.period)
+    digest = hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode())
+    return policy, data, digest.hexdigest()
+
+
+def check_by(policy: Policy, by: str | None) -> None:
+    """Refuse to keep apart by a column that the planner will not see."""
+    public = [item.name for item in policy.schema.public]
+    if by is not None and by not in public:
+        known = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
+        raise ParameterError(f"trucks can be kept apart by a public column. Got {by!r}, which is none. {known}")
+
+
+def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
+    """Give records with equal values in some columns the same number, from 0 on."""
+    codes = np.zeros(len(data), dtype=np.int64)
+    for name in names:
+        column = data.column(name).dictionary_encode(null_encoding="encode").indices
+        own = column.to_numpy(zero_copy_only=False).astype(np.int64)
+        codes = np.unique(codes * (int(own.max(initial=0)) + 1) + own, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+# --- Candidates ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A policy that may fit: as of a task, before its promise is known.
+
+    Parameters
+    ----------
+    name, mechanism, parameters, plan
+        As of a :class:`~dunnage.advising.frontier.Point`.
+    """
+
+    name: str
+    mechanism: str
+    parameters: Mapping[str, Any]
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+
+def checked_tasks(case: Opened, candidates: Iterable[Candidate]) -> tuple[Sequence[Task], Sequence[Failure]]:
+    """Return candidates that the policy allows, with what they promise, and why others are not: each reason once."""
+    tasks: list[Task] = []
+    failed: dict[tuple[str, str], Failure] = {}
+    for candidate in candidates:
+        made = _task(case, candidate)
+        if isinstance(made, Task):
+            tasks.append(made)
+        else:
+            failed.setdefault((candidate.mechanism, made.why), made)
+    return tasks, list(failed.values())
+
+
+def _task(case: Opened, candidate: Candidate) -> Task | Failure:
+    from dunnage.publishing import mechanism_of
+
+    try:
+        policy = with_mechanism(case.policy, {"name": candidate.mechanism, **candidate.parameters})
+        promise = mechanism_of(policy).promise(policy.schema)
+    except PolicyError as error:
+        return Failure(name=candidate.mechanism, why="; ".join(str(problem) for problem in error.problems))
+    on = measured_on(case.asked.on, promise.guarantee)
+    return Task(
+        name=candidate.name,
+        mechanism=candidate.mechanism,
+        parameters=candidate.parameters,
+        plan=candidate.plan,
+        guarantee=in_words(promise.guarantee),
+        basis=str(promise.basis),
+        on=GENERATED if on == GENERATED else case.kind_of_rows(candidate),
+    )
+
+
+def measured_on(asked: str, guarantee: Guarantee) -> str:
+    """Say what to measure on: unless told, k-anonymity on the data, and what promises more on generated rows."""
+    if asked != "auto":
+        return asked
+    return DATA if isinstance(guarantee, KAnonymity) else GENERATED
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """Write a guarantee in a few words.
+
+    Examples
+    --------
+    >>> in_words(KAnonymity(k=5, protects="package"))
+    'k-anonymity, k 5'
+    """
+    named = ("k", "epsilon", "delta", "beta")
+    facts = [(name, getattr(guarantee, name)) for name in named if getattr(guarantee, name, None) is not None]
+    numbers = [f"{name} {_number(value)}" for name, value in facts]
+    neighbours = getattr(guarantee, "neighbours", None)
+    return ", ".join([guarantee.model, *numbers, *([str(neighbours)] if neighbours else [])])
+
+
+def _number(value: int | Fraction) -> str:
+    return str(value) if isinstance(value, int) else f"{float(value):.4g}"
+
+
+def ranges_of(domain: Numeric, number: int) -> list[Any]:
+    """Cut a domain with a grid into so many ranges of about equal width; return the borders, or nothing if too few.
+
+    Examples
+    --------
+    >>> ranges_of(Numeric(lower=0, upper=10, resolution=1), 4)
+    [2, 5, 7]
+    """
+    assert domain.resolution is not None
+    steps = sorted({domain.num_steps * part // number for part in range(1, number)} - {0})
+    return [plain(domain.lower + step * domain.resolution) for step in steps if step < domain.num_steps]
+
+
+def mechanism_table(point: Point) -> Mapping[str, Mapping[str, Any]]:
+    """Give the mechanism of a point, as a policy writes it."""
+    return {"mechanism": {"name": point.mechanism, **point.parameters}}
+
+
+# --- Releases ------------------------------------------------------------------------------------------------------
+
+
+def released(data: Dataset, noise: Noise) -> Publication:
+    """Release rows under their policy, to measure: in memory, and charged to nobody."""
+    from dunnage.ledger import Ledger
+    from dunnage.publishing import publish
+
+    with Ledger(":memory:") as ledger:
+        return publish(data, ledger=ledger, noise=noise)
+
+
+def sampled_says(case: Opened, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """Say that many rows were not all measured on, where they were not: which mechanisms, on how many, what differs."""
+    most: dict[tuple[int, str], dict[str, None]] = {}
+    for task in tasks:
+        limit = case.most_of(task)
+        if len(case.data) > limit:
+            most.setdefault((limit, task.on), {})[_described(task)] = None
+    says = [
+        f"The data have more records than were measured on: each draw of {', '.join(names)} takes at most {limit:,}"
+        f"{_TAKEN[on]}"
+        for (limit, on), names in most.items()
+    ]
+    return (*says, "--size measures on more, which takes longer.") if says else ()
+
+
+def _described(task: Task) -> str:
+    """Name the tasks of one mechanism that are measured alike."""
+    more = [name for name in ("max_distortion",) if name in task.parameters]
+    plans = [f"{task.plan['name']} plans"] if task.plan else []
+    return " ".join([task.mechanism, *(["with", *more] if more else []), *(["for", *plans] if plans else [])])
+
+
+_TAKEN = {
+    DATA: " of the true ones, all of some public values, chosen anew; their classes are those of all records.",
+    SAMPLE: (
+        " of the true ones, random rows chosen anew, so these points are marked as measured on a sample. With all rows "
+        "there are more to hide among: classes are narrower, or hold more where max_distortion is given, and costs and "
+        "the linkage of records are rather lower, often several times. Truck linkage differs by much, either way. Do "
+        "not compare them with points of all rows."
+    ),
+    GENERATED: " generated ones. With more, classes are narrower, and costs and the linkage of records rather lower.",
+}

@@ -1,0 +1,499 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frontier: policies against what they cost, as a value that can be written, read back and shown. Private."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from dunnage._version import __version__
+from dunnage.errors import InputError, OutputError, ParameterError
+from dunnage.folders import check_new_folder, new_folder
+
+FORMAT = 1
+FRONTIER_FILE = "frontier.json"
+TABLE_FILE = "frontier.csv"
+PAGE_FILE = "frontier.html"
+POLICY_FILE = "policy.toml"
+MOST_FRONTIER_BYTES = 1 << 26
+CONFIDENCE = 0.99
+"""Of one figure, so that all figures of several points that are measured again mostly agree."""
+DATA, GENERATED, SAMPLE = "data", "generated", "sample"
+"""What a point is measured on. A sample is of random rows: with all of them its classes would be other ones."""
+OVERLOADED = "overloaded before repair"
+"""The figure that says which share of a plan's trucks did not fit the truth."""
+PROVEN = "optimum proven"
+"""The figure that says in which share of the draws the decision without privacy was proven to be the best."""
+MOST_OVERLOADED = 0.1
+"""A plan that overloads more of its trucks is no plan: its owner must plan anew, by the true weights."""
+WEAK_RISK = 0.9
+"""An attacker who is right more often is hardly kept out: only a limit on the risk can ask for such a point."""
+_SAME = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A measured figure, and where a second, independent measurement with as many draws falls with 99 %.
+
+    Parameters
+    ----------
+    value
+        Mean over the draws.
+    lower, upper
+        Ends of the interval; equal to the value where every draw must come out the same.
+    """
+
+    value: float
+    lower: float
+    upper: float
+
+    def __post_init__(self) -> None:
+        if not (self.lower <= self.value <= self.upper and math.isfinite(self.upper - self.lower)):
+            raise ParameterError(
+                "a measure needs finite figures, its value between its ends. Got others. Measure anew."
+            )
+
+    @classmethod
+    def of(
+        cls,
+        draws: Sequence[float],
+        *,
+        step: float = 0.0,
+        reach: float = 0.0,
+        least: float = -math.inf,
+        most: float = math.inf,
+    ) -> Measure:
+        """Make a measure of the figures of several draws.
+
+        Two means of as many draws differ by less than ``t * s * sqrt(2 / draws)`` with 99 %: ``s`` is the standard
+        deviation of the draws, ``t`` the 99.5 % point of Student's law.
+
+        Parameters
+        ----------
+        draws
+            One figure a draw.
+        step
+            The least by which two draws that differ do so. The interval reaches one step divided by the number of
+            draws to either side at least: as far as one draw more of another kind would move the mean. 0 where every
+            draw must come out the same.
+        reach
+            How far the interval reaches to either side at least, for what does not average out over draws.
+        least, most
+            No mean is below or above.
+
+        Examples
+        --------
+        >>> Measure.of([1.0, 1.0, 1.0])
+        Measure(value=1.0, lower=1.0, upper=1.0)
+        >>> Measure.of([2.0, 2.0], step=0.5)
+        Measure(value=2.0, lower=1.75, upper=2.25)
+        """
+        mean, num = fmean(draws), len(draws)
+        reach = max(reach, step / num)
+        if num > 1:
+            from scipy.special import stdtrit
+
+            t = float(stdtrit(num - 1, (1 + CONFIDENCE) / 2))
+            reach = max(reach, t * stdev(draws) * math.sqrt(2 / num))
+        return cls(value=mean, lower=min(mean, max(mean - reach, least)), upper=max(mean, min(mean + reach, most)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One policy, with what it costs and what an attacker still gets.
+
+    Parameters
+    ----------
+    name
+        Unique in its frontier: ``partition k=5, sealed plan``.
+    mechanism
+        Its name in a policy; one colour each on a page.
+    parameters
+        What stands in ``[mechanism]`` besides the name (for carriers: in the purpose's table), as TOML values.
+    plan
+        How it was planned on, ``{"model": "sealed"}``; empty if there is no plan.
+    cost
+        In the goal's unit, above the decision without privacy: 0.05 is 5 % more trucks.
+    risk
+        Probability that the goal's attacker succeeds.
+    guarantee, basis
+        The promise in words, and what it rests on: ``proved``, ``claimed`` or ``void``.
+    measured_on
+        ``data``, ``sample`` or ``generated``.
+    draws
+        How many times it was measured.
+    figures
+        More to be shown, such as ``trucks`` and ``optimum``: means over the draws.
+    seconds
+        Time it took.
+    dominated
+        Whether another point, measured on the same kind of data, costs no more and risks no more, and one of both less;
+        points that are ``mended`` dominate only one another. The frontier sets it.
+    """
+
+    name: str
+    mechanism: str
+    parameters: Mapping[str, Any]
+    plan: Mapping[str, Any]
+    cost: Measure
+    risk: Measure
+    guarantee: str
+    basis: str
+    measured_on: str
+    draws: int
+    figures: Mapping[str, float]
+    seconds: float
+    dominated: bool = False
+
+    @property
+    def mended(self) -> bool:
+        """Whether so many trucks of its plan were overloaded that the repair is a new plan, by the true weights."""
+        return self.figures.get(OVERLOADED, 0.0) > MOST_OVERLOADED
+
+    @property
+    def weak(self) -> bool:
+        """Whether the attacker is right so often that hardly anybody is protected."""
+        return self.risk.value > WEAK_RISK
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the point as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Point:
+        """Make a point of plain data."""
+        measures = {name: Measure(**content[name]) for name in ("cost", "risk")}
+        return cls(**{**content, **measures})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A policy that could not be measured, and why.
+
+    Parameters
+    ----------
+    name, why
+        The point's name, and a sentence without private figures.
+    """
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """What the owner asked for; at least one of both is given.
+
+    Parameters
+    ----------
+    max_cost
+        Most that privacy may cost, in the goal's unit: 0.05.
+    max_risk
+        Most that the attacker may succeed with: 0.05.
+    asked
+        False if nothing was asked for, so that a default was taken.
+    """
+
+    max_cost: float | None = None
+    max_risk: float | None = None
+    asked: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """Policies against what they cost: points, those that failed, and the recommended one. Private.
+
+    Parameters
+    ----------
+    dataset, goal
+        What it is about: the policy's dataset; ``trucks``, ``shuttles``, ``distortion`` or ``error``.
+    cost_name, cost_unit
+        What the cost is, ``trucks``; and in what it is told, ``more trucks``.
+    cost_baseline
+        In words, what the cost is compared with.
+    risk_name
+        What the risk is, ``truck linkage``.
+    risk_without_privacy, risk_of_chance
+        What the attacker gets with the true table, and without any release.
+    points, failed
+        What was measured, by mechanism; and what could not be.
+    limit
+        What was asked for.
+    recommended
+        Name of the recommended point; None if there is none at all.
+    meets_limit
+        Whether the recommended point keeps to the limit.
+    says
+        Plain sentences: what was measured on what, that choosing by the data is not private, and so on.
+    policy
+        The recommended policy as TOML text, ready to publish with; empty if there is none.
+    seconds
+        Time taken.
+    software
+        Version of Dunnage.
+    """
+
+    dataset: str
+    goal: str
+    cost_name: str
+    cost_unit: str
+    cost_baseline: str
+    risk_name: str
+    risk_without_privacy: float
+    risk_of_chance: float
+    points: tuple[Point, ...]
+    failed: tuple[Failure, ...] = ()
+    limit: Limit = field(default_factory=Limit)
+    recommended: str | None = None
+    meets_limit: bool = False
+    says: tuple[str, ...] = ()
+    policy: str = field(default="", repr=False)
+    seconds: float = 0.0
+    software: str = __version__
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", _with_dominated(self.points))
+        names = [point.name for point in self.points]
+        if len(set(names)) < len(names):
+            raise ParameterError("points of a frontier need names of their own. Got one twice. Rename it.")
+        if self.recommended is not None and self.recommended not in names:
+            raise ParameterError(f"the recommended point {self.recommended!r} is not among the points. Name one.")
+
+    def __repr__(self) -> str:
+        return f"Frontier({self.dataset!r}, {self.goal}, {len(self.points)} points, private)"
+
+    def point(self, name: str) -> Point:
+        """Return a point by its name.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such point.
+        """
+        for item in self.points:
+            if item.name == name:
+                return item
+        known = ", ".join(item.name for item in self.points)
+        raise ParameterError(f"the frontier has no point {name!r}. It has: {known}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the frontier as plain data."""
+        content = {name: getattr(self, name) for name in _PLAIN}
+        return {
+            "format": FORMAT,
+            "kind": "frontier",
+            **content,
+            "says": list(self.says),
+            "limit": asdict(self.limit),
+            "points": [point.to_dict() for point in self.points],
+            "failed": [asdict(item) for item in self.failed],
+            "software": {"dunnage": self.software},
+        }
+
+    def summary(self) -> str:
+        """Describe the frontier for its owner: points that none beats, the recommended one, and what it rests on."""
+        shown = [point for point in self.points if not point.dominated or point.name == self.recommended]
+        best = sorted(shown, key=lambda point: point.cost.value)
+        width = max((len(point.name) for point in best), default=0)
+        lines = [f"Frontier of {self.dataset}: {self.cost_unit} against {self.risk_name}. Private."]
+        for point in best:
+            mark = "*" if point.name == self.recommended else "!" if point.weak or point.mended else " "
+            lines.append(
+                f"{mark} {point.name:<{width}}  {with_ends(point.cost)} {self.cost_unit}, {self.risk_name} "
+                f"{with_ends(point.risk)}"
+            )
+        if any(point.weak or point.mended for point in best):
+            lines.append(f"! {_NOT_RECOMMENDED}")
+        others, failed = len(self.points) - len(best), len(self.failed)
+        if others or failed:
+            lines.append(f"  {others} more are beaten by one of the others; {failed} could not be measured")
+        return "\n".join([*lines, "", *self.says])
+
+    def table(self) -> str:
+        """Give the points as CSV text, one line each, with all figures."""
+        more = list(dict.fromkeys(name for point in self.points for name in point.figures))
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, [*_COLUMNS, *more], restval="", lineterminator="\n")
+        writer.writeheader()
+        for point in self.points:
+            writer.writerow({**_line(point), "recommended": _word(point.name == self.recommended), **point.figures})
+        return text.getvalue()
+
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write ``frontier.json``, ``frontier.csv``, ``policy.toml`` and, if given, the page; for their owner alone.
+
+        Parameters
+        ----------
+        folder
+            Folder to make.
+        page
+            HTML text.
+        force
+            Replace a frontier that is there.
+        """
+        texts = {
+            FRONTIER_FILE: json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+            TABLE_FILE: self.table(),
+            PAGE_FILE: page,
+            POLICY_FILE: self.policy,
+        }
+        with new_folder(
+            folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
+        ) as work:
+            for name, text in texts.items():
+                if text:
+                    (work / name).write_text(text, encoding="utf-8")
+        return Path(folder)
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Frontier:
+        """Read a frontier folder.
+
+        Raises
+        ------
+        InputError
+            If it is not one.
+        """
+        path = Path(folder) / FRONTIER_FILE
+        try:
+            if path.stat().st_size > MOST_FRONTIER_BYTES:
+                raise ValueError
+            content = json.loads(path.read_bytes())
+            if content["format"] != FORMAT or content["kind"] != "frontier":
+                raise ValueError
+            return _frontier_from(content)
+        except OSError as error:
+            raise InputError(str(path), [f"cannot be read: {error.strerror}. Give a frontier folder."]) from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ParameterError):
+            raise InputError(str(path), [f"is not a frontier of format {FORMAT}. Make it anew."]) from None
+
+
+def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Check, before anything is measured, that a frontier may be written here.
+
+    Raises
+    ------
+    OutputError
+        If something is in the way. Whoever published from a frontier's folder has a ledger there: it is never deleted.
+    """
+    target = check_new_folder(folder, marker=FRONTIER_FILE, force=force)
+    strange = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
+    if strange:
+        raise OutputError(f"{target} also holds {', '.join(strange[:3])}, so it is left as it is. Choose another name.")
+
+
+_NOT_RECOMMENDED = (
+    f"is not recommended: the attacker is right more than {WEAK_RISK:.0%} of the time (unless --max-risk allows it), "
+    f"or more than {MOST_OVERLOADED:.0%} of the trucks are overloaded before repair"
+).replace("%", " %")
+_FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
+_PLAIN = (
+    "dataset",
+    "goal",
+    "cost_name",
+    "cost_unit",
+    "cost_baseline",
+    "risk_name",
+    "risk_without_privacy",
+    "risk_of_chance",
+    "recommended",
+    "meets_limit",
+    "policy",
+    "seconds",
+)
+_COLUMNS = (
+    "name",
+    "mechanism",
+    "parameters",
+    "plan",
+    "cost",
+    "cost_lower",
+    "cost_upper",
+    "risk",
+    "risk_lower",
+    "risk_upper",
+    "guarantee",
+    "basis",
+    "measured_on",
+    "draws",
+    "dominated",
+    "recommended",
+    "seconds",
+)
+
+
+def _frontier_from(content: Mapping[str, Any]) -> Frontier:
+    return Frontier(
+        **{name: content[name] for name in _PLAIN},
+        points=tuple(Point.from_dict(item) for item in content["points"]),
+        failed=tuple(Failure(**item) for item in content["failed"]),
+        limit=Limit(**content["limit"]),
+        says=tuple(map(str, content["says"])),
+        software=str(content["software"]["dunnage"]),
+    )
+
+
+def _with_dominated(points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple(replace(point, dominated=any(_beats(other, point) for other in points)) for point in points)
+
+
+def _beats(other: Point, point: Point) -> bool:
+    """Whether a point costs no more and risks no more than another, and one of both less.
+
+    What was measured on different data cannot be compared so, and a plan that had to be made anew beats none that
+    holds.
+    """
+    if other.measured_on != point.measured_on or (other.mended and not point.mended):
+        return False
+    cost, risk = point.cost.value - other.cost.value, point.risk.value - other.risk.value
+    return cost >= -_SAME and risk >= -_SAME and max(cost, risk) > _SAME
+
+
+def _line(point: Point) -> dict[str, Any]:
+    measures = {
+        f"{name}{end}": getattr(getattr(point, name), part)
+        for name in ("cost", "risk")
+        for end, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper"))
+    }
+    plain = ("name", "mechanism", "guarantee", "basis", "measured_on", "draws")
+    return {
+        **{name: getattr(point, name) for name in plain},
+        **measures,
+        "parameters": json.dumps(dict(point.parameters), ensure_ascii=False),
+        "plan": json.dumps(dict(point.plan), ensure_ascii=False) if point.plan else "",
+        "dominated": _word(point.dominated),
+        "seconds": round(point.seconds, 3),
+    }
+
+
+def _word(truth: bool) -> str:
+    return "yes" if truth else "no"
+
+
+def with_ends(measure: Measure) -> str:
+    """Write a measure in per cent, with its ends if they differ."""
+    text = per_cent(measure.value)
+    return (
+        text if measure.lower == measure.upper else f"{text} ({per_cent(measure.lower)} to {per_cent(measure.upper)})"
+    )
+
+
+def per_cent(share: float) -> str:
+    """Write a share in per cent.
+
+    Examples
+    --------
+    >>> per_cent(0.05), per_cent(0.0712), per_cent(0.99996), per_cent(1), per_cent(12.345)
+    ('5 %', '7.12 %', 'over 99.9 %', '100 %', '1,234 %')
+    """
+    if 0.9995 <= share < 1:
+        return "over 99.9 %"
+    return f"{100 * share:,.0f} %" if share >= 9.995 else f"{100 * share:.3g} %"

@@ -1,0 +1,432 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The goal ``trucks``: what privacy costs in trucks, against how likely a package's truck is named."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dunnage.advising.alike import MOST_RECORDS
+from dunnage.advising.common import (
+    KS,
+    QUICK_KS,
+    Candidate,
+    Opened,
+    check_by,
+    checked_tasks,
+    codes_of,
+    mechanism_table,
+    opened,
+    ranges_of,
+    released,
+    sampled_says,
+)
+from dunnage.advising.frontier import GENERATED, OVERLOADED, PROVEN, Failure, Point
+from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task
+from dunnage.domains import Numeric
+from dunnage.errors import NoPlanError, ParameterError
+from dunnage.noise import Noise
+
+if TYPE_CHECKING:
+    from dunnage.auditing.truth import TruePacking
+    from dunnage.dataset import Dataset
+    from dunnage.planning.models import Model
+    from dunnage.release import Release
+    from dunnage.settle import Settlement
+
+EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)
+LAWS = ("laplace", "piecewise")
+NUM_RANGES = 4
+LEAST_SEALED = 5
+"""With smaller classes it takes long to find a sealed plan that tells little: of many packages, or if it must be quick,
+none is tried."""
+DELTA = 1e-3
+MOST_WITH_SEVERAL = 1000
+"""Packages that a draw with several quantities is measured on."""
+MOST_SIMPLE = 10_000
+"""Packages of which classes are packed by their upper bounds or means in some seconds."""
+_SIMPLE = ("partition", "full-domain")
+MOST_IN_A_TRUCK = 12
+"""Packages in a truck up to which sealed and certified plans with several quantities are tried."""
+MANY_PACKAGES = 1000
+SEALED_SECONDS = 12.0
+"""In less time a sealed plan that tells more is found: what is measured must not depend on how busy the machine is."""
+UPPER, MEAN, CERTIFIED, SEALED = "upper bounds", "mean", "certified 95 %", "sealed"
+ESTIMATED_REACH, SEALED_REACH = 0.2, 0.05
+"""Shares of truck linkage that it may be off by: estimated from the repairs or fills found, or of the plan found."""
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+# What each plan is told of a class, and how pack is asked for it.
+_STATISTICS = {UPPER: "bounds", MEAN: "mean", CERTIFIED: "multiset", SEALED: "multiset"}
+_PLANS: Mapping[str, Mapping[str, Any]] = {
+    UPPER: {"model": "standard", "statistic": "upper"},
+    MEAN: {"model": "standard", "statistic": "mean"},
+    CERTIFIED: {"model": "stochastic", "risk": 0.05},
+    SEALED: {"model": "sealed"},
+}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TrucksCase(Opened):
+    """Packages to be packed.
+
+    Parameters
+    ----------
+    held
+        What a truck holds, by quantity.
+    """
+
+    held: Mapping[str, float]
+
+    @property
+    def most(self) -> int:
+        """How many packages a draw is measured on, at most: fewer if several quantities make packing slow."""
+        return self.asked.size or (MOST_WITH_SEVERAL if self.several else MOST_RECORDS)
+
+    def most_of(self, tried: Task | Candidate) -> int:
+        """How many packages a draw is measured on, at most: more, if classes are packed by one number each."""
+        simple = tried.mechanism in _SIMPLE and tried.plan.get("name") in (UPPER, MEAN)
+        return self.most_compared if simple else self.most
+
+    @property
+    def most_compared(self) -> int:
+        """How many packages are compared with, at most."""
+        return self.most if self.several else self.asked.size or MOST_SIMPLE
+
+    @property
+    def several(self) -> bool:
+        """Whether several quantities are packed, which takes longer."""
+        return len(self.held) > 1
+
+    @property
+    def largest(self) -> Mapping[str, float]:
+        """What a truck holds: no generated package has more."""
+        return self.held
+
+    @property
+    def seconds(self) -> float:
+        """How long a packing on one number a package may take; most end before."""
+        return min(2.0 + self.num_measured / 500, 4.0) if self.several else min(2.0 + self.num_measured / 1000, 6.0)
+
+    @property
+    def truth_seconds(self) -> float:
+        """How long a packing of true weights may take: with several quantities it seldom proves more later."""
+        return 2.0 if self.several else self.seconds
+
+    @property
+    def weighable(self) -> bool:
+        """Whether it can be computed in time how likely a truck of a class plan fits.
+
+        With several quantities that takes minutes once there are many packages in a truck.
+        """
+        if not self.several:
+            return True
+        full = (case_amounts(self, self.data).mean(axis=0) / _rooms(self)).max()
+        return bool(full * MOST_IN_A_TRUCK >= 1)
+
+
+@dataclass(frozen=True)
+class Trucks:
+    """What privacy costs in trucks."""
+
+    name: str = "trucks"
+    cost_name: str = "trucks"
+    cost_unit: str = "more trucks"
+    risk_name: str = "truck linkage"
+    draw_seconds: float = 60.0
+
+    def open(self, asked: Asked) -> TrucksCase:
+        """Check capacity and columns, and read the packages."""
+        if not asked.capacity:
+            raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
+        policy, data, digest = opened(asked, self.name)
+        quantities = [item for item in policy.schema.quasi_identifiers if isinstance(item.domain, Numeric)]
+        if not quantities:
+            raise ParameterError(
+                "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
+                'role = "quasi-identifier", kind = "numeric" and a domain.'
+            )
+        check_by(policy, asked.by)
+        from dunnage.planning.trucks import parse_capacities
+
+        held = parse_capacities(asked.capacity, {item.name: item.numeric.unit for item in quantities})
+        case = TrucksCase(asked=asked, data=data, digest=digest, policy=policy, held=held)
+        heavy = int((case_amounts(case, data) > _rooms(case)).any(axis=1).sum())
+        if heavy:
+            raise ParameterError(f"{heavy:,} of the packages are too large for the truck. Give a larger --capacity.")
+        return case
+
+    def tasks(self, case: Case) -> tuple[Sequence[Task], Sequence[Failure]]:
+        """Name mechanisms, parameters and plans that fit the packages."""
+        assert isinstance(case, TrucksCase)
+        tasks, failed = checked_tasks(case, _candidates(case))
+        if case.weighable:
+            return tasks, failed
+        kinds = [CERTIFIED, SEALED]
+        left_out = [Failure(name=f"{kind} plans", why=_TOO_SLOW) for kind in kinds[case.asked.quick :]]
+        return [task for task in tasks if task.plan["name"] not in kinds], [*failed, *left_out]
+
+    def measure(self, case: Case, task: Task) -> Drawn:
+        """Publish, plan, apply and repair once, and count the trucks."""
+        assert isinstance(case, TrucksCase)
+        noise = Noise()
+        data = case.rows(task, noise)
+        best = _best_of_data(case) if _all(case, task) else _best(case, data)
+        return _figures(case, task, data, best, *_settled(case, task, data, noise))
+
+    def reference(self, case: Case) -> Reference:
+        """Pack the true weights, and see what somebody who has them all, or nothing but the plan, names."""
+        from dunnage.planning.linkage import truck_linkage
+
+        assert isinstance(case, TrucksCase)
+        data = case.rows_alike(Noise())
+        best = _best(case, data)
+        told = [item.name for item in (*case.policy.schema.public, *case.policy.schema.quasi_identifiers)]
+        public = [name for name in told if case.policy.schema[name] in case.policy.schema.public]
+        where = "generated packages" if case.asked.on == GENERATED else f"{len(data):,} packages"
+        sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
+        return Reference(
+            risk_without_privacy=truck_linkage(codes_of(data, told), best.bin_of_row)["mean"],
+            risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row)["mean"],
+            cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
+            says=(_REPAIR, _SEARCHED, *sampled_says(case, self.tasks(case)[0])),
+        )
+
+    def tables(self, case: Case, point: Point) -> Mapping[str, Mapping[str, Any]]:
+        """Give the mechanism of a point."""
+        return mechanism_table(point)
+
+    def next_step(self, case: Case, point: Point) -> str:
+        """Say how to plan on a release of this kind."""
+        plan = point.plan
+        options = [part for name, value in plan.items() if name != "name" for part in (f"--{name}", str(value))]
+        capacity = [part for text in case.asked.capacity for part in ("--capacity", text)]
+        by = ["--by", case.asked.by] if case.asked.by else []
+        return shlex.join(["dunnage", "pack", "RELEASE", *capacity, *by, *options, "-o", "PLAN"])
+
+
+_REPAIR = (
+    "Trucks are those in use after repair on the truth, with trucks for packages that were not released. Where a plan "
+    "overloads trucks, packages are moved by their true weights: who sees which ones learns more of them, which truck "
+    "linkage does not count. See the share of trucks that a plan overloaded: one that must be mended a lot is none."
+)
+
+
+_SEARCHED = (
+    "What a sealed plan or a repair tells depends on which one a search finds in its time: those intervals reach at "
+    f"least {100 * SEALED_REACH:g} % of the figure to either side, or {100 * ESTIMATED_REACH:g} % where it was "
+    "estimated."
+)
+
+
+_TOO_SLOW = (
+    "with several quantities and many packages a truck they take minutes to measure. Try one by hand: dunnage pack."
+)
+
+
+# --- Candidates ----------------------------------------------------------------------------------------------------
+
+
+def _candidates(case: TrucksCase) -> Iterator[Candidate]:
+    quick = case.asked.quick
+    ks = [k for k in (QUICK_KS if quick else KS) if k <= case.num_measured // 2]
+    if case.several:  # they take longer to pack
+        ks = ks[1:] if quick else ks[::2]
+    least_sealed = LEAST_SEALED if quick or case.num_measured >= MANY_PACKAGES else 0
+    plans = (UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED)
+    for k in ks:
+        for plan in plans:
+            if plan != SEALED or k >= least_sealed:
+                yield _planned("partition", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+    for k in ks if case.several and not quick else ks[::2]:
+        for plan in (UPPER, SEALED):
+            yield _planned("full-domain", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+    epsilons = EPSILONS[::2] if case.several else EPSILONS
+    yield from _noisy_candidates(case, QUICK_EPSILONS if quick else epsilons, quick=quick)
+
+
+def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: bool) -> Iterator[Candidate]:
+    plans = (MEAN,) if quick else (UPPER, MEAN)
+    for epsilon in epsilons:
+        for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
+            for plan in plans:
+                yield _planned("noisy-values", {"epsilon": epsilon, "law": law}, f"epsilon={epsilon:g}, {law}", plan)
+    for epsilon in epsilons:
+        for what, table in _ranges(case, private=not quick and epsilon in QUICK_EPSILONS):
+            for plan in plans:
+                yield _planned("noisy-clusters", {"epsilon": epsilon, **table}, f"epsilon={epsilon:g}, {what}", plan)
+    for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
+        parameters = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
+        yield _planned("sampled-lattice", parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
+
+
+def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Give the ways to cut domains into ranges: at public borders, and if asked for at private quantiles."""
+    domains = {
+        item.name: item.numeric
+        for item in case.policy.schema.quasi_identifiers
+        if isinstance(item.domain, Numeric) and item.numeric.resolution is not None
+    }
+    borders = {name: found for name, domain in domains.items() if (found := ranges_of(domain, NUM_RANGES))}
+    if borders and len(borders) == len(domains):
+        yield f"{NUM_RANGES} public ranges", {"borders": _alone(borders)}
+    if private:
+        shares = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
+        yield (
+            f"{NUM_RANGES} private ranges",
+            {"quantiles": _alone(dict.fromkeys(domains, shares)) if domains else shares},
+        )
+
+
+def _alone(table: Mapping[str, Any]) -> Any:
+    """Write the list of a single attribute without its name."""
+    return next(iter(table.values())) if len(table) == 1 else dict(table)
+
+
+def _planned(mechanism: str, parameters: Mapping[str, Any], words: str, plan: str) -> Candidate:
+    return Candidate(
+        name=f"{mechanism} {words}, {plan} plan",
+        mechanism=mechanism,
+        parameters=parameters,
+        plan={"name": plan, **_PLANS[plan]},
+    )
+
+
+# --- Measuring -----------------------------------------------------------------------------------------------------
+
+
+def _all(case: TrucksCase, task: Task) -> bool:
+    """Whether a task is measured on all true packages."""
+    return task.on != GENERATED and len(case.data) <= case.most_of(task)
+
+
+def _settled(case: TrucksCase, task: Task, data: Dataset, noise: Noise) -> tuple[Settlement, Release]:
+    """Publish, plan and apply once; also return the release."""
+    from dunnage.planning.packing import pack
+    from dunnage.settle import apply
+
+    publication = released(data, noise)
+    if not len(publication.release):
+        raise NoPlanError("nothing was released, so there is nothing to plan on.")
+    plan = pack(
+        publication.release,
+        capacity=case.asked.capacity,
+        by=case.asked.by,
+        model=_model(task),
+        seconds=SEALED_SECONDS if task.plan["name"] == SEALED else case.seconds,
+    )
+    done = apply(plan, data, publication.release, publication.key, repair=True, noise=noise)
+    if not done.feasible:
+        raise NoPlanError("the plan overloads trucks, and no repair was found. Use larger trucks.")
+    return done, publication.release
+
+
+def _model(task: Task) -> Model:
+    from dunnage.planning.models import Sealed, Standard, Stochastic
+
+    name = task.plan["name"]
+    if name == SEALED:
+        return Sealed()
+    if name == CERTIFIED:
+        return Stochastic(risk=task.plan["risk"])
+    return Standard(statistic=task.plan["statistic"])
+
+
+def _figures(
+    case: TrucksCase, task: Task, data: Dataset, best: TruePacking, done: Settlement, release: Release
+) -> Drawn:
+    """Compare a settlement with the best plan on the true weights."""
+    if not done.truck_linkage:
+        raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
+    num_rest = len(data) - len(release)
+    own = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
+    rest = _trucks_for_rest(case, data, done) if num_rest else 0
+    optimum = min(int(best.cost), own + rest)
+    repair = done.repair or {}
+    same = (
+        _all(case, task)
+        and done.plan_feasible
+        and not num_rest
+        and best.cost == best.bound
+        and done.plan.objective == done.plan.bound
+    )
+    return Drawn(
+        cost=(own + rest) / optimum - 1,
+        risk=float(done.truck_linkage["mean"]),
+        cost_step=0.0 if same else 1 / optimum,
+        risk_step=1 / len(data),
+        risk_reach=_reach(task, done, noisy=release.noisy),
+        cost_least=0.0,
+        figures={
+            "trucks": float(own + rest),
+            "optimum": float(optimum),
+            PROVEN: float(optimum == best.bound),
+            "planned trucks": float(done.plan.num_bins),
+            OVERLOADED: 1 - done.bins_feasible,
+            "packages moved": float(repair.get("moved", 0)),
+            "packages outside the plan": float(num_rest),
+            "worst truck linkage": float(done.truck_linkage["worst"]),
+            "packages": float(len(data)),
+        },
+    )
+
+
+def _reach(task: Task, done: Settlement, *, noisy: bool) -> float:
+    """Say how far truck linkage may be off on another machine, where it rests on a search that is bounded in time."""
+    risk = float(done.truck_linkage["mean"])
+    if done.truck_linkage["kind"] == "estimate" and not noisy:  # of noise it is computed by its law
+        return ESTIMATED_REACH * risk
+    return SEALED_REACH * risk if task.plan["name"] == SEALED else 0.0
+
+
+def _trucks_for_rest(case: TrucksCase, data: Dataset, done: Settlement) -> int:
+    """Count the trucks that packages need which were not released, and so are in no plan."""
+    planned = data.parts.records_of(done.loading.column("source_row").to_numpy())
+    rest = np.setdiff1d(np.arange(len(data)), planned)
+    return int(_packed(case, data, rest).cost)
+
+
+def case_amounts(case: TrucksCase, data: Dataset) -> FloatArray:
+    """Return what is packed. Shape: records by quantities."""
+    return np.column_stack([data.numbers(name) for name in case.held])
+
+
+def _rooms(case: TrucksCase) -> FloatArray:
+    return np.array(list(case.held.values()))
+
+
+def _best(case: TrucksCase, data: Dataset) -> TruePacking:
+    """Pack all packages by their true weights."""
+    return _packed(case, data, np.arange(len(data)))
+
+
+@lru_cache(maxsize=2)
+def _best_of_data(case: TrucksCase) -> TruePacking:
+    return _best(case, case.data)
+
+
+def _packed(case: TrucksCase, data: Dataset, records: IntArray) -> TruePacking:
+    from dunnage.auditing.truth import pack_truth
+    from dunnage.planning.trucks import Truck
+
+    group = codes_of(data, [case.asked.by] if case.asked.by else [])[records]
+    return pack_truth(
+        case_amounts(case, data)[records],
+        list(case.held),
+        [Truck(name="truck", capacity=dict(case.held))],
+        group,
+        deadline=time.monotonic() + case.truth_seconds,
+    )
+
+
+def goal_for(asked: Asked) -> Goal:
+    """Return the goal, whatever the policy is about; it refuses what it cannot measure."""
+    return Trucks()

@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page of a frontier: well-formed, closed to the network, escaped, complete without its script, and its script
+chooses as the advice does."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import random
+import re
+import tomllib
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from importlib import resources
+
+import pytest
+import quickjs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
+from dunnage.advising.recommend import choose
+from dunnage.pages.frontier import NOT_PRIVATE, PRIVATE, frontier_figure, frontier_page
+from dunnage.pages.frontier_chart import SHAPES, Axis, looks_of, share_text
+
+VOID_TAGS = {"meta", "input"}
+HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">{{ 7 * 7 }}\'"&\u2028'
+MECHANISMS = ("partition", "full-domain", "noisy-values", "noisy-clusters", "sampled-lattice", "utility-clusters")
+
+
+class Page(HTMLParser):
+    """Reads a page strictly: every tag closed in order; tags, texts and scripts are kept."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID_TAGS:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        kept = {"script": self.scripts, "style": self.styles}.get(self.open[-1] if self.open else "", self.texts)
+        kept.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    @property
+    def data(self):
+        return json.loads(self.scripts[0])
+
+    def having(self, name: str) -> list[str]:
+        return [attrs[name] or "" for _, attrs in self.tags if name in attrs]
+
+
+def exactly(value: float | Measure) -> Measure:
+    return value if isinstance(value, Measure) else Measure(value=value, lower=value, upper=value)
+
+
+def point(number: int = 0, cost: float | Measure = 0.1, risk: float | Measure = 0.2, **changes) -> Point:
+    given = {
+        "name": f"partition k={number + 2}, sealed plan",
+        "mechanism": "partition",
+        "parameters": {"k": number + 2},
+        "plan": {"model": "sealed"},
+        "cost": exactly(cost),
+        "risk": exactly(risk),
+        "guarantee": f"k-anonymity, k {number + 2}",
+        "basis": "proved",
+        "measured_on": "data",
+        "draws": 5,
+        "figures": {"trucks": 130.4, OVERLOADED: 0.0},
+        "seconds": 1.0,
+    }
+    return Point(**{**given, **changes})
+
+
+def frontier(*points: Point, **changes) -> Frontier:
+    limit = changes.pop("limit", Limit(max_cost=0.05))
+    choice = choose(points, limit)
+    given = {
+        "dataset": "parcels",
+        "goal": "trucks",
+        "cost_name": "trucks",
+        "cost_unit": "more trucks",
+        "cost_baseline": "the best plan on the true weights",
+        "risk_name": "truck linkage",
+        "risk_without_privacy": 1.0,
+        "risk_of_chance": 0.01,
+        "points": points,
+        "limit": limit,
+        "recommended": choice.point.name if choice.point else None,
+        "meets_limit": choice.meets_limit,
+        "says": ("Asked for: at most 5 % more trucks.", "Choosing by the data is itself not private.", "Five draws."),
+    }
+    return Frontier(**{**given, **changes})
+
+
+def spread(num: int, seed: int = 1) -> tuple[Point, ...]:
+    """Points of all mechanisms, bases and kinds of data; some costs are 0, some below."""
+    rng = random.Random(seed)
+    found = []
+    for number in range(num):
+        cost = rng.choice((0.0, round(rng.uniform(-0.02, 0.4), 3)))
+        risk, reach = round(rng.uniform(0.001, 1.0) ** 2, 4), rng.choice((0.0, 0.01, 0.1))
+        found.append(
+            point(
+                number,
+                name=f"point {number}",
+                mechanism=rng.choice(MECHANISMS),
+                cost=Measure(value=cost, lower=cost - reach, upper=cost + reach),
+                risk=Measure(value=risk, lower=max(0.0, risk - reach), upper=min(1.0, risk + reach)),
+                basis=rng.choice(("proved", "proved", "claimed", "void")),
+                measured_on=rng.choice(("data", "generated")),
+                figures={OVERLOADED: rng.choice((0.0, 0.0, 0.5))},
+            )
+        )
+    return tuple(found)
+
+
+@pytest.mark.parametrize("num", [0, 1, 2, 200])
+def test_a_page_is_well_formed_and_complete_for_any_number_of_points(num):
+    found = frontier(*spread(num))
+    page = Page(frontier_page(found))
+    ids = page.having("id")
+    assert len(ids) == len(set(ids))
+    assert len(page.having("data-point")) == num == len(page.data["points"])
+    assert sum(name.startswith("policy-") and name[7:].isdigit() for name in ids) == num
+    for item in found.points:
+        assert item.name in page.text
+    assert PRIVATE in page.text
+    assert (NOT_PRIVATE in page.text) == (num > 0)
+    assert not re.search(r"\b(nan|inf|infinity|None|undefined)\b", page.text, re.IGNORECASE)
+    for name in ("x", "y", "x1", "x2", "y1", "y2"):
+        assert all(math.isfinite(float(value.rstrip("%"))) for value in page.having(name))
+
+
+def test_only_the_style_and_the_script_that_are_inside_may_be_used():
+    text = frontier_page(frontier(*spread(9)))
+    page = Page(text)
+    (policy,) = [attrs["content"] for _, attrs in page.tags if attrs.get("http-equiv") == "Content-Security-Policy"]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    digest = {
+        kind: base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        for kind, body in (("style", page.styles[0]), ("script", page.scripts[1]))
+    }
+    assert rules == {
+        "default-src": "'none'",
+        "style-src": f"'sha256-{digest['style']}'",
+        "script-src": f"'sha256-{digest['script']}'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    assert len(page.scripts) == 2
+    assert len(page.styles) == 1
+
+
+def test_a_page_names_nothing_outside_itself():
+    text = frontier_page(frontier(*spread(30)))
+    page = Page(text)
+    assert not re.search(r"https?://|//[a-z]|url\((?!#)|@import|@font-face", re.sub(r"\n\s*//.*", "", text))
+    assert not page.having("src")
+    assert not page.having("href")
+    assert not page.having("style")
+    assert not [name for _, attrs in page.tags for name in attrs if name.startswith("on")]
+
+
+def test_the_script_is_strict_and_writes_data_as_text_only():
+    script = resources.files("dunnage").joinpath("templates", "frontier.js").read_text("utf-8")
+    assert script.startswith('"use strict";')
+    for unsafe in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch("):
+        assert unsafe not in script
+    assert "</" not in script
+
+
+def test_hostile_words_stay_words_everywhere():
+    hostile = point(
+        name=HOSTILE,
+        mechanism=HOSTILE,
+        parameters={"law": HOSTILE, HOSTILE: [HOSTILE]},
+        plan={HOSTILE: HOSTILE},
+        guarantee=HOSTILE,
+        basis="claimed",
+        figures={HOSTILE: 1.0},
+    )
+    found = frontier(
+        hostile,
+        dataset=HOSTILE,
+        cost_unit=HOSTILE,
+        cost_name=HOSTILE,
+        risk_name=HOSTILE,
+        cost_baseline=HOSTILE,
+        goal=HOSTILE,
+        says=(HOSTILE, f"WARNING: {HOSTILE}", HOSTILE),
+        policy=HOSTILE,
+        failed=(Failure(name=HOSTILE, why=HOSTILE),),
+        software=HOSTILE,
+    )
+    text = frontier_page(found)
+    page = Page(text)
+    assert len(page.scripts) == 2
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert "<script>alert" not in text
+    assert page.data["points"][0]["name"] == HOSTILE
+    assert page.text.count("{{ 7 * 7 }}") > 10
+    ElementTree.fromstring(frontier_figure(found))
+
+
+def test_without_its_script_a_page_shows_the_recommended_point_and_hides_what_would_do_nothing():
+    page = Page(frontier_page(frontier(point(0, 0.04, 0.3), point(1, 0.1, 0.1), point(2, 0.2, 0.35))))
+    assert '[mechanism] name = "partition" k = 2' in page.text
+    for tag, attrs in page.tags:
+        if tag == "button" and "data-mechanism" in attrs:
+            assert "disabled" in attrs
+    assert len([attrs for _, attrs in page.tags if "data-script" in attrs and "hidden" in attrs]) == 5
+    assert len([attrs for _, attrs in page.tags if "data-script" in attrs]) == 5
+    assert "partition k=2, sealed plan: 4 % cost, 30 % risk" in page.text  # what a mouse is told
+    classes = page.having("class")
+    assert sum("policy look-0 faded" in names for names in classes) == 1
+    assert [names for names in classes if re.match(r"limit limit-", names)] == ["limit limit-x", "limit limit-y off"]
+
+
+def test_a_warning_and_that_choosing_is_not_private_stand_out():
+    says = ("Recommended: this.", "Choosing is itself not private.", "WARNING: covered by no epsilon.", "Five draws.")
+    text = frontier_page(frontier(point(), says=says))
+    assert '<p class="alert claimed">Choosing is itself not private.</p>' in text
+    assert '<p class="alert void">WARNING: covered by no epsilon.</p>' in text
+    assert "<li>Five draws.</li>" in text
+
+
+def test_what_failed_is_listed_with_its_reason():
+    page = Page(frontier_page(frontier(point(), failed=(Failure(name="partition k=500", why="Too few records."),))))
+    assert "partition k=500 Too few records." in page.text
+
+
+def test_all_points_may_be_beaten():
+    found = frontier(point(0), point(1))
+    for item in found.points:
+        object.__setattr__(item, "dominated", True)
+    Page(frontier_page(found))
+    assert "0 of them beaten by no other" in frontier_figure(found)
+
+
+def test_nothing_is_recommended_where_nothing_is_promised():
+    page = Page(frontier_page(frontier(point(basis="void"))))
+    assert page.data["recommended"] is None
+    assert "Nothing can be recommended." in page.text
+    assert "spread choice off" in page.having("class")
+
+
+def test_the_table_of_each_point_can_be_copied_into_a_policy():
+    page = Page(frontier_page(frontier(point(0, parameters={"k": 5, "statistic": "mean", "shares": [0.5, 0.5]}))))
+    table = tomllib.loads(page.data["points"][0]["toml"])
+    assert table == {"mechanism": {"name": "partition", "k": 5, "statistic": "mean", "shares": [0.5, 0.5]}}
+
+
+def test_a_policy_for_devices_keeps_what_else_it_says_of_a_kind_of_report():
+    policy = '[mechanisms.places]\nname = "local-location"\nattributes = ["place"]\nepsilon = 2.0\nmethod = "auto"\n'
+    points = [
+        point(
+            number,
+            name=f"places: auto epsilon={number}",
+            mechanism="local-location",
+            parameters={"epsilon": float(number), "method": "auto", **more},
+        )
+        for number, more in ((1, {}), (2, {"levels": 3}))
+    ]
+    first, second = (item["toml"] for item in Page(frontier_page(frontier(*points, policy=policy))).data["points"])
+    kept = {"name": "local-location", "attributes": ["place"], "method": "auto"}
+    assert tomllib.loads(first) == {"mechanisms": {"places": {**kept, "epsilon": 1.0}}}
+    assert tomllib.loads(second) == {"mechanisms": {"places": {**kept, "epsilon": 2.0}}}
+    assert "levels = 3" in second
+
+
+def test_every_mechanism_has_a_colour_and_a_shape_that_no_other_has():
+    names = [*MECHANISMS[2:], "noisy-counts", "local-numeric", *MECHANISMS[:2], *(f"other {n}" for n in range(20))]
+    looks = looks_of(point(name=name, mechanism=name) for name in names)
+    assert len({(look % 6, look % len(SHAPES)) for look in looks.values()}) == len(names)
+    few = looks_of([point(mechanism="full-domain"), point(mechanism="partition")])
+    assert few["partition"] == looks["partition"] == 0
+    assert few["full-domain"] == looks["full-domain"] == 1
+
+
+def test_marks_are_hollow_only_where_data_differ():
+    alike = frontier(point(0, measured_on="generated"), point(1, 0.05, 0.3, measured_on="generated"))
+    mixed = frontier(point(0), point(1, 0.05, 0.3, measured_on="generated"))
+    assert "hollow" not in frontier_figure(alike)
+    assert frontier_figure(mixed).count('hollow"') == 1
+    assert "hollow: on generated data" in frontier_figure(mixed)
+
+
+@pytest.mark.parametrize("num", [0, 1, 40, 200])
+def test_the_figure_is_one_element_without_script(num):
+    found = frontier(*spread(num, seed=num))
+    figure = ElementTree.fromstring(frontier_figure(found))
+    assert figure.tag == "svg"
+    assert figure.get("role") == "img"
+    assert not [item for item in figure.iter() if item.tag == "script" or any(key[:2] == "on" for key in item.attrib)]
+    assert len([item for item in figure.iter("g") if "policy" in (item.get("class") or "").split()]) == num
+    words = {"".join(item.itertext()) for item in figure.iter("text")}
+    assert words >= {item.mechanism for item in found.points}
+    if found.recommended is not None:
+        assert ("recommended" if found.meets_limit else "closest") in words
+
+
+def test_what_cannot_be_recommended_is_crossed_out_and_not_on_the_line():
+    mended = point(1, 0.0, 0.01, figures={OVERLOADED: 0.9})
+    weak, void = point(2, 0.0, 0.95), point(3, 0.0, 0.02, basis="void")
+    good, better = point(4, 0.04, 0.3), point(5, 0.2, 0.1)
+    figure = frontier_figure(frontier(good, mended, better))
+    assert figure.count("crossed: overloads trucks") == 1
+    assert figure.count("not recommended: overloads trucks") == 1  # what a mouse is told
+    assert figure.count('class="cross') == 2  # with that of the legend
+    steps = [item for item in ElementTree.fromstring(figure).iter("line") if "stair" in (item.get("class") or "")]
+    alone = ElementTree.fromstring(frontier_figure(frontier(good, better)))
+    assert len(steps) == len([item for item in alone.iter("line") if "stair" in (item.get("class") or "")]) == 2
+    assert "crossed: hardly protects" in frontier_figure(frontier(good, weak))
+    assert "crossed: promises nothing" in frontier_figure(frontier(good, void))
+    assert "crossed: not recommended" in frontier_figure(frontier(good, weak, void))
+    assert "crossed" not in frontier_figure(frontier(good, weak, limit=Limit(max_risk=0.99)))
+    assert "crossed" not in frontier_figure(frontier(mended))  # there is no other
+    page = Page(frontier_page(frontier(good, mended, better)))
+    assert page.text.count("not recommended: overloads trucks") == 2
+    assert page.data["points"][1]["label"].endswith("not recommended: overloads trucks")
+
+
+def test_the_lines_of_limit_and_chance_are_named():
+    figure = frontier_figure(frontier(point(0, 0.04, 0.3), risk_of_chance=0.01))
+    assert "limit asked for" in figure
+    assert "by chance: 1\N{NO-BREAK SPACE}%" in figure
+    assert "limit, by default" in frontier_figure(frontier(point(), limit=Limit(max_cost=0.05, asked=False)))
+    assert "by chance" not in frontier_figure(frontier(point(), risk_of_chance=0.0))
+
+
+def test_what_risks_more_than_is_shown_has_an_arrow():
+    near = frontier_figure(frontier(point(0, 0.04, 0.2), point(1, 0.1, 0.5)))
+    assert "risks more than is shown" not in near
+    far = frontier(point(0, 0.04, 0.1), point(1, 0.1, 0.8))
+    assert "risks more than is shown" in frontier_figure(far)
+    assert frontier_figure(far).count("beyond-y") == 1
+    assert "risks more than is shown" in Page(frontier_page(far)).text
+
+
+def test_what_is_beaten_by_far_does_not_squeeze_the_rest():
+    found = frontier(point(0, 0.05, 0.1), point(1, 9.0, 0.5))
+    text = frontier_figure(found)
+    assert "costs more than is shown" in text
+    assert Page(frontier_page(found)).data["axes"]["x"]["high"] < 0.2
+
+
+values = st.floats(0, 10) | st.floats(0, 1e-7) | st.just(0.0) | st.floats(-1, 0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(values, values, values, st.booleans()), max_size=5), st.lists(values, max_size=2), st.booleans()
+)
+def test_axes_place_everything_inside_in_order(measures, others, may_be_log):
+    given = [(Measure(value=b, lower=a, upper=c), best) for *ends, best in measures for a, b, c in [sorted(ends)]]
+    axis = Axis.of(given, others, may_be_log=may_be_log)
+    assert axis.low < axis.high
+    assert 0 < axis.floor < axis.most
+    inside = sorted([*others, *(measure.value for measure, _ in given)])
+    places = [axis.share(value) for value in inside]
+    assert places == sorted(places)
+    assert all(0 <= place <= 1 for place in places)
+    for log in (False, True):
+        ticks = axis.ticks(log=log, most=5)
+        assert 1 <= len(ticks) <= 13
+        assert ticks == sorted(set(ticks))
+    for measure, best in given:
+        assert not (best and axis.is_beyond(measure.value))
+
+
+def test_shares_are_written_without_exponents():
+    assert share_text(1380.0 / 100) == "1,380\N{NO-BREAK SPACE}%"
+    assert "e" not in share_text(3e-8)
+
+
+def test_an_attacker_who_is_nearly_sure_is_not_said_to_be_sure():
+    page = Page(frontier_page(frontier(point(risk=0.99995))))
+    assert "over 99.9 %" in page.text
+    assert "over" not in share_text(1.0)
+
+
+def test_asked_limits_stand_in_the_fields():
+    def fields(found):
+        return {a["id"]: a["value"] for tag, a in Page(frontier_page(found)).tags if a.get("type") == "number"}
+
+    assert fields(frontier(point(), limit=Limit(max_cost=0.07))) == {"most-cost": "7", "most-risk": ""}
+    assert fields(frontier(point(), limit=Limit(max_risk=0.05))) == {"most-cost": "", "most-risk": "20"}
+    coin = frontier(point(), limit=Limit(max_risk=0.6), risk_of_chance=0.5)
+    assert fields(coin) == {"most-cost": "", "most-risk": "60"}
+
+
+def test_the_script_chooses_as_the_advice_does():
+    script = resources.files("dunnage").joinpath("templates", "frontier.js").read_text("utf-8")
+    (choosing,) = re.findall(r"^  function choose\(.*?^  }$", script, re.DOTALL | re.MULTILINE)
+    rng = random.Random(5)
+    cases, wanted = [], []
+    for seed in range(300):
+        points = spread(rng.randint(0, 12), seed=seed)
+        cost, risk = rng.choice([(0.05, None), (None, 0.05), (0.1, 0.3), (0.0, None), (None, 0.5), (0.3, 0.1)])
+        choice = choose(points, Limit(max_cost=cost, max_risk=risk))
+        data = Page(frontier_page(frontier(*points))).data["points"] if seed < 20 else None
+        cases.append({"points": data or [_plain(item) for item in points], "limit": {"cost": cost, "risk": risk}})
+        wanted.append([choice.point.name if choice.point else None, choice.meets_limit])
+    script_engine = quickjs.Context()
+    script_engine.eval(choosing)
+    script_engine.eval(
+        "globalThis.chosen = (text) => JSON.stringify(JSON.parse(text).map(({points, limit}) => {"
+        "const found = choose(points, limit); return [found.point ? found.point.name : null, found.meets]; }));"
+    )
+    assert json.loads(script_engine.get("chosen")(json.dumps(cases))) == wanted
+
+
+def _plain(item: Point) -> dict:
+    return {
+        "name": item.name,
+        "cost": [item.cost.value, item.cost.lower, item.cost.upper],
+        "risk": [item.risk.value, item.risk.lower, item.risk.upper],
+        "basis": item.basis,
+        "mended": item.figures[OVERLOADED] > 0.1,
+        "weak": item.risk.value > 0.9,
+    }
