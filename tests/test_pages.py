@@ -22,6 +22,7 @@ from dunnage.auditing.finding import counted
 from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
+from dunnage.pages.loads import loads_pictures
 from dunnage.pages.network import Map
 from dunnage.pages.rides import ride_pictures
 from dunnage.release import Release
@@ -217,6 +218,14 @@ def page(story) -> str:
 
 def plain(text: str) -> str:
     return Page(text).text.replace("\u00a0", " ")
+
+
+def test_pictures_by_themselves_are_those_of_the_page():
+    story = a_story()
+    text, drawn = loads_page(story), loads_pictures(story)
+    assert drawn["intervals"]["svg"] in text
+    assert list(drawn["loads"]) == ["True weights", "Mean", "Mean, after repair", "Upper bound"]
+    assert all(card["svg"] in text for card in drawn["loads"].values())
 
 
 def test_page_is_well_formed_and_complete(page):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import re
 import stat
 from collections import Counter
@@ -385,6 +386,30 @@ def test_stops_stay_inside_the_map(lat, lon):
     assert "nan" not in html
     assert html.count('class="hub"') == 1
     assert html.count("zone-name") == 1
+
+
+def test_names_of_zones_hide_no_hub_and_no_other_name():
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        lat, lon = 42 + 0.05 * rng.random(18), -83 + 0.05 * rng.random(18)
+        zones = np.repeat(np.arange(3, dtype=np.int32), 6)
+        for zone in range(3):  # a hub where its zone's name would stand
+            lat[6 * zone], lon[6 * zone] = (side[6 * zone + 1 : 6 * zone + 6].mean() for side in (lat, lon))
+        hubs = np.arange(18) % 6 == 0
+        names = ("zone 1", "zone 2", "zone 3")
+        place = City(stops=tuple(map(str, range(18))), zone_names=names, zones=zones, lat=lat, lon=lon, hubs=hubs)
+        drawing = CityMap(place)
+        feet = [
+            (float(x), float(y))
+            for x, y in re.findall(r'zone-name" x="([\d.]+)" y="([\d.]+)"', "".join(drawing._names()))
+        ]
+        assert len(feet) == 3
+        for x, y in feet:
+            assert 0 < x < WIDTH
+            for hub_x, hub_y in drawing.places[hubs].tolist():
+                assert abs(hub_x - x) > 25 or not y - 16 < hub_y < y + 4
+        for first, second in itertools.combinations(feet, 2):
+            assert abs(first[0] - second[0]) > 45 or abs(first[1] - second[1]) > 14
 
 
 def test_distances_on_the_map_are_true():

@@ -24,6 +24,8 @@ WIDTH, MOST_HEIGHT, LEAST_HEIGHT, ROOM, FOOT = 460.0, 480.0, 150.0, 22.0, 30.0
 """In pixels, at its own size; it is shown as wide as there is room."""
 MOST_FLOWS = 80
 THINNEST, THICKEST = 0.7, 8.0
+HUB, LETTER, NAME_HIGH = 6.5, 9.6, 16.0
+"""Half of a hub's mark; how wide a letter and how high a zone's name is, about."""
 ZONE_STYLES = 6
 """Colours of zones; where there are more zones, colours come again. Names are written besides."""
 
@@ -161,18 +163,40 @@ class CityMap:
             x, y = self.places[stop].tolist()
             tip = tag("title", f"{self.city.stops[stop]}{', a hub' if hubs[stop] else ''}")
             if hubs[stop]:
-                diamond = f"M{x:.1f} {y - 6.5:.1f}l6.5 6.5l-6.5 6.5l-6.5 -6.5Z"
+                diamond = f"M{x:.1f} {y - HUB:.1f}l{HUB} {HUB}l-{HUB} {HUB}l-{HUB} -{HUB}Z"
                 parts.append(tag("path", tip, class_="hub", d=diamond))
             else:
                 parts.append(tag("circle", tip, class_=f"stop zone-{zones[stop] % ZONE_STYLES}", cx=x, cy=y, r=radius))
         return parts
 
     def _names(self) -> list[Svg]:
-        parts = []
+        """Write each zone's name in its middle, or as near as it hides neither a hub nor another name."""
+        hubs = self.places[:0] if self.city.hubs is None else self.places[np.asarray(self.city.hubs, dtype=bool)]
+        parts: list[Svg] = []
+        taken: list[tuple[float, float, float]] = []
         for _, name, stops in self._members():
-            x, y = self.places[stops].mean(axis=0).tolist()
+            middle = self.places[stops].mean(axis=0).tolist()
+            x, y = self._clear_place(middle, LETTER * len(name) / 2, hubs, taken)
+            taken.append((x, y, LETTER * len(name) / 2))
             parts.append(tag("text", name, class_="halo zone-name", x=x, y=y, text_anchor="middle"))
         return parts
+
+    def _clear_place(
+        self, middle: list[float], half: float, hubs: FloatArray, taken: list[tuple[float, float, float]]
+    ) -> tuple[float, float]:
+        """Return the middle of a name's foot: the nearest place that is free; if none is, the zone's middle."""
+        steps = [(float(dx), float(dy)) for dx in range(-60, 61, 12) for dy in range(-60, 61, 6)]
+        for dx, dy in sorted(steps, key=lambda step: math.hypot(*step)):
+            x, y = middle[0] + dx, middle[1] + dy
+            if not (half <= x <= WIDTH - half and NAME_HIGH <= y <= self.height - FOOT):
+                continue
+            # A hub is drawn around its place, and a name from its foot upwards.
+            across, down = np.abs(hubs[:, 0] - x), np.abs(hubs[:, 1] - (y - NAME_HIGH / 2 + 2))
+            on_hub = bool(((across < half + HUB + 6) & (down < NAME_HIGH / 2 + HUB + 3)).any())
+            on_name = any(abs(x - u) < half + more and abs(y - v) < NAME_HIGH for u, v, more in taken)
+            if not on_hub and not on_name:
+                return x, y
+        return middle[0], middle[1]
 
     def _scale(self) -> list[Svg]:
         """Draw a round length below, left: about a fifth of the width."""

@@ -15,10 +15,10 @@ from dunnage.release_words import several
 from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis
 
 ROW, BAR = 44.0, 14.0
-HEAT_TOP, GUTTER = 26.0, 13.0
-"""Pixels above the cells of a table of flows, and per cent of the width before them."""
-MOST_LETTERS, FEWEST_LETTERS, MANY = 9, 5, 6
-"""Letters of a name that is written in full; in a table of many columns there is room for fewer."""
+HEAT_TOP, STEEP_TOP, GUTTER = 26.0, 70.0, 13.0
+"""Pixels above the cells of a table of flows, and where names stand upright; per cent of the width before them."""
+MOST_LETTERS, MANY = 9, 6
+"""Letters of a name that is written in full; columns whose names lie side by side, at most."""
 FAINTEST = 0.06
 """How much of the colour a cell with trips has at least."""
 _SUMS = "RMSE of sums ("
@@ -59,12 +59,11 @@ def _flows(table: Mapping[str, Any], words: str) -> list[dict[str, Any]]:
 def _heat(names: list[str], counts: list[list[int]], most: int, name: str, words: str) -> dict[str, Any]:
     size = len(names)
     wide, high = (100 - GUTTER) / size, max(24.0, 150.0 / size)
-    parts = [tag("text", "to", class_="name", x=f"{GUTTER:.2f}%", dx="-8", y="14", text_anchor="end")]
+    top = HEAT_TOP if size <= MANY else STEEP_TOP
+    parts = [tag("text", "to", class_="name", x=f"{GUTTER:.2f}%", dx="-8", y=top - 12, text_anchor="end")]
     for place, label in enumerate(names):
-        middle = f"{GUTTER + (place + 0.5) * wide:.2f}%"
-        head = _short(label, MOST_LETTERS if size <= MANY else FEWEST_LETTERS)
-        parts.append(tag("text", head, tag("title", label), x=middle, y="14", text_anchor="middle"))
-        y = HEAT_TOP + (place + 0.5) * high + 4
+        parts.append(_head(label, GUTTER + (place + 0.5) * wide, steep=size > MANY))
+        y = top + (place + 0.5) * high + 4
         parts.append(
             tag(
                 "text",
@@ -78,17 +77,25 @@ def _heat(names: list[str], counts: list[list[int]], most: int, name: str, words
         )
     for row, line in enumerate(counts):
         for column, number in enumerate(line):
-            corner = (GUTTER + column * wide, HEAT_TOP + row * high)
+            corner = (GUTTER + column * wide, top + row * high)
             tip = f"{names[row]} to {names[column]}: {several(number, 'trip')}"
             parts += _heat_cell(corner, (wide, high), number, most, tip)
     total = sum(map(sum, counts))
     caption = f"{'True' if name == 'true' else 'Released'} trips {words}: {total:,} in all, rows from, columns to."
     return {
         "title": f"{'True' if name == 'true' else 'Released'} trips {words}",
-        "svg": chart(HEAT_TOP + high * size + 4, parts, label=caption, kind="flat"),
+        "svg": chart(top + high * size + 4, parts, label=caption, kind="flat"),
         "caption": caption,
         "legend": [("load", f"darkest: {several(most, 'trip')} or more, in both tables")],
     }
+
+
+def _head(label: str, middle: float, *, steep: bool) -> Svg:
+    """Write the name of a column above it; upright where there are many, so that they stay apart on a phone."""
+    head, tip, x = _short(label, MOST_LETTERS), tag("title", label), f"{middle:.2f}%"
+    if not steep:
+        return tag("text", head, tip, x=x, y="14", text_anchor="middle")
+    return tag("svg", tag("text", head, tip, x=0, y=4, transform="rotate(-90)"), class_="spread", x=x, y=STEEP_TOP - 6)
 
 
 def _heat_cell(place: tuple[float, float], size: tuple[float, float], number: int, most: int, tip: str) -> list[Svg]:
@@ -104,10 +111,11 @@ def _heat_cell(place: tuple[float, float], size: tuple[float, float], number: in
         fill_opacity=f"{depth:.3f}" if number else "1",
         **across,
     )
+    narrow = wide < (100 - GUTTER) / MANY
     text = tag(
         "text",
-        _figure(number, wide < (100 - GUTTER) / MANY),
-        class_="deep" if depth > 0.55 else "pale",
+        _figure(number, narrow),
+        class_=("deep" if depth > 0.55 else "pale") + (" tight" if narrow else ""),
         x=f"{x + wide / 2:.2f}%",
         y=y + high / 2 + 4,
         text_anchor="middle",

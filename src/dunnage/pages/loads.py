@@ -173,6 +173,24 @@ def loads_page(story: LoadsStory) -> str:
     return render("loads.html", _content(story))
 
 
+def loads_pictures(story: LoadsStory) -> dict[str, Any]:
+    """Draw the pictures of a story by themselves, for another page.
+
+    Parameters
+    ----------
+    story
+        As for :func:`loads_page`.
+
+    Returns
+    -------
+    dict
+        ``intervals``: the release over the true values; ``loads``: by its title each plan's trucks. Each has ``svg``
+        and ``caption``. Overloaded trucks are filled with the pattern ``hatch``, which the page has to define.
+    """
+    loads = _load_figures(story)["cards"]
+    return {"intervals": _interval_figure(story, _ranges(story)), "loads": {card["title"]: card for card in loads}}
+
+
 def _content(story: LoadsStory) -> dict[str, Any]:
     ranges = _ranges(story)
     body = story.release.certificate.body

@@ -1,0 +1,482 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The carriers story: trucks hide what they measure before they send it, and a platform estimates means and a map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from dunnage.auditing.audit import Audit, audit
+from dunnage.auditing.finding import percent
+from dunnage.auditing.fleet import Fleet
+from dunnage.demo.frontiers import FILE as FRONTIER
+from dunnage.demo.frontiers import advised, frontier_part, write_frontier
+from dunnage.demo.numbers import Numbers
+from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.devices import collect, simulate
+from dunnage.local.channel import enumerated_loss
+from dunnage.local.estimate import estimate, write_estimates
+from dunnage.local.location import LocalLocation
+from dunnage.local.subjects import Grid
+from dunnage.local.tasks import read_task
+from dunnage.pages import write_audit
+from dunnage.pages.carriers import carrier_pictures
+from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Told, bars_picture
+from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
+
+NAME = "carriers"
+NUMBERS, PLACES = "telemetry", "positions"
+SOURCES = {NUMBERS: "telemetry.csv", PLACES: "positions.parquet"}
+WRITTEN = frozenset(
+    {
+        *SOURCES.values(),
+        *(f"{name}{ending}" for name in SOURCES for ending in (".toml", "-task.json", ".jsonl", "-audit")),
+        *SOURCES,
+        "frontier",
+        "frontier.partial",
+        "proof.json",
+        "figures.json",
+    }
+)
+CERTIFICATES = {name: f"{name}/certificate.json" for name in SOURCES}
+AUDITS = {name: f"{name}-audit/audit.json" for name in SOURCES}
+PROOF = "proof.json"
+
+_HEAD = """dataset = "{name}"
+protects = "vehicle"
+
+[attributes.vehicle]
+role = "identifier"        # stays on the device: no report names it
+
+[attributes.time]
+role = "drop"              # says which reading a slot reports
+
+[tiers]                    # public: a truck's tier is chosen without looking at what it measures
+basic = 2.0
+strict = 1.0
+
+[schedule]
+time = "time"
+slots_per_day = 1          # one moment a day, drawn before the day begins
+slot_minutes = {minutes}
+
+[allowance]                # what all reports of one truck may give away together
+lifetime = 60
+"""
+_NUMBERS = """
+[attributes.speed]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 130]
+unit = "km/h"
+
+[attributes.load]
+role = "quasi-identifier"
+kind = "numeric"
+domain = [0, 40]
+unit = "t"
+
+[mechanisms.telemetry]
+name = "local-numeric"
+"""
+_PLACES = """
+[attributes.place]
+role = "quasi-identifier"
+kind = "grid"
+box = [{box}]
+levels = {levels}
+columns = ["lon", "lat"]
+
+[mechanisms.places]
+name = "local-location"
+attributes = ["place"]
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class _Size:
+    """How large the fleet is, and how fine its map can be."""
+
+    vehicles: int
+    levels: int
+
+
+FULL, QUICK = (
+    _Size(vehicles=8_000, levels=4),
+    _Size(vehicles=1_500, levels=3),
+)
+
+
+def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
+    """Run the story in a folder that is there and empty.
+
+    Parameters
+    ----------
+    folder
+        The chapter's folder.
+    quick
+        Fewer trucks, and a coarser map.
+    tell
+        Called with the name of each stage.
+    """
+    size = QUICK if quick else FULL
+    tell("carriers: generating trucks")
+    generate_telemetry(TelemetrySetting(size=size.vehicles), folder / SOURCES[NUMBERS], seed=SEED)
+    generate_positions(PositionSetting(size=size.vehicles), folder / SOURCES[PLACES], seed=SEED)
+    box = ", ".join(f"{side:g}" for side in CITY_BOX)
+    write_text(folder / f"{NUMBERS}.toml", _HEAD.format(name=NUMBERS, minutes=60) + _NUMBERS)
+    write_text(
+        folder / f"{PLACES}.toml", _HEAD.format(name=PLACES, minutes=5) + _PLACES.format(box=box, levels=size.levels)
+    )
+    found = {name: _reported(folder, name, tell) for name in SOURCES}
+    tell("carriers: what published reports give away")
+    _write_proof(folder)
+    write_frontier(
+        folder,
+        folder / SOURCES[PLACES],
+        folder / f"{PLACES}.toml",
+        goal="error",
+        max_risk="1/10",
+        quick=quick,
+        tell=lambda stage: tell(f"carriers: frontier, {stage}"),
+    )
+    return _told(Numbers(folder), found)
+
+
+def _reported(folder: Path, name: str, tell: Progress) -> Audit:
+    """Let every truck report, estimate from the reports, verify, and attack."""
+    task = read_task(folder / f"{name}.toml")
+    write_text(folder / f"{name}-task.json", task.to_json())
+    tell(f"carriers: reports, {name}")
+    reports = folder / f"{name}.jsonl"
+    simulate(folder / SOURCES[name], task, reports, seed=SEED)
+    tell(f"carriers: estimating and verifying, {name}")
+    received = collect([reports], task)
+    write_estimates(estimate(received.tallies, task, left_out=received.left_out), folder / name)
+    check(folder / name)
+    tell(f"carriers: attacking, {name}")
+    fleet = Fleet.read(folder / SOURCES[name], folder / f"{name}.toml")
+    found = audit(folder / name, fleet)
+    write_audit(found, folder / f"{name}-audit")
+    return found
+
+
+def _write_proof(folder: Path) -> None:
+    """Go through every report that the published form of randomised response can send from a map of four places."""
+    west, south, east, north = map(Fraction, CITY_BOX)
+    grid = Grid(box=(west, south, east, north), levels=2, area_levels=1)
+    claimed = 1
+    published = LocalLocation(grid=grid, epsilon=claimed, as_published=True)
+    sound = LocalLocation(grid=grid, epsilon=claimed)
+    losses = {}
+    for name, mechanism in (("published", published), ("sound", sound)):
+        worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
+        losses[name] = None if worst is None else float(worst)
+    content = {"mechanism": "local-location", "claimed": claimed, "measured": losses}
+    how = "the largest logarithm of a ratio of two probabilities of one report, all reports and places gone through"
+    write_json(folder / PROOF, {"format": 1, "how": how, **content})
+
+
+# The chapter
+
+
+def _told(numbers: Numbers, found: dict[str, Audit]) -> Story:
+    basic = numbers.read("epsilon, basic tier", CERTIFICATES[PLACES], "/measures/loss/tiers/basic/day")
+    strict = numbers.read("epsilon, strict tier", CERTIFICATES[PLACES], "/measures/loss/tiers/strict/day")
+    reports = [
+        numbers.read(f"reports, tier {tier}", CERTIFICATES[NUMBERS], f"/measures/reports/telemetry/{tier}")
+        for tier in ("basic", "strict")
+    ]
+    trucks = numbers.compute(
+        "trucks", sum(int(item.value) for item in reports), "reports of both tiers, one a truck", reports
+    )
+    speed = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "value", _kmh)
+    blind = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "baseline", _kmh)
+    truth = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "details/truth", _kmh)
+    value = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "details/value", _kmh)
+    load, unladen = (
+        numbers.finding(AUDITS[NUMBERS], "error of the mean (load)", part, _tonnes) for part in ("value", "baseline")
+    )
+    shares = numbers.finding(AUDITS[PLACES], "RMSE of shares (places)")
+    alike = numbers.finding(AUDITS[PLACES], "RMSE of shares (places)", "baseline")
+    day, month = (
+        numbers.finding(AUDITS[PLACES], f"localisation, fleet known, {time} (places)") for time in ("1 day", "30 days")
+    )
+    chapter = Chapter(
+        name=NAME,
+        title="A platform that asks trucks, and knows none of them",
+        lead=Told(
+            "A logistics platform would like to know how fast trucks go, what they carry and where they are. Each of "
+            "{trucks} trucks hides what it measures by itself, before anything leaves it; the platform sees noise, and "
+            "estimates means and a map from all of it.",
+            trucks=trucks,
+        ),
+        tile=(
+            value,
+            Told("mean speed, estimated from reports that hide every truck; the truth is {truth}", truth=truth),
+        ),
+        figures=[
+            KeyFigure(name="trucks", value=trucks, note=Told("each with one moment a day")),
+            KeyFigure(name="epsilon", value=basic, note=Told("a day; {strict} in the strict tier", strict=strict)),
+            KeyFigure(name="speed off by", value=speed, note=Told("the mean; knowing nothing {blind}", blind=blind)),
+            KeyFigure(
+                name="load off by", value=load, note=Told("the mean; knowing nothing {unladen}", unladen=unladen)
+            ),
+            KeyFigure(
+                name="a share off by", value=shares, note=Told("of the map; all places alike {alike}", alike=alike)
+            ),
+            KeyFigure(
+                name="parked truck found",
+                value=day,
+                note=Told("after a day, by who knows the fleet; {month} after a month", month=month),
+            ),
+        ],
+        parts=[
+            _protected(numbers),
+            _cost(numbers, found),
+            _attacked(numbers, found),
+            frontier_part(
+                numbers,
+                cost="error of a share",
+                risk="a parked truck is found in a day, by who knows nothing of the fleet, with",
+                more=_in_trucks(numbers),
+            ),
+            _claims(numbers),
+        ],
+        links=[
+            ("Audit of means", "carriers/telemetry-audit/audit.html"),
+            ("Audit of the map", "carriers/positions-audit/audit.html"),
+            ("Sign-off of the map", "carriers/positions-audit/sign-off.html"),
+            ("Frontier", "carriers/frontier/frontier.html"),
+            ("Task of the devices", "carriers/telemetry-task.json"),
+            ("Certificate of means", "carriers/telemetry/certificate.json"),
+            ("Certificate of the map", "carriers/positions/certificate.json"),
+        ],
+    )
+    line = Told(
+        "Carriers  {trucks} trucks, epsilon {basic} or {strict} a day: mean speed {value}, truth {truth}; who knows "
+        "the fleet finds a parked truck with {day} in a day, {month} in a month",
+        trucks=trucks,
+        basic=basic,
+        strict=strict,
+        value=value,
+        truth=truth,
+        day=day,
+        month=month,
+    )
+    return Story(chapter, numbers, line)
+
+
+def _kmh(value: float) -> str:
+    return f"{value:.1f} km/h"
+
+
+def _tonnes(value: float) -> str:
+    return f"{value:.2f} t"
+
+
+def _protected(numbers: Numbers) -> Part:
+    before = numbers.read("a suspicion before", CERTIFICATES[PLACES], "/meaning/odds/1/before", percent)
+    after = numbers.read(
+        "a suspicion after one report, at most", CERTIFICATES[PLACES], "/meaning/odds/1/at_most", percent
+    )
+    lifetime = numbers.read("epsilon of a lifetime", CERTIFICATES[PLACES], "/measures/loss/lifetime")
+    ever = numbers.finding(AUDITS[PLACES], "suspicion at most, lifetime")
+    return Part(
+        title="What was protected",
+        words=[
+            Told(
+                "What one report says of its truck, against the platform itself. Who suspects with {before} where a "
+                "truck was suspects it with {after} at most when its report is in. Reports add up: the allowance on "
+                "each truck ends them at epsilon {lifetime} in all, where a suspicion of one half may be {ever}.",
+                before=before,
+                after=after,
+                lifetime=lifetime,
+                ever=ever,
+            )
+        ],
+    )
+
+
+def _cost(numbers: Numbers, found: dict[str, Audit]) -> Part:
+    means = carrier_pictures(found[NUMBERS])["utility"][-1]
+    maps = [one for one in carrier_pictures(found[PLACES])["utility"] if one["title"].startswith(("True", "Estimated"))]
+    covered = numbers.finding(AUDITS[PLACES], "coverage (places)")
+    moved = numbers.finding(AUDITS[PLACES], "total variation distance (places)")
+    blind = numbers.finding(AUDITS[PLACES], "total variation distance (places)", "baseline")
+    source = [numbers.place(AUDITS[PLACES])]
+    captions = (
+        Told("Where trucks really are: share of the slots in each cell, north above."),
+        Told(
+            "The same as estimated. {moved} of all trucks would have to be elsewhere to make it true; on a map where "
+            "all cells are alike, {blind}.",
+            moved=moved,
+            blind=blind,
+        ),
+    )
+    parts = [_mean_words(numbers, name, unit) for name, unit in (("speed", "km/h"), ("load", "t"))]
+    drawn = [
+        Picture(title=one["title"], svg=one["svg"], caption=words, sources=source, legend=_legend())
+        for one, words in zip(maps, captions, strict=True)
+    ]
+    return Part(
+        title="What it cost",
+        words=[
+            *parts,
+            Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered),
+        ],
+        pictures=[
+            *drawn,
+            Picture(
+                title=means["title"],
+                svg=means["svg"],
+                caption=Told("Each mean with its interval, and the truth, across its public domain."),
+                sources=[numbers.place(AUDITS[NUMBERS])],
+                legend=means["legend"],
+            ),
+        ],
+    )
+
+
+def _legend() -> list[tuple[str, str]]:
+    return [("load", "the darker, the more trucks; one scale for both maps")]
+
+
+def _in_trucks(numbers: Numbers) -> list[Told]:
+    """Say what the error of the frontier is in the unit of the map's error above."""
+    found = advised(numbers)
+    if found is None:
+        return []
+    error = numbers.read("cost of the advice, value", FRONTIER, f"/points/{found[1]}/cost/value", percent)
+    mean = numbers.read("mean share of a place", FRONTIER, "/risk_of_chance", percent)
+    share = numbers.compute(
+        "error of the advice, of all trucks",
+        float(error.value) * float(mean.value),
+        "cost of the advice times the mean share of a place",
+        [error, mean],
+        percent,
+    )
+    words = (
+        "The frontier tells errors in mean shares, the figures above in shares of all trucks: a place has {mean} of "
+        "them on average, so that {error} is a share off by {share}."
+    )
+    return [Told(words, mean=mean, error=error, share=share)]
+
+
+def _mean_words(numbers: Numbers, name: str, unit: str) -> Told:
+    finding = f"error of the mean ({name})"
+    value, truth = (
+        numbers.finding(AUDITS[NUMBERS], finding, f"details/{part}", lambda figure: f"{figure:.1f} {unit}")
+        for part in ("value", "truth")
+    )
+    lower, upper = (
+        numbers.finding(AUDITS[NUMBERS], finding, f"details/{part}", lambda figure: f"{figure:.1f}")
+        for part in ("lower", "upper")
+    )
+    return Told(
+        f"The mean {name} comes out at {{value}}, with an interval from {{lower}} to {{upper}}; it is {{truth}}.",
+        value=value,
+        lower=lower,
+        upper=upper,
+        truth=truth,
+    )
+
+
+def _attacked(numbers: Numbers, found: dict[str, Audit]) -> Part:
+    curve = carrier_pictures(found[PLACES])["attributes"][0]
+    chance = numbers.finding(AUDITS[PLACES], "localisation, 1 day (places)", "baseline")
+    day = numbers.finding(AUDITS[PLACES], "localisation, 1 day (places)")
+    known, month = (
+        numbers.finding(AUDITS[PLACES], f"localisation, fleet known, {time} (places)") for time in ("1 day", "30 days")
+    )
+    busiest = numbers.finding(AUDITS[PLACES], "localisation, fleet known, 1 day (places)", "baseline")
+    shift = numbers.finding(AUDITS[PLACES], "localisation, every slot for 8 hours (places)")
+    load = numbers.finding(AUDITS[NUMBERS], "number guess (load)")
+    blind = numbers.finding(AUDITS[NUMBERS], "number guess (load)", "baseline")
+    return Part(
+        title="What an attacker got",
+        words=[
+            Told(
+                "The platform itself looks for one truck that stays parked. If it knows how the whole fleet is spread, "
+                "after a day it finds it with {known}, and with {busiest} by naming the busiest place. If it knows "
+                "nothing of the fleet, with {day}, by chance with {chance}. After a month it is {month}: one report a "
+                "day hides where a truck is, not where it sleeps. Had trucks reported every five minutes, one shift "
+                "would do: {shift}. How much a truck carries is guessed with {load} by a report, with {blind} without.",
+                day=day,
+                chance=chance,
+                known=known,
+                busiest=busiest,
+                month=month,
+                shift=shift,
+                load=load,
+                blind=blind,
+            )
+        ],
+        pictures=[
+            bars_picture(
+                "How often the platform finds a parked truck",
+                [
+                    ("by the busiest place", busiest, "range"),
+                    ("after a day", known, "bar"),
+                    ("after a day, fleet not known", day, "bar"),
+                    ("after a month", month, "bar"),
+                    ("a shift, every five minutes", shift, "made"),
+                ],
+                Told("Trucks of the basic tier, the easier to find; the last is what the schedule forbids."),
+                most=1.0,
+            ),
+            Picture(
+                title="Finding a parked truck, report by report",
+                svg=curve["svg"],
+                caption=Told("One report tells little; many of one place tell it."),
+                sources=[numbers.place(AUDITS[PLACES])],
+                legend=curve["legend"],
+            ),
+        ],
+    )
+
+
+def _claims(numbers: Numbers) -> Part:
+    claimed = numbers.read("epsilon claimed for published response", PROOF, "/claimed")
+    true = numbers.read("epsilon that holds for published response", PROOF, "/measured/published")
+    sound = numbers.read("epsilon that holds for ours", PROOF, "/measured/sound")
+    stated = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/true_loss")
+    really = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/published_true_loss")
+    ours = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)")
+    theirs = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/published", percent)
+    paper = "Yao et al., 2024"
+    return Part(
+        title="What the paper claimed, and what is true",
+        claims=[
+            Claim(
+                paper=paper,
+                claimed=Told(
+                    "Randomised response on each bit of a truck's place keeps epsilon, {claimed} say.", claimed=claimed
+                ),
+                found=Told(
+                    "Two places differ in two bits. Going through every report there can be finds epsilon {true} where "
+                    "{claimed} is claimed; ours keeps {sound}.",
+                    true=true,
+                    claimed=claimed,
+                    sound=sound,
+                ),
+                holds=float(true.value) <= float(claimed.value),
+            ),
+            Claim(
+                paper=paper,
+                claimed=Told(
+                    "Numbers of a truck, each hidden at epsilon {stated}, keep epsilon {stated}.", stated=stated
+                ),
+                found=Told(
+                    "They add up: speed and load together lose {really}. At {stated} both are guessed at once with "
+                    "{theirs} in the published form, and with {ours} in ours, which tells one of them at random.",
+                    really=really,
+                    stated=stated,
+                    theirs=theirs,
+                    ours=ours,
+                ),
+                holds=float(really.value) <= float(stated.value),
+            ),
+        ],
+    )
