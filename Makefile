@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE := $(VENV)/.core
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
 
 .PHONY: demo test check bench docs reproduce clean
 
@@ -23,8 +24,9 @@ check: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-docs: $(READY)
+docs: $(DOCS)
 	$(BIN)/python docs/check_docs.py --write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 reproduce: $(READY)
 	$(BIN)/python -m papers $(or $(PAPER),hoogervorst2019) $(if $(QUICK),--quick) --out reproduced
@@ -40,5 +42,9 @@ $(READY): $(CORE)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) demo-out reproduced dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) demo-out reproduced site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the documents: links that lead somewhere, and a reference page that says what the code says.
+"""Check the documents: links that lead somewhere, and pages that say what the code says.
 
-``--write`` writes ``docs/reference.md`` anew from the docstrings.
+``--write`` writes ``docs/reference.md`` anew from the docstrings, and ``docs/commands.md`` from the commands' help.
 """
 
 from __future__ import annotations
@@ -9,50 +9,42 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dunnage
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
+COMMANDS = ROOT / "docs" / "commands.md"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 GROUPS = {
-    "The verbs": (
-        "io",
-        "publishing",
-        "verification",
-        "planning.packing",
-        "planning.models",
-        "settle",
-        "planning.fleet",
-        "settle.fleets",
-        "planning.exports",
-        "gtfs",
-        "local.tasks",
-        "devices",
-        "local.estimate",
-        "auditing.utility",
-        "auditing.audit",
-        "auditing.finding",
-        "auditing.attacks",
-    ),
-    "The nouns": (
+    "Draft and load": ("io",),
+    "Advise": ("advising.advice", "advising.frontier"),
+    "Publish": ("publishing",),
+    "Verify": ("verification",),
+    "Pack": ("planning.packing", "planning.models"),
+    "Size": ("planning.fleet", "planning.exports", "gtfs"),
+    "Apply": ("settle", "settle.fleets"),
+    "Perturb, collect, estimate": ("local.tasks", "devices", "local.estimate"),
+    "Audit": ("auditing.audit", "auditing.finding", "auditing.attacks", "auditing.utility"),
+    "Prove": ("proving.desk", "proving.verdict"),
+    "Generate": ("samples",),
+    "The nouns: what is private": (
         "policy",
         "schema",
         "domains",
         "trips",
         "city",
         "dataset",
-        "release",
         "publication",
-        "certificate",
         "ledger",
         "noise",
-        "planning.plan",
-        "planning.trucks",
-        "routes",
-        "planning.fleet_plan",
-        "planning.dispatch",
+    ),
+    "The nouns: what leaves": ("release", "certificate"),
+    "The nouns: plans": ("planning.plan", "planning.trucks", "routes", "planning.fleet_plan", "planning.dispatch"),
+    "The nouns: devices": (
         "policy.carriers",
         "local.subjects",
         "local.task",
@@ -80,9 +72,9 @@ GROUPS = {
         "local.trajectory",
         "laws",
     ),
-    "Generated data": ("samples",),
     "Errors": ("errors",),
 }
+"""Modules of the reference by what they are for: first the verbs, in the order of the loop, then the nouns."""
 
 
 def documents() -> list[Path]:
@@ -109,21 +101,37 @@ def broken_links() -> list[str]:
 def anchors(document: Path) -> set[str]:
     """List the anchors of a document's headings."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {_anchor(heading) for heading in headings}
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def reference() -> str:
     """Write the reference page: every public name, grouped by use, with its signature and docstring."""
     listed = [module for modules in GROUPS.values() for module in modules]
     if sorted(listed) != sorted(dunnage._GROUPS):
-        raise SystemExit("docs/check_docs.py: GROUPS and dunnage._GROUPS name different modules")
-    parts = ["# Reference", "", "Made from the docstrings by `make docs`. Import as `import dunnage as dn`.", ""]
-    for title, modules in GROUPS.items():
-        parts += [f"## {title}", ""]
+        differing = sorted(set(listed) ^ set(dunnage._GROUPS)) or ["one named twice"]
+        raise SystemExit(f"docs/check_docs.py: GROUPS and dunnage._GROUPS differ in {', '.join(differing)}")
+    parts = ["# Reference", "", _REFERENCE_WORDS, ""]
+    used = {title: modules for title, modules in GROUPS.items() if modules}
+    for title, modules in used.items():
+        names = [name for module in modules for name in dunnage._GROUPS[module]]
+        parts.append(f"- [{title}](#{_anchor(title)}): " + ", ".join(f"`{name}`" for name in names))
+    for title, modules in used.items():
+        parts += ["", f"## {title}", ""]
         for module in modules:
             for name in dunnage._GROUPS[module]:
                 parts += [*_entry(name), ""]
+        parts.pop()
     return "\n".join(parts).rstrip() + "\n"
+
+
+_REFERENCE_WORDS = (
+    "Made from the docstrings by `make docs`. Import as `import dunnage as dn`. The verbs come first, in the order of "
+    "the loop; [commands](commands.md) do the same on the command line."
+)
 
 
 def _entry(name: str) -> list[str]:
@@ -139,19 +147,84 @@ def _signature(value: object) -> str:
     return text.replace("'", "")
 
 
+def commands() -> str:
+    """Write the page of commands: what each does, an example, and its arguments and options."""
+    import typer
+
+    from dunnage.cli import app
+
+    parts = ["# Commands", "", _COMMANDS_WORDS, ""]
+    for name, command in _leaves(typer.main.get_command(app), "dunnage"):
+        parts += [f"## `{name}`", "", *_command_words(command.help or ""), *_parameter_table(command.params)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+_COMMANDS_WORDS = (
+    "Made from `dunnage COMMAND --help` by `make docs`. Exit codes: 0 fine, 1 a check failed or no plan exists, 2 bad "
+    "input or a refusal. `--json` prints for programs. What exists is refused without `--force`, before anything "
+    "is spent."
+)
+
+
+def _leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Walk through commands, and those of groups."""
+    if not hasattr(command, "commands"):
+        yield name, command
+        return
+    for part, inner in command.commands.items():
+        if not inner.hidden:
+            yield from _leaves(inner, f"{name} {part}")
+
+
+def _command_words(help_text: str) -> list[str]:
+    """Return the paragraphs of a command's help, its example as a block of its own."""
+    parts = []
+    for paragraph in inspect.cleandoc(help_text).split("\n\n"):
+        words = " ".join(paragraph.split())
+        example = words.removeprefix("Example: ")
+        parts += [words, ""] if example == words else ["```text", example, "```", ""]
+    return parts
+
+
+def _parameter_table(parameters: list[Any]) -> list[str]:
+    lines = [_parameter_line(parameter) for parameter in parameters if parameter.name not in _EVERYWHERE]
+    return ["| argument or option | meaning | default |", "|---|---|---|", *lines, ""] if lines else []
+
+
+_EVERYWHERE = ("help", "as_json", "force")
+
+
+def _parameter_line(parameter: Any) -> str:
+    is_option = parameter.param_type_name == "option"
+    name = ", ".join(f"`{word}`" for word in [*parameter.opts, *parameter.secondary_opts])
+    words = " ".join((parameter.help or "").split()).replace("|", "\\|")
+    given = parameter.default
+    if parameter.required:
+        default = "needed"
+    elif given in (None, False, ()) or callable(given):
+        default = ""
+    else:
+        default = f"`{given}`"
+    return f"| {name if is_option else f'`{parameter.name.upper()}`'} | {words} | {default} |"
+
+
 def main() -> None:
-    """Check everything, or write the reference page."""
-    if "--write" in sys.argv:
-        REFERENCE.write_text(reference())
-        print(f"wrote {REFERENCE.relative_to(ROOT)}")
-    problems = broken_links()
-    if not REFERENCE.exists() or REFERENCE.read_text() != reference():
-        problems.append("docs/reference.md is not what the docstrings say: run make docs")
+    """Check everything, or write the pages that are made from the code."""
+    made = {REFERENCE: reference, COMMANDS: commands}
+    problems = []
+    for page, write in made.items():
+        text = write()
+        if "--write" in sys.argv:
+            page.write_text(text, encoding="utf-8")
+            print(f"wrote {page.relative_to(ROOT)}")
+        elif not page.exists() or page.read_text(encoding="utf-8") != text:
+            problems.append(f"{page.relative_to(ROOT)} is not what the code says: run make docs")
+    problems += broken_links()
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
         sys.exit(1)
-    print(f"{len(documents())} documents: links and reference are right")
+    print(f"{len(documents())} documents: links, reference and commands are right")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the pictures of the documents: measure, write SVG files, print figures.
 
-Those of rides, trips and fleets are in ``pictures_rides.py``, ``pictures_trips.py``, ``pictures_fleets.py``. By hand:
+Those of rides, trips, fleets, carriers and odds are in files of their own, ``pictures_*.py``. By hand:
 ``python docs/draw_pictures.py [NAME ...]``, names being ``slots``, ``frontier``, ``trucks-by-k``, ``promises``,
 ``rides-scenarios``, ``rides-costs``, ``rides-stations``, ``rides-suppression``, ``trips-flows``, ``trips-error``,
-``trips-created`` and ``trips-riders`` (by default all). All draws are seeded; a search that ends on the clock may
-differ by a little from one machine to the next. Releases are made in memory with seeded noise: their certificates are
-void.
+``trips-created``, ``trips-riders``, ``k-and-epsilon`` and others (by default all). All draws are seeded; a search that
+ends on the clock may differ by a little from one machine to the next. Releases are made in memory with seeded noise:
+their certificates are void.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pictures_carriers
 import pictures_fleets
+import pictures_odds
 import pictures_rides
 import pictures_trips
 import pyarrow as pa
@@ -507,6 +508,7 @@ DRAWN: dict[str, Callable[[], None]] = {
     **pictures_trips.DRAWN,
     **pictures_fleets.DRAWN,
     **pictures_carriers.DRAWN,
+    **pictures_odds.DRAWN,
 }
 
 

@@ -14,21 +14,21 @@ WIDTH = 760.0
 
 STYLE = """
 svg { font: 13px system-ui, sans-serif; }
-.page { fill: #ffffff; } text { fill: #24292f; stroke: none; } .faint { fill: #57606a; }
-.axis { stroke: #57606a; } .grid { stroke: #d8dee4; } .name, .title { fill: #57606a; } .title { font-weight: 600; }
-.standard { stroke: #0969da; fill: #0969da; } .stochastic { stroke: #bc4c00; fill: #bc4c00; }
-.sealed { stroke: #1a7f37; fill: #1a7f37; } .mean { stroke: #8250df; fill: #8250df; }
-.plain { stroke: #6e7781; fill: #6e7781; }
+.page { fill: #ffffff; } text { fill: #1b1f24; stroke: none; } .faint { fill: #59626d; }
+.axis { stroke: #59626d; } .grid { stroke: #d9dde2; } .name, .title { fill: #59626d; } .title { font-weight: 600; }
+.standard { stroke: #0072b2; fill: #0072b2; } .stochastic { stroke: #d55e00; fill: #d55e00; }
+.sealed { stroke: #00704f; fill: #00704f; } .mean { stroke: #a3478a; fill: #a3478a; }
+.plain { stroke: #59626d; fill: #59626d; }
 path.standard, path.stochastic, path.sealed, path.mean { fill: none; stroke-width: 2; }
-.hull { fill: none; stroke: #57606a; stroke-width: 1.5; } .slot { fill-opacity: 0; stroke-width: 1.5; }
+.hull { fill: none; stroke: #59626d; stroke-width: 1.5; } .slot { fill-opacity: 0; stroke-width: 1.5; }
 .slot.dashed { stroke-dasharray: 4 3; }
 .full { fill-opacity: 0.18; stroke-width: 1.5; }
 @media (prefers-color-scheme: dark) {
-  .page { fill: #0d1117; } text { fill: #e6edf3; } .faint { fill: #9da7b3; }
-  .axis { stroke: #9da7b3; } .grid { stroke: #30363d; } .name, .title { fill: #9da7b3; }
-  .standard { stroke: #58a6ff; fill: #58a6ff; } .stochastic { stroke: #f0883e; fill: #f0883e; }
-  .sealed { stroke: #3fb950; fill: #3fb950; } .mean { stroke: #bc8cff; fill: #bc8cff; }
-  .plain { stroke: #9da7b3; fill: #9da7b3; } .hull { stroke: #9da7b3; }
+  .page { fill: #14171b; } text { fill: #e8eaed; } .faint { fill: #a3acb7; }
+  .axis { stroke: #a3acb7; } .grid { stroke: #363c44; } .name, .title { fill: #a3acb7; }
+  .standard { stroke: #56b4e9; fill: #56b4e9; } .stochastic { stroke: #f08a3c; fill: #f08a3c; }
+  .sealed { stroke: #4fd0a8; fill: #4fd0a8; } .mean { stroke: #e08cc6; fill: #e08cc6; }
+  .plain { stroke: #a3acb7; fill: #a3acb7; } .hull { stroke: #a3acb7; }
 }
 """
 

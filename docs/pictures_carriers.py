@@ -58,9 +58,9 @@ PUBLISHED_REPORTS = (1, 3, 6, 12, 24, 48, 96, 144, 288)
 PUBLISHED_EPSILON = Fraction("0.5")
 MOMENTS = {1 / 288: "5 min", 1 / 24: "1 h", 1 / 3: "8 h", 1: "1 day", 7: "1 week", 30: "1 month", 365: "1 year"}
 STYLE = """
-.cell { fill: #0969da; stroke: none; } .frame { fill: none; stroke: #8c959f; }
-.nothing { stroke: #24292f; stroke-dasharray: 2 4; stroke-width: 1.5; }
-@media (prefers-color-scheme: dark) { .cell { fill: #79c0ff; } .nothing { stroke: #e6edf3; } }
+.cell { fill: #0072b2; stroke: none; } .frame { fill: none; stroke: #59626d; }
+.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
+@media (prefers-color-scheme: dark) { .cell { fill: #56b4e9; } .nothing { stroke: #e8eaed; } }
 """
 
 

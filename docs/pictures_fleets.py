@@ -44,20 +44,20 @@ SIZED = {"O5": EPSILONS, "cells": EPSILONS, "margins": EPSILONS, "Laplace": EPSI
 STYLES = {"O5": "standard", "cells": "stochastic", "margins": "sealed", "Laplace": "plain"}
 WORDS = {"O5": "O5", "cells": "O5, shares cells", "margins": "O5, shares margins", "Laplace": "Laplace noise"}
 STYLE = """
-.target { stroke: #24292f; stroke-dasharray: 5 4; stroke-width: 1.5; }
-.busy { fill: #0969da; } .empty { fill: #d4a72c; } .parked { fill: #d0d7de; }
-.truth-line { stroke: #24292f; stroke-width: 2; fill: #24292f; }
+.target { stroke: #1b1f24; stroke-dasharray: 5 4; stroke-width: 1.5; }
+.busy { fill: #0072b2; } .empty { fill: #e69f00; } .parked { fill: #d9dde2; }
+.truth-line { stroke: #1b1f24; stroke-width: 2; fill: #1b1f24; }
 .zone { stroke-width: 22; stroke-linejoin: round; stroke-linecap: round; opacity: .13; }
-.zone-0 { fill: #0969da; stroke: #0969da; } .zone-1 { fill: #bc4c00; stroke: #bc4c00; }
-.zone-2 { fill: #1a7f37; stroke: #1a7f37; } .zone-3 { fill: #8250df; stroke: #8250df; }
-.stop { stroke-width: 0; } .hub { fill: #ffffff; stroke: #24292f; stroke-width: 2; }
+.zone-0 { fill: #0072b2; stroke: #0072b2; } .zone-1 { fill: #d55e00; stroke: #d55e00; }
+.zone-2 { fill: #00704f; stroke: #00704f; } .zone-3 { fill: #a3478a; stroke: #a3478a; }
+.stop { stroke-width: 0; } .hub { fill: #ffffff; stroke: #1b1f24; stroke-width: 2; }
 .flow { stroke-opacity: .45; stroke-linecap: round; }
-.flow.release { stroke: #0969da; } .flow.truth { stroke: #24292f; }
-.ruler { fill: none; stroke: #57606a; } .zone-name { font-weight: 600; font-size: 15px; }
+.flow.release { stroke: #0072b2; } .flow.truth { stroke: #1b1f24; }
+.ruler { fill: none; stroke: #59626d; } .zone-name { font-weight: 600; font-size: 15px; }
 @media (prefers-color-scheme: dark) {
-  .target { stroke: #e6edf3; } .busy { fill: #58a6ff; } .empty { fill: #9e6a03; } .parked { fill: #30363d; }
-  .truth-line { stroke: #e6edf3; fill: #e6edf3; } .hub { fill: #0d1117; stroke: #e6edf3; }
-  .flow.truth { stroke: #e6edf3; } .ruler { stroke: #9da7b3; }
+  .target { stroke: #e8eaed; } .busy { fill: #56b4e9; } .empty { fill: #806000; } .parked { fill: #363c44; }
+  .truth-line { stroke: #e8eaed; fill: #e8eaed; } .hub { fill: #14171b; stroke: #e8eaed; }
+  .flow.truth { stroke: #e8eaed; } .ruler { stroke: #a3acb7; }
 }
 """
 

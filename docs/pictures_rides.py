@@ -48,13 +48,13 @@ SCENARIOS: dict[str, tuple[str, dict[str, int] | str, tuple[str, ...]]] = {
 BUCKETS = {"start": 900}
 STEP = 0.02
 STYLE = """
-.edge { fill: none; stroke: #d8dee4; stroke-width: 2; } .vertex { fill: #8c959f; }
-.first { fill: #0969da; } .second { fill: none; stroke: #bc4c00; stroke-width: 2.5; }
+.edge { fill: none; stroke: #d9dde2; stroke-width: 2; } .vertex { fill: #59626d; }
+.first { fill: #0072b2; } .second { fill: none; stroke: #d55e00; stroke-width: 2.5; }
 path.area { fill-opacity: 0.15; stroke: none; }
-path.area.standard { fill: #0969da; } path.area.stochastic { fill: #bc4c00; }
+path.area.standard { fill: #0072b2; } path.area.stochastic { fill: #d55e00; }
 @media (prefers-color-scheme: dark) {
-  .edge { stroke: #3d444d; } .vertex { fill: #7d8590; } .first { fill: #58a6ff; } .second { stroke: #f0883e; }
-  path.area.standard { fill: #58a6ff; } path.area.stochastic { fill: #f0883e; }
+  .edge { stroke: #363c44; } .vertex { fill: #a3acb7; } .first { fill: #56b4e9; } .second { stroke: #f08a3c; }
+  path.area.standard { fill: #56b4e9; } path.area.stochastic { fill: #f08a3c; }
 }
 """
 SHARES = (0.1, 0.5, 0.8, 0.97)

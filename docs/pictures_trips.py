@@ -69,12 +69,12 @@ FOLD = 2
 SHADES = ((1, 0.14), (3, 0.34), (8, 0.62), (20, 1.0))
 """Fewest trips of each shade, and how much of the colour it has."""
 STYLE = """
-.heat { fill: none; stroke: #0969da; } .swatch { fill: #0969da; stroke: none; }
-.thin { stroke: #0969da; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
-.nothing { stroke: #24292f; stroke-dasharray: 2 4; stroke-width: 1.5; }
-.frame { fill: none; stroke: #8c959f; }
+.heat { fill: none; stroke: #0072b2; } .swatch { fill: #0072b2; stroke: none; }
+.thin { stroke: #0072b2; stroke-width: 1.2; } .dashed { stroke-dasharray: 5 4; }
+.nothing { stroke: #1b1f24; stroke-dasharray: 2 4; stroke-width: 1.5; }
+.frame { fill: none; stroke: #59626d; }
 @media (prefers-color-scheme: dark) {
-  .heat { stroke: #79c0ff; } .swatch { fill: #79c0ff; } .thin { stroke: #58a6ff; } .nothing { stroke: #e6edf3; }
+  .heat { stroke: #56b4e9; } .swatch { fill: #56b4e9; } .thin { stroke: #56b4e9; } .nothing { stroke: #e8eaed; }
 }
 """
 

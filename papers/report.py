@@ -56,12 +56,12 @@ body { max-width: 1360px; }
 .key.quoted { width: 9px; height: 9px; border: 1.6px solid var(--text); border-radius: 0; transform: rotate(45deg); }
 .s0 { stroke: #0072b2; fill: #0072b2; color: #0072b2; }
 .s1 { stroke: #d55e00; fill: #d55e00; color: #d55e00; }
-.s2 { stroke: #009e73; fill: #009e73; color: #009e73; }
-.s3 { stroke: #cc79a7; fill: #cc79a7; color: #cc79a7; }
+.s2 { stroke: #00805c; fill: #00805c; color: #00805c; }
+.s3 { stroke: #a3478a; fill: #a3478a; color: #a3478a; }
 .s4 { stroke: #e69f00; fill: #e69f00; color: #e69f00; }
 .s5 { stroke: #56b4e9; fill: #56b4e9; color: #56b4e9; }
-.s6 { stroke: #7a5cff; fill: #7a5cff; color: #7a5cff; }
-.s7 { stroke: #888; fill: #888; color: #888; }
+.s6 { stroke: #806000; fill: #806000; color: #806000; }
+.s7 { stroke: #59626d; fill: #59626d; color: #59626d; }
 """
 
 

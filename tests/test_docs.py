@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ PAGES = ["README.md", "docs/index.md"]
 LOADS = "docs/tutorials/loads.md"
 RIDERS = "docs/tutorials/riders.md"
 CARRIERS = "docs/tutorials/carriers.md"
+OWN = "docs/tutorials/your-own-file.md"
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -42,11 +44,40 @@ def test_start_page_commands_run_in_order(tmp_path):
     assert (tmp_path / "release" / "certificate.json").exists()
 
 
-def test_loads_tutorial_runs(tmp_path):
+HURRY = ["--draws", "2", "--jobs", "1"]
+"""What makes advice short; what is said of it is tested elsewhere."""
+
+
+def commands(text: str) -> list[list[str]]:
+    """The words of every command of a text, in order; advice from few draws."""
+    lines = "".join(re.findall(r"```sh\n(.*?)```", text, re.DOTALL)).splitlines()
+    words = [shlex.split(line)[1:] for line in lines]
+    return [[*line, *HURRY] if line[0] == "advise" else line for line in words]
+
+
+def obey(words: list[str]) -> None:
+    """Run a command in this process: importing everything anew each time would take longer than the commands."""
+    from dunnage.cli import app
+
+    assert app(words, standalone_mode=False) in (None, 0), words
+
+
+def run_story(page: str, size: int, capsys: pytest.CaptureFixture[str]) -> str:
+    """Run every command of a tutorial in order, advice on few records; returns what was printed."""
+    found = commands((ROOT / page).read_text())
+    assert {"advise", "audit", "prove"} <= {words[0] for words in found}
+    for words in found:
+        obey([*words, "--size", str(size)] if words[0] == "advise" else words)
+    printed = capsys.readouterr().out
+    assert "as published" in printed or "floating-point Laplace" in printed  # what prove finds to fail
+    assert Path("frontier/policy.toml").exists()
+    return printed
+
+
+def test_loads_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python, in one folder."""
-    for block in blocks(LOADS, "sh"):
-        for line in block.splitlines():
-            run([COMMAND, *line.split()[1:]], tmp_path)
+    monkeypatch.chdir(tmp_path)
+    run_story(LOADS, 12, capsys)
     (code,) = blocks(LOADS, "python")
     lines = run([sys.executable, "-c", code], tmp_path).splitlines()
     assert [line.split()[0] for line in lines] == ["upper", "mean"]
@@ -55,12 +86,12 @@ def test_loads_tutorial_runs(tmp_path):
         assert (tmp_path / name / "loading.csv").stat().st_mode & 0o777 == 0o600
 
 
-def test_riders_tutorial_runs(tmp_path):
+def test_riders_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(RIDERS, "toml")
     (tmp_path / "riders.toml").write_text(policy)
-    lines = [line for block in blocks(RIDERS, "sh") for line in block.splitlines()]
-    printed = "".join(run([COMMAND, *line.split()[1:]], tmp_path) for line in lines)
+    monkeypatch.chdir(tmp_path)
+    printed = run_story(RIDERS, 100, capsys)
     told = [line for block in blocks(RIDERS, "text") for line in block.splitlines()]
     assert len(told) >= 10
     assert [line for line in told if line not in printed] == []
@@ -74,12 +105,12 @@ def test_riders_tutorial_runs(tmp_path):
     assert sum(sums.values()) == total
 
 
-def test_carriers_tutorial_runs(tmp_path):
+def test_carriers_tutorial_runs(tmp_path, monkeypatch, capsys):
     """Every command in order, then the Python; what is printed in the tutorial is printed by the commands."""
     (policy,) = blocks(CARRIERS, "toml")
     (tmp_path / "fleet.toml").write_text(policy)
-    lines = [line for block in blocks(CARRIERS, "sh") for line in block.splitlines()]
-    printed = "".join(run([COMMAND, *line.split()[1:]], tmp_path) for line in lines)
+    monkeypatch.chdir(tmp_path)
+    printed = run_story(CARRIERS, 500, capsys)
     told = [line for block in blocks(CARRIERS, "text") for line in block.splitlines()]
     assert len(told) >= 20
     assert [line for line in told if line not in printed] == []
@@ -91,6 +122,58 @@ def test_carriers_tutorial_runs(tmp_path):
     figures = [[float(figure) for figure in line.split()[1:]] for line in places]
     assert len(figures) == 5
     assert all(0 <= lower <= value <= upper <= 1 for value, lower, upper in figures)
+
+
+FILES = {"shipments": 0, "rides": 1, "trucks": 2}  # and in which part of the tutorial they are
+
+
+@pytest.fixture(scope="module")
+def newcomer(tmp_path_factory):
+    """A folder with the files of the newcomer's tutorial, and its policies as they are filled in there."""
+    folder = tmp_path_factory.mktemp("newcomer")
+    for code in blocks(OWN, "python"):
+        run([sys.executable, "-c", code.replace("range(80)", "range(30)").replace("range(1500)", "range(400)")], folder)
+    (stops,) = blocks(OWN, "csv")
+    (folder / "stops.csv").write_text(stops)
+    return folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_newcomers_policies_are_filled_in_drafts(name, newcomer):
+    """What the tutorial has filled in is what a draft has, but for blanks; only k or epsilon may stay blank."""
+    import tomllib
+
+    from dunnage.io import draft
+
+    (filled,) = [tomllib.loads(text) for text in blocks(OWN, "toml") if f'dataset = "{name}"' in text]
+    drafted = tomllib.loads(draft(newcomer / f"{name}.csv"))
+    assert list(filled["attributes"]) == list(drafted["attributes"])
+    assert set(filled) == set(drafted)
+    assert filled.get("read") == drafted.get("read")
+    for table in ("trip", "schedule"):
+        assert {**drafted.get(table, {}), **filled.get(table, {})} == filled.get(table, {})
+    for column, drafted_table in drafted["attributes"].items():
+        for key in ("kind", "unit"):
+            if filled["attributes"][column]["role"] == "quasi-identifier":
+                assert filled["attributes"][column].get(key) == drafted_table.get(key)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_newcomer_gets_from_a_file_to_a_plan(name, newcomer, monkeypatch):
+    """Every command of the tutorial that is about one of its files, in order; advice from few rows and draws."""
+    monkeypatch.chdir(newcomer)
+    (filled,) = [text for text in blocks(OWN, "toml") if f'dataset = "{name}"' in text]
+    part = re.split(r"^## (?:Trips|Readings of devices|When something)", (ROOT / OWN).read_text(), flags=re.M)[
+        FILES[name]
+    ]
+    for words in commands(part):
+        obey(words)
+        if words[0] == "draft":
+            # Without a resolution nothing noisy is tried.
+            Path(f"{name}.toml").write_text(filled.replace("resolution = 1\n", ""))
+    made = {"shipments": ["settlement/loading.csv", "audit/audit.html"], "rides": ["counts/data.csv"]}
+    for file in made.get(name, ["estimates/data.csv"]):
+        assert Path(file).exists()
 
 
 def test_readme_commands_are_real():
@@ -140,6 +223,43 @@ def read_trips(text, folder):
     generate_trips(TripSetting(size=1), folder / "trips.csv", seed=1)
     (folder / "policy.toml").write_text(text)
     return Policy.read(folder / "policy.toml")
+
+
+def test_proof_notes_are_listed_and_say_where_they_are_checked():
+    from dunnage.local.task import MECHANISMS as ON_DEVICES
+    from dunnage.publishing import MECHANISMS
+
+    index = (ROOT / "docs/proofs/index.md").read_text()
+    for name in (*MECHANISMS, *ON_DEVICES):
+        assert f"`{name}`" in index
+    for note in (ROOT / "docs/proofs").glob("*.md"):
+        if note.name != "index.md":
+            assert f"({note.name}" in index
+            _, checked = note.read_text().split("\n## Checked\n")
+            assert "**Tests**" in checked
+            for file in re.findall(r"`(tests/[\w/.]+)`", checked):
+                assert (ROOT / file).exists(), (note.name, file)
+
+
+def test_every_page_is_on_the_site():
+    nav = (ROOT / "mkdocs.yml").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert page.relative_to(ROOT / "docs").as_posix() in nav
+
+
+def test_odds_on_the_page_are_those_of_the_formula():
+    import math
+
+    rows = re.findall(
+        r"^\| ([\d.]+) \| ([\d.]+) % \| ([\d.]+) % \| ([\d.]+) % \|$",
+        (ROOT / "docs/k-and-epsilon.md").read_text(),
+        re.M,
+    )
+    assert len(rows) >= 8
+    for epsilon, *printed in rows:
+        odds = math.exp(float(epsilon))
+        for before, after in zip((0.01, 0.1, 0.5), printed, strict=True):
+            assert abs(100 * before * odds / (1 - before + before * odds) - float(after)) <= 0.051
 
 
 def test_links_and_reference():
