@@ -1,4 +1,4 @@
-"""Fixtures that several test files use."""
+"""Fixtures that several test files use, which long forms run, and how files are shared among processes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,34 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+FIRST = (
+    # These compile what others then find compiled.
+    "test_blocks.py",
+    "test_projection.py",
+    "test_dispatch.py",
+    "test_bins.py",
+    "test_cuts.py",
+    # These take longest.
+    "test_crash.py",
+    "test_proving.py",
+    "test_docs.py",
+    "test_advising.py",
+    "test_demo.py",
+    "papers/test_fioretto2018.py",
+    "test_conformance.py",
+    "test_partition.py",
+    "test_noisy_planning.py",
+    "papers/test_li2022.py",
+    "test_local_estimate.py",
+    "test_local_batch.py",
+)
+"""Files that several processes begin with."""
+
+# A busy machine is slow, which is no fault of what is tested.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +44,27 @@ def data_folder() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no test data at {folder}: set DUNNAGE_DATA to the folder that holds it")
     return folder
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out long forms unless they are asked for; among several processes, begin with what takes longest."""
+    if "long" not in str(config.getoption("-m")) and "DUNNAGE_LONG" not in os.environ:
+        why = pytest.mark.skip(reason="a long form: select it with -m long, or set DUNNAGE_LONG")
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(why)
+    if hasattr(config, "workerinput"):
+        place = Path(__file__).parent
+        rank = {place / name: number for number, name in enumerate(FIRST)}
+        items.sort(key=lambda item: rank.get(item.path, len(FIRST)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Give whole files to processes, in our order: what a file sets up or compiles is made once, not in each."""
+    if config.getoption("dist") != "load":
+        return None  # another way was asked for
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)

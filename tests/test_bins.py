@@ -386,9 +386,7 @@ def triplets(num_bins: int, seed: int) -> np.ndarray:
     return generator.permutation(np.concatenate([large, middle, 1000 - large - middle]))
 
 
-@pytest.mark.parametrize(
-    "num_bins", [20, 40, pytest.param(83, marks=pytest.mark.long), pytest.param(167, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("num_bins", [20, 40, 83, 167])
 def test_triplets_are_proved(num_bins: int) -> None:
     packing = solved(triplets(num_bins, 1), 1000)
     assert packing.objective == packing.bound == num_bins

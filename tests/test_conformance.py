@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from dunnage.guarantees import guarantee_from
 from dunnage.publishing import MECHANISMS, mechanism_of
 
 CANARY = "CANARY"
+SPENT_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")  # it may hold any minute and second
 PRIVACY_PARAMETERS = {"k", "max_distortion", "epsilon", "delta", "beta", "epsilon_choice", "tiers"}
 
 
@@ -291,7 +293,8 @@ def test_nothing_printable_leaks_rows(case, tmp_path, caplog):
     printed += [path.read_bytes().decode("latin-1") for path in (tmp_path / "release").iterdir()]
     assert not [text for text in printed if CANARY in text]
     secrets = case.private_texts(data)
-    assert not [text for text in printed[:8] for secret in secrets if secret in text]
+    undated = [SPENT_AT.sub("", text) for text in printed[:8]]
+    assert not [text for text in undated for secret in secrets if secret in text]
 
 
 def test_release_round_trips_through_its_folder(case, tmp_path):
@@ -318,9 +321,10 @@ def test_verify_accepts_it_and_rejects_it_after_a_change_to_any_file(case, tmp_p
 
 
 def test_row_order_is_unrelated_to_input_order(case):
-    """The release row of each source row is uniform: 24 rows, 400 releases.
+    """The release row of each source row is uniform: 24 rows, 200 releases.
 
-    A leak that puts source row 0 first in a quarter of the releases is found with probability above 0.999.
+    A leak that puts source row 0 first in a quarter of the releases is found with probability above 0.999. Of so few
+    releases the statistic exceeds the limit of 1e-11 with an exact probability of 4e-10.
     """
     data = case.dataset()
     if isinstance(case, CountsCase):  # which have no rows of records, but cells in a public order
@@ -330,15 +334,15 @@ def test_row_order_is_unrelated_to_input_order(case):
         assert key.table.num_rows == 0
         return
     positions = np.zeros((2, 24))
-    for _ in range(400):
+    for _ in range(200):
         _, key = dn.publish(data, ledger=dn.Ledger(":memory:"))
         row_of = dict(zip(key.table["source_row"].to_pylist(), key.table["row"].to_pylist(), strict=True))
         for which, source in enumerate((0, 23)):
             if source in row_of:
                 positions[which, row_of[source]] += 1
     for counts in positions:
-        if counts.sum() == 400:
-            assert stats.chisquare(counts).pvalue > 1e-9
+        if counts.sum() == 200:
+            assert stats.chisquare(counts).pvalue > 1e-11
 
 
 def test_key_names_its_release_and_its_input(case, tmp_path):

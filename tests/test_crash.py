@@ -41,6 +41,7 @@ try:  # a first run loads what is loaded late, once for all children
     dunnage.cli.app([*PUBLISH[:1], "nothing.csv", "--policy", "nothing.toml", "--dry-run"], standalone_mode=False)
 except dunnage.errors.PolicyError:
     pass
+pyarrow.array(["a"])  # likewise: pyarrow looks for pandas, and loads it, at the first list that it is given
 
 STEPS = {{"os.rename", "os.link", "os.mkdir", "os.rmdir", "os.remove"}}
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -220,15 +221,9 @@ def test_the_command_is_killed_at_random(root: Path) -> None:
     kill_commands(root, 5, 60)
 
 
-def wants_long(request: pytest.FixtureRequest) -> bool:
-    return "long" in str(request.config.getoption("-m")) or "DUNNAGE_LONG" in os.environ
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("size", [60, 3000, 100_000])
-def test_killed_hundreds_of_times(tmp_path: Path, request: pytest.FixtureRequest, size: int) -> None:
-    if not wants_long(request):
-        pytest.skip("the long form: select it with -m long, or set DUNNAGE_LONG")
+def test_killed_hundreds_of_times(tmp_path: Path, size: int) -> None:
     (tmp_path / "forked").mkdir()
     check_all(forked("at_random", prepare(tmp_path / "forked" / "place", size), 300 if size < 100_000 else 40, size))
     (tmp_path / "commands").mkdir()

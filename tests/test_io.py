@@ -282,7 +282,9 @@ def test_paths(file: Callable[..., Path], tmp_path: Path) -> None:
     assert "does not exist" in refused("no\0file.csv")
     assert "is a folder" in refused(tmp_path)
     assert "is not a file" in refused("/dev/null")
-    assert "neither CSV nor Parquet by its name. Use one of .csv, .csv.gz, .parquet, .pq" in refused(file(b"", "x.xls"))
+    assert "neither CSV nor Parquet by its name. Use one of .csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq" in refused(
+        file(b"", "x.xls")
+    )
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.csv.gz", "data.parquet"])
@@ -547,3 +549,12 @@ def test_a_draft_finds_out_how_a_european_file_is_written(tmp_path: Path) -> Non
         assert line in text
     filled = text.replace('role = ""', 'role = "public"').replace('k = ""', "k = 2")
     assert len(load(path, Policy.from_text(filled))) == 2
+
+
+def test_a_public_file_with_a_cell_as_long_as_a_file_is_refused(tmp_path: Path) -> None:
+    from dunnage.domains.files import read_csv
+
+    path = tmp_path / "stops.csv"
+    path.write_text("stop," + "x" * 200_000 + "\n")
+    with pytest.raises(InputError, match="line 1: this is not CSV"):
+        read_csv(path, None)

@@ -366,10 +366,10 @@ def test_commands(tmp_path: Path) -> None:
         ["generate", "telemetry", "-o", str(tmp_path / "t.csv"), "--size", "2", "--readings", "3", "--law", "gauss"],
     )
     assert done.exit_code == 0
-    assert "6 readings of 2 vehicles in" in done.output
+    assert "6 readings of 2 vehicles" in done.output
     done = runner.invoke(
         app, ["generate", "positions", "-o", str(tmp_path / "p.parquet"), "--size", "1", "--epochs", "4", "--seed", "1"]
     )
     assert done.exit_code == 0
-    assert "4 positions of 1 vehicle in" in done.output
+    assert "4 positions of 1 vehicle" in done.output
     assert pq.read_metadata(tmp_path / "p.parquet").num_rows == 4

@@ -195,7 +195,7 @@ def test_generate_city_and_trips_in_it(tmp_path):
     assert City.read_folder(tmp_path / "city") == city(60, 3, seed=1)
     done = run("generate", "trips", "-o", tmp_path / "t.csv", "--city", tmp_path / "city", "--seed", 1, "--size", 300)
     assert done.exit_code == 0, done.output
-    assert f"city in {tmp_path / 'city'}" in done.output
+    assert f"City      {tmp_path / 'city'}" in done.output
     assert not (tmp_path / "t-stops.csv").exists()
     done = run("generate", "city", "-o", tmp_path / "city")
     assert done.exit_code == 2

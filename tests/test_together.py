@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 import shutil
-import subprocess
 import sys
 from collections import defaultdict
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,7 @@ import pytest
 
 import dunnage as dn
 from dunnage.auditing.utility import plan_utility, true_plan
+from dunnage.cli import main
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
 from dunnage.settle import matched_records
@@ -72,13 +74,24 @@ def lines(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
-def dunnage(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [str(argument) for argument in arguments]
-    done = subprocess.run(
-        [sys.executable, "-m", "dunnage", *words], cwd=cwd, capture_output=True, text=True, check=False
-    )
-    assert "Traceback" not in done.stderr
-    return done
+class Done(NamedTuple):
+    """What a command did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def dunnage(*arguments: object, cwd: Path) -> Done:
+    """Run a command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["dunnage", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            main()
+    assert "Traceback" not in err.getvalue()
+    return Done(end.value.code if isinstance(end.value.code, int) else 0, out.getvalue(), err.getvalue())
 
 
 def fine(*arguments: object, cwd: Path) -> dict[str, Any]:

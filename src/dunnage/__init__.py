@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 from dunnage._version import __version__
 
 if TYPE_CHECKING:
+    from dunnage.advising.advice import advise
+    from dunnage.advising.frontier import Frontier, Measure, Point
     from dunnage.auditing.attacks import Match, look_up
     from dunnage.auditing.audit import Audit, audit
     from dunnage.auditing.finding import Finding
@@ -96,6 +98,8 @@ if TYPE_CHECKING:
     from dunnage.planning.trucks import Truck, read_trucks
     from dunnage.policy import Policy, read_carriers
     from dunnage.policy.carriers import CarrierPolicy
+    from dunnage.proving.desk import Proof, prove
+    from dunnage.proving.verdict import Verdict
     from dunnage.publication import Key, Publication
     from dunnage.publishing import DryRun, foresee, promise, publish, rehearse
     from dunnage.release import Release, Uncertain
@@ -144,6 +148,10 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "settle.fleets": ("apply_fleet", "FleetSettlement"),
     "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
     "gtfs": ("load_city",),
+    "advising.advice": ("advise",),
+    "advising.frontier": ("Frontier", "Point", "Measure"),
+    "proving.desk": ("prove", "Proof"),
+    "proving.verdict": ("Verdict",),
     "auditing.utility": ("plan_utility", "PlanUtility"),
     "auditing.audit": ("audit", "Audit"),
     "auditing.finding": ("Finding",),

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+import typer.core
 
+from dunnage.cli.advising import advise
 from dunnage.cli.auditing import audit
 from dunnage.cli.devices import device_app, estimate
 from dunnage.cli.fleets import apply_fleet, size
 from dunnage.cli.generate import generate_app
+from dunnage.cli.proving import prove
 from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
 from dunnage.cli.showing import show
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
@@ -30,13 +33,42 @@ if TYPE_CHECKING:
     from dunnage.policy import Policy
     from dunnage.release import Release
 
+# What each command is listed with, in the order of the loop.
+_LOOP = {
+    "generate": "Generate data to try things on, with a starter policy.",
+    "draft": "Draft a policy for your own file; fill in the blanks.",
+    "advise": "Advise a policy: what privacy costs against what it risks.",
+    "publish": "Publish private rows under a policy.",
+    "show": "Show any file or folder that commands write or read.",
+    "verify": "Verify a release from outside.",
+    "pack": "Pack released rows into as few trucks as can be found.",
+    "size": "Size the smallest fleet of shuttles for released counts.",
+    "apply": "Apply a plan to the true data; repair what overflows.",
+    "audit": "Audit a release: attacks, errors, what privacy cost.",
+    "prove": "Prove mechanisms: what each claims and really gives away.",
+    "estimate": "Estimate means, maps and paths from reports.",
+    "device": "Make tasks and reports of devices; seal identity records.",
+    "budget": "Show or set the budget in a ledger.",
+    "demo": "Run all three stories on generated data.",
+}
+
+
+class _InOrder(typer.core.TyperGroup):
+    """Commands and groups of commands, listed in the order of the loop."""
+
+    def list_commands(self, context: Any) -> list[str]:
+        """Return the names as ``--help`` lists them."""
+        return sorted(super().list_commands(context), key=list(_LOOP).index)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Publish transport and logistics data privately, plan on what was published, and see what privacy cost.",
-    epilog="Example: dunnage demo --out demo-out",
+    epilog="Example: dunnage demo -o demo-out",
 )
 budget_app = typer.Typer(
     no_args_is_help=True,
@@ -44,10 +76,6 @@ budget_app = typer.Typer(
     help="Show or set the budget in a ledger.",
     epilog="Example: dunnage budget show dunnage-ledger.sqlite",
 )
-app.add_typer(generate_app, name="generate")
-app.add_typer(budget_app, name="budget")
-app.add_typer(device_app, name="device")
-app.command("estimate")(estimate)
 
 _INTERRUPTED = 130
 
@@ -69,29 +97,30 @@ def _root(
     pass
 
 
-@app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to make.")] = Path("demo-out"),
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer packages.")] = False,
+    out: Annotated[Path, typer.Option("-o", "--out", help="Demo folder to make; private.")] = Path("demo-out"),
+    quick: Annotated[bool, typer.Option("--quick", help="Less of everything.")] = False,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Run the whole loop on generated packages, and write one page that shows what privacy cost.
+    """Run loads, riders and carriers end to end on generated data, ending on one page of what privacy cost.
 
-    Example: dunnage demo --out demo-out
+    Example: dunnage demo -o demo-out
     """
     from dunnage.demo import run_demo
 
     with progress() as tell:
         done = run_demo(out, quick=quick, force=force, progress=tell)
-    text = "\n".join([*done.lines, f"Page: {done.report} (open it in a browser; it shows true weights)"])
-    print_result({"report": str(done.report), "plans": list(done.lines)}, text, as_json)
+    text = "\n".join([*done.lines, f"Page: {done.report} (open it in a browser; it shows true data)"])
+    print_result({"report": str(done.report), "stories": list(done.lines)}, text, as_json)
 
 
-@app.command()
 def draft(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Policy file to write.")],
+    story: Annotated[
+        str | None, typer.Option(help="rows | trips | devices: what rows stand for; by default as column names look.")
+    ] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -103,8 +132,8 @@ def draft(
 
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
-    _write(out, draft_text(data))
-    print_result({"policy": str(out)}, f"Draft in {out}: fill in roles, domains and k.", as_json)
+    _write(out, draft_text(data, story=story))
+    print_result({"policy": str(out)}, f"Draft in {out}: fill in what is blank; dunnage show {out} lists it.", as_json)
 
 
 def _write(path: Path, text: str) -> None:
@@ -114,7 +143,6 @@ def _write(path: Path, text: str) -> None:
         raise OutputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from None
 
 
-@app.command()
 def publish(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private rows.")],
     policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
@@ -124,12 +152,12 @@ def publish(
         bool, typer.Option("--dry-run", help="Validate, promise, show the spend; draw nothing.")
     ] = False,
     ledger: Annotated[
-        str | None, typer.Option(help="Ledger; by default dunnage-ledger.sqlite beside the policy.")
+        str | None, typer.Option(help="Ledger file; by default dunnage-ledger.sqlite beside the policy.")
     ] = None,
     sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Spend once more on the same data and policy.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed, for tests: voids the certificate.")] = None,
     force: ForceFlag = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed for tests: voids the certificate.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Publish private rows under a policy: promise, spend, release, write.
@@ -209,9 +237,12 @@ def _dry_run(
 
 
 def _published_text(result: dict[str, Any]) -> str:
+    from dunnage.certificate import proof_text
+
     guarantee = ", ".join(f"{key} {value}" for key, value in result["guarantee"].items())
     lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
     lines += [f"Promises  {guarantee}; basis {result['basis']}"]
+    lines += [f"Proof     {proof}"] if (proof := proof_text(result)) else []
     measures, owner = result["measures"], dict(result["owner"])
     num_left_out = owner.pop("left_out")
     del owner["warnings"]  # told before
@@ -242,10 +273,6 @@ def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
     return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
 
 
-app.command()(show)
-
-
-@app.command()
 def verify(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
     signed_by: Annotated[Path | None, typer.Option(help="Public key (PEM) the release must be signed with.")] = None,
@@ -297,14 +324,13 @@ def _model(
     return made
 
 
-@app.command()
 def pack(
     release: Annotated[Path, typer.Argument(help="Release folder.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
     capacity: Annotated[
-        list[str] | None, typer.Option(help="What a truck holds: 500, 500kg or volume=9; once for each quantity.")
+        list[str] | None, typer.Option(help="What a truck holds: 500kg or volume=9; repeatable.")
     ] = None,
-    trucks: Annotated[Path | None, typer.Option(help="CSV file truck,count,cost and a column of capacities.")] = None,
+    trucks: Annotated[Path | None, typer.Option(help="Trucks file: CSV truck,count,cost and capacities.")] = None,
     by: Annotated[str | None, typer.Option(help="Public column whose values are packed apart.")] = None,
     apart: Annotated[str | None, typer.Option(help="Another public column whose values never share a truck.")] = None,
     model: Annotated[
@@ -378,25 +404,24 @@ def _packed_quantities(plan: Path, release: Release) -> list[str]:
     return list(Plan.read(plan).quantities) if plan.is_dir() else release.quantities
 
 
-app.command()(size)
-
-
-@app.command()
 def apply(
     plan: Annotated[Path, typer.Argument(help="Plan folder, or a CSV file row,bin or zone,shuttles of others.")],
     data: Annotated[Path, typer.Argument(help="The private rows that were published.")],
     policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
     release: Annotated[Path, typer.Option("--release", help="Release folder the plan was made on.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Settlement folder to make; private.")],
-    key: Annotated[Path | None, typer.Option(help="Key; by default RELEASE.key.parquet.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")] = None,
     period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair bins that overflow.")] = False,
     leave_behind: Annotated[bool, typer.Option("--leave-behind", help="Leave packages behind if need be.")] = False,
     capacity: Annotated[
-        list[str] | None, typer.Option(help="What a truck holds, for a CSV plan or instead: 500kg, volume=9.")
+        list[str] | None,
+        typer.Option(help="What a truck holds, for a CSV plan or instead of a plan's own; repeatable."),
     ] = None,
-    trucks: Annotated[Path | None, typer.Option(help="The trucks, for a CSV plan or instead of a plan's own.")] = None,
-    city: Annotated[Path | None, typer.Option(help="Shuttles: the city that the fleet was sized in.")] = None,
+    trucks: Annotated[Path | None, typer.Option(help="Trucks file, for a CSV plan or instead of a plan's own.")] = None,
+    city: Annotated[
+        Path | None, typer.Option(help="Shuttles: city folder or GTFS feed the fleet was sized in.")
+    ] = None,
     shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -464,9 +489,6 @@ def _refuse_options(options: dict[str, Any], what: str) -> None:
         raise ParameterError(f"{what} does not take {', '.join(given)}. Leave it out.")
 
 
-app.command()(audit)
-
-
 @budget_app.command("show")
 def budget_show(
     ledger: Annotated[str, typer.Argument(help="Ledger file.")],
@@ -516,6 +538,12 @@ def budget_set(
     with Ledger(ledger) as book:
         statement = book.set_budget(dataset, budget, note=note)
         print_result(statement.to_dict(), statement.summary(), as_json)
+
+
+for _command in (draft, advise, publish, show, verify, pack, size, apply, audit, prove, estimate, demo):
+    app.command(short_help=_LOOP[_command.__name__])(_command)
+for _name, _group in (("generate", generate_app), ("device", device_app), ("budget", budget_app)):
+    app.add_typer(_group, name=_name, short_help=_LOOP[_name])
 
 
 def _fail(kind: str, message: str, code: int, **details: str) -> NoReturn:

@@ -14,14 +14,12 @@ from dunnage.errors import OutputError, ParameterError
 if TYPE_CHECKING:
     from dunnage.devices import Collected, FileColumns
     from dunnage.local.identity import KeyRing
-    from dunnage.local.task import Task
-    from dunnage.policy import CarrierPolicy
     from dunnage.release import Release
 
 device_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Perturb on devices, or simulate a fleet of them; seal identity records.",
+    help="Make tasks and reports of devices; seal identity records.",
     epilog="Example: dunnage device task fleet.toml -o task.json",
 )
 
@@ -33,7 +31,7 @@ MaxAge = Annotated[
     int | None,
     typer.Option(help="Minutes that a row may be old at its slot's moment; by default the length of a slot."),
 ]
-KeysOption = Annotated[Path, typer.Option("--keys", help="Key ring, as dunnage device keys wrote it.")]
+KeysOption = Annotated[Path, typer.Option("--keys", help="Key ring file, as dunnage device keys wrote it.")]
 AliasColumn = Annotated[str, typer.Option(help="Column of the vehicle's alias, which stays readable.")]
 
 MOST_TOP_ROWS = 10
@@ -42,9 +40,9 @@ DEFAULT_DEVICES = 5_000
 
 @device_app.command("task")
 def device_task(
-    policy: Annotated[Path, typer.Argument(help="Policy for devices.")],
+    policy: Annotated[Path, typer.Argument(help="Policy file, for devices.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Task file to write (.json).")],
-    devices: Annotated[int, typer.Option(min=1, help="Predict errors for this many vehicles.")] = DEFAULT_DEVICES,
+    devices: Annotated[int, typer.Option(min=1, help="How many vehicles to predict errors for.")] = DEFAULT_DEVICES,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -55,6 +53,7 @@ def device_task(
     from dunnage.folders import new_file
     from dunnage.local.client import check_task
     from dunnage.local.tasks import read_task
+    from dunnage.showing.devices import predictions
 
     if out.suffix != ".json":
         raise OutputError(f"{out} must end in .json. Choose such a name.")
@@ -62,7 +61,7 @@ def device_task(
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
     task = read_task(policy)
     statements = check_task(task).statements()
-    hints = _hints(task, devices)
+    hints = predictions(task, devices)
     with new_file(out) as sink:
         sink.write(task.to_json().encode())
     result = {"task": str(out), "digest": task.digest, "losses": statements, "predicted": hints}
@@ -70,24 +69,6 @@ def device_task(
     lines += [f"Predicts  {text}" for text in hints]
     lines.append(f"See also  dunnage show {out} --devices {devices}")
     print_result(result, "\n".join(lines), as_json)
-
-
-def _hints(task: Task, devices: int) -> list[str]:
-    """Say in a line for each purpose how far estimates of a fleet would be off."""
-    from dunnage.local.client import mechanism_of
-
-    hints = []
-    for purpose in task.purposes:
-        mechanism = mechanism_of(task, purpose)
-        if purpose.grid is not None:
-            hints.append(f"{purpose.name}: {mechanism.noise_verdict(devices).message}")
-            continue
-        tier = min(task.slot_tiers(purpose), key=lambda tier: tier.epsilon)
-        sds = mechanism.predicted_sd(tier, devices)
-        means = (f"{q.name} {2 * sd:.2g} {q.unit}".rstrip() for q, sd in zip(purpose.quantities, sds, strict=True))
-        told = f"means are within about {', '.join(means)}"
-        hints.append(f"{purpose.name}: {devices:,} vehicles, all of tier {tier.name}: {told}")
-    return hints
 
 
 def _columns(vehicle: str, time: str, places: str) -> FileColumns:
@@ -100,7 +81,7 @@ def _columns(vehicle: str, time: str, places: str) -> FileColumns:
 def device_perturb(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of the vehicle.")],
     task: TaskOption,
-    allowance: Annotated[Path, typer.Option(help="The vehicle's own allowance; private.")],
+    allowance: Annotated[Path, typer.Option(help="Allowance file of the vehicle; private.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Report file to write (.jsonl or .bin).")],
     vehicle: Annotated[str | None, typer.Option(help="Which vehicle, if the file has several.")] = None,
     tier: Annotated[str | None, typer.Option(help="The vehicle's public tier, to enrol in.")] = None,
@@ -123,7 +104,7 @@ def device_perturb(
 
     A second run gives the same bytes, until a run has written later days.
 
-    Example: dunnage device perturb truck.csv --task task.json --allowance truck.allowance --enrol -o reports.jsonl
+    Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
     from dunnage.devices import perturb, read_clock, read_task_file
     from dunnage.devices.perturbing import check_not_input
@@ -155,7 +136,10 @@ def device_perturb(
 def device_simulate(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with rows of many vehicles.")],
     task: TaskOption,
-    out: Annotated[Path, typer.Option("-o", "--out", help="Report file (.jsonl, .bin); tallies with --tally (.json).")],
+    out: Annotated[
+        Path,
+        typer.Option("-o", "--out", help="Report file to write (.jsonl or .bin); with --tally, of tallies (.json)."),
+    ],
     tiers_column: Annotated[str | None, typer.Option(help="Public column of tiers; else tiers are drawn.")] = None,
     seed: SeedOption = None,
     every_row: Annotated[bool, typer.Option("--every-row", help="Every row is a slot; says what that costs.")] = False,
@@ -194,7 +178,7 @@ def device_simulate(
 
 
 def estimate(
-    reports: Annotated[list[Path], typer.Argument(help="Report files (.jsonl, .bin) or files of tallies (.json).")],
+    reports: Annotated[list[Path], typer.Argument(help="Report files (.jsonl or .bin), or files of tallies (.json).")],
     task: TaskOption,
     out: Annotated[Path, typer.Option("-o", "--out", help="Release folder to make.")],
     confidence: Annotated[float, typer.Option(help="How sure intervals are.")] = 0.95,
@@ -279,7 +263,7 @@ def _row_text(row: dict[str, Any]) -> str:
 
 @device_app.command("keys")
 def device_keys(
-    ring: Annotated[Path, typer.Argument(help="Key ring to make, renew or show; private.")],
+    ring: Annotated[Path, typer.Argument(help="Key ring file to make, renew or show; private.")],
     renew: Annotated[bool, typer.Option("--renew", help="Add a new active key; old ones still open.")] = False,
     drop: Annotated[str | None, typer.Option(help="Drop a retired key: nobody opens its records any more.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="AES-256-GCM (by default) | SM4-GCM.")] = None,
@@ -324,9 +308,11 @@ def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | No
 
 @device_app.command("seal")
 def device_seal(
-    records: Annotated[Path, typer.Argument(help="CSV of identity records; or sealed lines, to seal anew.")],
+    records: Annotated[
+        Path, typer.Argument(help="CSV file of identity records; or sealed lines (.jsonl), to seal anew.")
+    ],
     keys: KeysOption,
-    out: Annotated[Path, typer.Option("-o", "--out", help="File of sealed JSON lines to write (.jsonl).")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Sealed lines to write (.jsonl).")],
     alias_column: AliasColumn = "vehicle",
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -347,13 +333,13 @@ def device_seal(
         num = rotate_file(records, ring, out, force=force)
     else:
         num = seal_file(records, ring, out, alias=alias_column, force=force)
-    text = f"{num} records in {out}, sealed with key {ring.active.key_id}; aliases stay readable"
+    text = f"Sealed    {out}: {num} records, under key {ring.active.key_id}; aliases stay readable"
     print_result({"out": str(out), "records": num, "key": ring.active.key_id}, text, as_json)
 
 
 @device_app.command("open")
 def device_open(
-    sealed: Annotated[Path, typer.Argument(help="Sealed JSON lines.")],
+    sealed: Annotated[Path, typer.Argument(help="Sealed lines (.jsonl).")],
     keys: KeysOption,
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; private.")],
     alias_column: AliasColumn = "vehicle",
@@ -372,89 +358,4 @@ def device_open(
     if out.suffix != ".csv":
         raise OutputError(f"{out} must end in .csv. Choose such a name.")
     num = open_file(sealed, KeyRing.read(keys), out, alias=alias_column, force=force)
-    print_result({"out": str(out), "records": num}, f"{num} records in {out} (private)", as_json)
-
-
-# What dunnage show calls
-
-
-def is_device_policy(path: Path) -> bool:
-    """Tell whether a file is a policy for devices; one that cannot be read is left to others to complain about."""
-    import tomllib
-
-    from dunnage.policy.carriers import is_for_devices
-
-    try:
-        return is_for_devices(tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError, ArithmeticError, RecursionError):
-        return False
-
-
-def shown_device_policy(path: Path, devices: int) -> tuple[dict[str, Any], str]:
-    """Describe a policy for devices: what each mechanism promises, tiers, schedule, predicted errors."""
-    from dunnage.local.client import check_task, mechanism_of
-    from dunnage.local.tasks import task_of
-    from dunnage.policy import read_carriers
-    from dunnage.showing import promise_text
-
-    policy = read_carriers(path)
-    task = task_of(policy)
-    promises = {purpose.name: mechanism_of(task, purpose).promise(task).to_dict() for purpose in task.purposes}
-    statements, hints = check_task(task).statements(), _hints(task, devices)
-    parts = ["\n".join(_policy_lines(policy, task))]
-    parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
-    parts.append("\n".join(["Gives away", *(f"  {text}" for text in statements)]))
-    parts.append("\n".join(["Predicted error", *(f"  {text}" for text in hints)]))
-    described = {
-        "dataset": policy.dataset,
-        "digest": policy.digest(),
-        "task": task.to_dict(),
-        "promises": promises,
-        "losses": statements,
-        "predicted": hints,
-    }
-    return described, "\n\n".join(parts)
-
-
-def _policy_lines(policy: CarrierPolicy, task: Task) -> list[str]:
-    schedule, limits = task.schedule, task.limits
-    lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
-    lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
-    lines += [f"  {place.name:<20} {4 ** (place.levels - 1):,} cells of a box" for place in policy.places]
-    tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
-    lines.append(
-        "Tiers         " + ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
-    )
-    lines.append(
-        f"Schedule      {schedule.slots_per_day} of {schedule.num_moments} moments a day, drawn before it; a report "
-        f"may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC"
-    )
-    day = "" if limits.day is None else f", of a day {float(limits.day):g}"
-    return [*lines, f"Allowance     of a lifetime epsilon {float(limits.lifetime):g}{day}"]
-
-
-def shown_task(path: Path, devices: int) -> tuple[dict[str, Any], str]:
-    """Describe a task, or a file of tallies."""
-    import json
-
-    from dunnage.devices import describe_tallies, read_task_file
-
-    try:
-        with path.open("rb") as source:
-            is_tallies = b'"dunnage tallies"' in source.read(200)
-    except OSError as error:
-        raise ParameterError(f"{path} cannot be read: {error.strerror}. Check the file.") from None
-    if is_tallies:
-        return describe_tallies(path)
-    from dunnage.showing import task_text
-
-    task = read_task_file(path)
-    described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json())}
-    return described, task_text(task, devices)
-
-
-def shown_reports(path: Path) -> tuple[dict[str, Any], str]:
-    """Describe a file of reports."""
-    from dunnage.devices import describe_reports
-
-    return describe_reports(path)
+    print_result({"out": str(out), "records": num}, f"Opened    {out}: {num} records (private)", as_json)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def size(
     release: Annotated[Path, typer.Argument(help="Release folder of counts.")],
-    city: Annotated[Path, typer.Option("--city", help="City folder, or a GTFS feed (folder or zip).")],
+    city: Annotated[Path, typer.Option("--city", help="City folder, or GTFS feed (folder or zip).")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
     max_wait: Annotated[float, typer.Option(help="Longest mean wait in each zone, in seconds.")] = 180,
     expansions: Annotated[int, typer.Option(help="Days with random seconds to simulate.")] = 5,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 generate_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Generate data, with a starter policy.",
+    help="Generate data to try things on, with a starter policy.",
     epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
 )
 
@@ -29,13 +29,13 @@ def generate_packages(
         str | None, typer.Option(help="A setting of the papers: 25-L-U, 50-S-U, 25-L-N, 25-L-Un ...")
     ] = None,
     size: Annotated[int | None, typer.Option(help="Number of packages.")] = None,
-    law: Annotated[str | None, typer.Option(help="uniform | normal | unequal.")] = None,
+    law: Annotated[str | None, typer.Option(help="Law of weights: uniform | normal | unequal.")] = None,
     low: Annotated[float | None, typer.Option(help="Smallest weight.")] = None,
     high: Annotated[float | None, typer.Option(help="Largest weight.")] = None,
     mean: Annotated[float | None, typer.Option(help="Mean of the normal law.")] = None,
     sd: Annotated[float | None, typer.Option(help="Standard deviation of the normal law.")] = None,
     destinations: Annotated[int | None, typer.Option(help="Number of destinations; 0 for no such column.")] = None,
-    decimals: Annotated[int | None, typer.Option(help="Decimals of a weight.")] = None,
+    decimals: Annotated[int | None, typer.Option(help="Number of decimals of a weight.")] = None,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -58,7 +58,7 @@ def generate_packages(
     }
     chosen = _package_setting(setting, {name: value for name, value in free.items() if value is not None})
     data, policy = generate(chosen, out, seed=seed, force=force)
-    text = f"{chosen.size} packages in {data}\nstarter policy in {policy}"
+    text = f"Data      {data}: {chosen.size} packages\nPolicy    {policy}, to start with"
     print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
 
 
@@ -66,8 +66,8 @@ def generate_packages(
 def generate_rides(
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy and edges go beside it.")],
     size: Annotated[int, typer.Option(help="Number of rides.")] = 10_000,
-    stations: Annotated[int, typer.Option(help="Stations of the network.")] = 150,
-    lines: Annotated[int, typer.Option(help="Lines of the network.")] = 8,
+    stations: Annotated[int, typer.Option(help="Number of stations of the network.")] = 150,
+    lines: Annotated[int, typer.Option(help="Number of lines of the network.")] = 8,
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -81,19 +81,19 @@ def generate_rides(
 
     setting = RideSetting(size=size, stations=stations, lines=lines)
     data, policy, edges = generate(setting, out, seed=seed, force=force)
-    text = f"{size} rides in {data}\nstarter policy in {policy}\nnetwork in {edges}"
+    text = f"Data      {data}: {size} rides\nPolicy    {policy}, to start with\nNetwork   {edges}"
     print_result({"data": str(data), "policy": str(policy), "edges": str(edges), "size": size}, text, as_json)
 
 
 @generate_app.command("trips")
 def generate_trips(
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV file to write; policy, stops, modes go beside it.")],
-    size: Annotated[int | None, typer.Option(help="Number of trips. Without it, as many as in the paper.")] = None,
+    size: Annotated[int | None, typer.Option(help="Number of trips; by default as many as in the paper.")] = None,
     weekend: Annotated[bool, typer.Option("--weekend", help="A Saturday, not a weekday.")] = False,
     start: Annotated[str, typer.Option("--from", help="Trips begin at this time or later: a half-hour.")] = "00:00",
     end: Annotated[str, typer.Option("--to", help="Trips begin before this time.")] = "24:00",
     city: Annotated[
-        Path | None, typer.Option(help="Folder of a city to make them in; the policy then names its files.")
+        Path | None, typer.Option(help="City folder to make them in; the policy then names its files.")
     ] = None,
     seed: SeedOption = None,
     force: ForceFlag = False,
@@ -114,23 +114,23 @@ def generate_trips(
         written = generate_city_trips(setting, city, out, seed=seed, force=force)
     paths = dict(zip(("data", "policy", "stops", "modes"), map(str, written), strict=False))
     trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
-    text = f"{trips} in {paths['data']}\nstarter policy in {paths['policy']}"
-    text += f"\nstops in {paths['stops']}, modes of pairs in {paths['modes']}" if city is None else f"\ncity in {city}"
+    text = f"Data      {paths['data']}: {trips}\nPolicy    {paths['policy']}, to start with"
+    text += f"\nStops     {paths['stops']}\nModes     {paths['modes']}" if city is None else f"\nCity      {city}"
     print_result({**paths, "size": setting.num_trips}, text, as_json)
 
 
 @generate_app.command("city")
 def generate_city(
-    out: Annotated[Path, typer.Option("-o", "--out", help="Folder to write: stops, travel times, buses, modes.")],
-    stops: Annotated[int | None, typer.Option(help="Number of stops of a made-up city; 130 without it.")] = None,
-    zones: Annotated[int | None, typer.Option(help="Number of zones; 4 without it.")] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="City folder to make: stops, travel times, buses, modes.")],
+    stops: Annotated[int | None, typer.Option(help="Number of stops of a made-up city; by default 130.")] = None,
+    zones: Annotated[int | None, typer.Option(help="Number of zones; by default 4.")] = None,
     gtfs: Annotated[
         Path | None, typer.Option(help="Make it of this GTFS feed (folder or zip; needs the extra gtfs).")
     ] = None,
     date: Annotated[
-        str | None, typer.Option(help="Service day of the feed, such as 2026-11-16; its busiest without it.")
+        str | None, typer.Option(help="Service day of the feed, such as 2026-11-16; by default its busiest.")
     ] = None,
-    hubs: Annotated[int | None, typer.Option(help="Number of hubs to choose in the feed; 12 without it.")] = None,
+    hubs: Annotated[int | None, typer.Option(help="Number of hubs to choose in the feed; by default 12.")] = None,
     zone_id: Annotated[bool, typer.Option("--zone-id", help="Take the zones that the feed names.")] = False,
     seed: SeedOption = None,
     force: ForceFlag = False,
@@ -156,8 +156,10 @@ def generate_city(
     else:
         made = _feed_city(gtfs, out, {"date": date, "hubs": hubs, "zones": zones}, zone_id, force)
     num_hubs, num_buses = int(made.hubs.sum()) if made.hubs is not None else 0, len(made.buses or ())
-    text = f"city of {len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs and {num_buses} bus rides "
-    text += f"between hubs in {out}\n" + "\n".join(made.assumed)
+    counts = (
+        f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides between hubs"
+    )
+    text = "\n".join([f"City      {out}: {counts}", *(f"Assumes   {said}" for said in made.assumed)])
     result = {
         "city": str(out),
         "stops": len(made.stops),
@@ -203,9 +205,9 @@ def generate_telemetry(
     out: Annotated[Path, typer.Option("-o", "--out", help="CSV or Parquet file to write; the policy goes beside it.")],
     size: Annotated[int, typer.Option(help="Number of vehicles.")] = 5_000,
     days: Annotated[int, typer.Option(help="Number of days.")] = 1,
-    readings: Annotated[int, typer.Option(help="Rows of a vehicle on a day.")] = 24,
+    readings: Annotated[int, typer.Option(help="Number of rows of a vehicle on a day.")] = 24,
     attributes: Annotated[int | None, typer.Option(help="How many numbers a row has, 2 to 10.")] = None,
-    law: Annotated[str, typer.Option(help="fleet | gauss | uniform | census.")] = "fleet",
+    law: Annotated[str, typer.Option(help="Law of readings: fleet | gauss | uniform | census.")] = "fleet",
     seed: SeedOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
@@ -219,7 +221,7 @@ def generate_telemetry(
 
     setting = TelemetrySetting(size=size, days=days, readings=readings, attributes=attributes, law=law)
     data, policy = generate(setting, out, seed=seed, force=force)
-    text = f"{setting.num_rows} readings of {_vehicles(size)} in {data}\nstarter policy in {policy}"
+    text = f"Data      {data}: {setting.num_rows} readings of {_vehicles(size)}\nPolicy    {policy}, to start with"
     result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
     print_result(result, text, as_json)
 
@@ -244,7 +246,7 @@ def generate_positions(
     with progress() as tell:
         tell("moving the fleet")
         data, policy = generate(setting, out, seed=seed, force=force)
-    text = f"{setting.num_rows} positions of {_vehicles(size)} in {data}\nstarter policy in {policy}"
+    text = f"Data      {data}: {setting.num_rows} positions of {_vehicles(size)}\nPolicy    {policy}, to start with"
     result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
     print_result(result, text, as_json)
 

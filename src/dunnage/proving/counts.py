@@ -1,0 +1,451 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of the mechanisms that release counts of trips, and of the floating-point noise that was published."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
+from dunnage.dataset import Dataset
+from dunnage.errors import ParameterError
+from dunnage.ledger import Ledger
+from dunnage.mechanisms import constrained_counts, noisy_counts
+from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.tabulated import Drawn, Query
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.proving.examining import Case, Rows, dataset_of, examine
+from dunnage.proving.laws_check import examine_count_law, examine_floating_noise
+from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
+from dunnage.proving.statistical import UNLIKELY, agrees
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict, judged
+
+Draw = Callable[[Dataset, Noise], Drawn]
+
+WINDOWS = ("08:00", "08:30", "09:00")
+DAYS = ("2026-11-01", "2026-11-02")
+_RIDER = "rider"
+_FEATURES: tuple[Any, ...] = ("H3", "H4", "H5", [[]], [["window"]], [[], ["window"], ["origin", "window"]])
+_FLAT_FEATURES: tuple[Any, ...] = (*_FEATURES, "O3", "O4", "O5", [["origin"], ["destination"]])
+_LAZY_DRAWS = 1_200
+
+
+@cache
+def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool = False) -> Policy:
+    """Return a policy for trips of one stop in a few windows.
+
+    Parameters
+    ----------
+    num_windows
+        Cells there are.
+    most
+        Trips of one rider that are counted, if riders are protected.
+    daily
+        Whether that many are counted on each of two days.
+    """
+    attributes: dict[str, dict[str, Any]] = {
+        "card": {"role": "identifier"},
+        "from": {"role": "quasi-identifier", "kind": "stop"},
+        "to": {"role": "quasi-identifier", "kind": "stop"},
+        "at": {
+            "role": "quasi-identifier",
+            "kind": "time",
+            "window_minutes": 30,
+            "domain": ["08:00", f"{8 + num_windows // 2:02d}:{30 * (num_windows % 2):02d}"],
+        },
+    }
+    if daily:
+        attributes["at"]["dates"] = list(DAYS)
+    document: dict[str, Any] = {
+        "dataset": "proof",
+        "protects": "trip",
+        "trip": {"origin": "from", "destination": "to", "time": "at"},
+        "attributes": attributes,
+        "city": {"stops": "stops.csv"},
+        "mechanism": {"name": NoisyCounts.name, "epsilon": 1},
+    }
+    if most is not None:
+        document |= {"protects": _RIDER, "contribution": {"person": "card", "max": most}}
+        document["contribution"]["per"] = "day" if daily else "period"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "stops.csv").write_text("stop\nS\n")
+        return Policy.from_dict(document, path=Path(folder) / "policy.toml")
+
+
+def trips(counts: Sequence[int], *, cards: Sequence[str] | None = None) -> Rows:
+    """Return so many trips in each window, of one card each unless cards say otherwise."""
+    times = [f"{window}:00" for window, count in zip(WINDOWS, counts, strict=False) for _ in range(count)]
+    named = list(cards) if cards is not None else [f"C{at}" for at in range(len(times))]
+    return {"card": named, "from": ["S"] * len(times), "to": ["S"] * len(times), "at": times}
+
+
+def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, **more: Any) -> Case:
+    """Return a case of tables of counts; those that differ by one trip are neighbours.
+
+    Parameters
+    ----------
+    mechanism
+        What to examine.
+    tables
+        How many trips each window has.
+    steps
+        How far noise is followed; what is beyond is left out.
+    more
+        Anything else that a case takes.
+    """
+    num = len(tables[0])
+    more.setdefault("pairs", [(a, b) for a in range(len(tables)) for b in range(a) if _one_more(tables[b], tables[a])])
+    return Case(
+        mechanism=mechanism,
+        policy=trips_policy(num),
+        tables=[trips(counts) for counts in tables],
+        reach=Reach(steps=steps, beyond="left out", orders=True),
+        **more,
+    )
+
+
+def _one_more(few: Sequence[int], more: Sequence[int]) -> bool:
+    steps = [b - a for a, b in zip(few, more, strict=True)]
+    return sorted(steps) == [*[0] * (len(steps) - 1), 1]
+
+
+TABLES = ((0, 0), (1, 0), (1, 1), (2, 0))
+
+
+def _riders(mechanism: Any, *, most: int, trips_of_rider: Sequence[int], steps: int, variant: str) -> Case:
+    """Return the case of one rider more: who has trips of the kinds given, beside another with one."""
+    other = trips((1, 0), cards=["A"])
+    both = trips([1 + trips_of_rider[0], trips_of_rider[1]], cards=["A"] + ["B"] * sum(trips_of_rider))
+    return Case(
+        mechanism=mechanism,
+        policy=trips_policy(2, most=most),
+        tables=[other, both],
+        reach=Reach(steps=steps, beyond="left out", orders=True),
+        variant=variant,
+    )
+
+
+def _days(mechanism: Any, *, most: int, steps: int) -> Case:
+    """Return the case of a rider with trips on two days, of which so many count on each: twice as many in all."""
+    stamps = [f"{DAYS[0]}T{WINDOWS[0]}:00", *(f"{day}T{WINDOWS[0]}:00" for day in DAYS for _ in range(most))]
+    rider: Rows = {"card": ["B"] * len(stamps), "from": ["S"] * len(stamps), "to": ["S"] * len(stamps), "at": stamps}
+    return Case(
+        mechanism=mechanism,
+        policy=trips_policy(1, most=most, daily=True),
+        tables=[trips(()), rider],
+        reach=Reach(steps=steps, beyond="left out", orders=True),
+        variant=f"riders of at most {most} trip{'s' * (most > 1)} on each of 2 days",
+    )
+
+
+def _group(mechanism: Any, size: int, steps: int) -> Case:
+    """Return the case of a rider of several trips under a promise for single trips: that many times epsilon."""
+    return counts_case(
+        mechanism,
+        [(0, 0), (size, 0)],
+        steps=steps,
+        pairs=[(0, 1)],
+        variant=f"{size} trips of one rider, promised for one trip",
+        claimed=size * float(mechanism.epsilon),
+        sentence=f"A rider of {size} trips loses {size} times what one trip does, as the rule for groups says.",
+    )
+
+
+def examine_extremes(
+    mechanism: Any, *, variant: str = "as published", holds: float | str | None = UNBOUNDED
+) -> Verdict:
+    """Examine how large a count can get: the largest with one trip must be possible without it, or it is told.
+
+    Only the first and the last word of every number are tried: what is released rises with the noise of a cell and of
+    sums over it, and falls with that of other cells.
+
+    Parameters
+    ----------
+    mechanism
+        One that draws in floating point.
+    variant, holds
+        What to call it, and what its certificate says is true.
+    """
+    start, policy = time.perf_counter(), trips_policy(2)
+    promise = mechanism.promise(policy.schema)
+    none, one = (_largest_count(mechanism, policy, counts) for counts in ((0, 0), (1, 0)))
+    measured: float | str = UNBOUNDED if one > none else float(promise.guarantee.epsilon)
+    told = (
+        f"A count of {one} can be released if there was a trip, and never without it: noise in floating point has an "
+        "end, and its last digits tell the count."
+    )
+    return Verdict(
+        mechanism=mechanism.name,
+        variant=variant,
+        basis=str(promise.basis),
+        claimed=float(promise.guarantee.epsilon),
+        holds=holds,
+        measured=measured,
+        quantity="epsilon",
+        exact=True,
+        confidence=None,
+        method="the first and the last word of all noise tried on two neighbours",
+        verdict=judged(measured, float(promise.guarantee.epsilon), "epsilon"),
+        expected=FAILS,
+        sentence=told if one > none else "No count was found that only one of two neighbours can lead to.",
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _largest_count(mechanism: Any, policy: Policy, counts: Sequence[int]) -> int:
+    data = dataset_of(trips(counts), policy)
+
+    def first_count(noise: Decisions) -> int:
+        release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
+        found: Mapping[str, int] = dict(
+            zip(release.data["window"].to_pylist(), release.data["count"].to_pylist(), strict=True)
+        )
+        return found.get(WINDOWS[0], 0)
+
+    with diverted():
+        found = outcomes(first_count, Reach(steps=1, beyond="extremes"))
+    return max(int(str(count)) for count in found.chances)
+
+
+def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
+    """Examine how some mechanisms of one kind share epsilon out: exact fractions, which may not exceed 1 in all.
+
+    Parameters
+    ----------
+    mechanisms
+        What to look at. One that refuses its parameters shares nothing out.
+    """
+    start, schema = time.perf_counter(), trips_policy(2).schema
+    sums = [_share_sum(mechanism, schema) for mechanism in mechanisms]
+    worst = max(sums)
+    verdict = judged(float(worst), 1.0, "epsilon") if worst <= 1 else FAILS
+    over = f"The features of a release are given {float(worst):.3g} times epsilon between them."
+    return Verdict(
+        mechanism=mechanisms[0].name,
+        variant="shares of epsilon",
+        basis="proved",
+        claimed=1.0,
+        holds=None,
+        measured=float(worst),
+        quantity="epsilon",
+        exact=True,
+        confidence=None,
+        method=f"exact sums of the shares of {len(sums)} settings",
+        verdict=verdict,
+        expected=HOLDS,
+        sentence=over if worst > 1 else "However it is shared out, the features never get more than epsilon.",
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _share_sum(mechanism: Any, schema: Any) -> Fraction:
+    try:
+        queries: Sequence[Query] = mechanism.queries(schema)
+    except ParameterError:
+        return Fraction(0)
+    return sum((query.share for query in queries), Fraction(0))
+
+
+@contextlib.contextmanager
+def _all_universes_large() -> Iterator[None]:
+    """Let every universe count as too large to draw the noise of each cell."""
+    modules: list[Any] = [noisy_counts, constrained_counts]
+    limits = [module.MOST_DENSE_CELLS for module in modules]
+    try:
+        for module in modules:
+            module.MOST_DENSE_CELLS = 1
+        yield
+    finally:
+        for module, limit in zip(modules, limits, strict=True):
+            module.MOST_DENSE_CELLS = limit
+
+
+def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int, variant: str) -> Verdict:
+    """Examine how cells are drawn that are too many to hold: as often as if the noise of each were drawn.
+
+    Two cells are drawn as if they were too many, and compared with all ways in which two cells can be drawn.
+
+    Parameters
+    ----------
+    mechanism
+        What to examine.
+    draw
+        Draws its private counts of a dataset.
+    steps
+        How far noise is followed.
+    draws
+        How often to draw.
+    variant
+        What to call it.
+    """
+    start, policy = time.perf_counter(), trips_policy(2)
+    data = dataset_of(trips((2, 0)), policy)
+    promise = mechanism.promise(policy.schema)
+
+    def seen(noise: Noise) -> Hashable:
+        drawn = draw(data, noise)
+        return tuple(drawn.cells.tolist()), tuple(drawn.counts.tolist())
+
+    with diverted():
+        law = outcomes(seen, Reach(steps=steps, beyond="left out", orders=True))
+    noise = Noise()
+    with _all_universes_large():
+        drawn = Counter(seen(noise) for _ in range(draws))
+    wrong = agrees(drawn, law.chances) < UNLIKELY
+    problem = "what is drawn of very many cells does not have the law of noise on each"
+    told = problem if wrong else "what is drawn of very many cells has the law of noise on each"
+    claimed = float(promise.guarantee.epsilon)
+    return Verdict(
+        mechanism=mechanism.name,
+        variant=variant,
+        basis=str(promise.basis),
+        claimed=claimed,
+        holds=None,
+        measured=0.0,
+        quantity="epsilon",
+        exact=False,
+        confidence=1 - UNLIKELY,
+        method=f"{draws:,} tables drawn as if cells were too many to hold; {len(law):,} outputs enumerated",
+        verdict=FAILS if wrong else HOLDS,
+        expected=HOLDS,
+        sentence=f"{told[0].upper()}{told[1:]}.",
+        seconds=time.perf_counter() - start,
+        problems=(problem,) if wrong else (),
+    )
+
+
+def _noisy_table(mechanism: NoisyCounts, data: Dataset, noise: Noise) -> Drawn:
+    return mechanism._draw(true_counts(data), mechanism.law(data), noise)
+
+
+def check_noisy_counts(long: bool) -> Iterator[Verdict]:
+    """Check noisy-counts: both roundings, thresholds, riders, laws, and floating point as published."""
+    yield examine_extremes(NoisyCounts(epsilon=1, as_published=True))
+    yield examine_floating_noise(NoisyCounts.name, Fraction(1))
+    for rounding in ("round", "floor"):
+        mechanism = NoisyCounts(epsilon=4, rounding=rounding)
+        yield examine(counts_case(mechanism, TABLES, steps=3, variant=f"{rounding}, 2 cells"), long=long)
+    yield examine(_group(NoisyCounts(epsilon=3), 2, steps=5), long=long)
+    rider = NoisyCounts(epsilon=6)
+    yield examine(
+        _riders(rider, most=2, trips_of_rider=(2, 0), steps=5, variant="riders of at most 2 trips"), long=long
+    )
+    yield examine(_riders(rider, most=1, trips_of_rider=(1, 1), steps=3, variant="riders of at most 1 trip"), long=long)
+    yield examine(_days(rider, most=1, steps=5), long=long)
+    for rounding in ("round", "floor"):
+        made = NoisyCounts(epsilon=2, rounding=rounding)
+        yield examine_large_universe(
+            made,
+            partial(_noisy_table, made),
+            steps=6,
+            draws=_LAZY_DRAWS,
+            variant=f"{rounding}, very many cells",
+        )
+    for law in (RoundedLaplace, FlooredLaplace):
+        yield examine_count_law(NoisyCounts.name, law(Fraction(5)), reach=60)
+    if not long:
+        return
+    for rounding, epsilon, threshold in (("round", 1, 1), ("floor", 1, 1), ("round", 2, 3), ("floor", 4, 2)):
+        mechanism = NoisyCounts(epsilon=epsilon, rounding=rounding, threshold=threshold)
+        variant = f"{rounding}, 2 cells, threshold {threshold}"
+        yield examine(counts_case(mechanism, TABLES, steps=16 // epsilon + 2, variant=variant), long=long)
+    yield examine(
+        counts_case(NoisyCounts(epsilon=6), ((0, 0, 0), (1, 0, 0)), steps=3, variant="round, 3 cells"), long=long
+    )
+    for scale in (Fraction(1, 3), Fraction(20)):
+        for law in (RoundedLaplace, FlooredLaplace):
+            yield examine_count_law(NoisyCounts.name, law(scale), reach=int(12 * scale) + 8)
+
+
+def _tree_cases(long: bool) -> Iterator[Case]:
+    for prune in (True, False) if long else (True,):
+        made = HierarchicalCounts(epsilon=9 if long else 12, features=[[]], budget="uniform", prune=prune)
+        told = f"2 cells and their total{'' if prune else ', not pruned'}"
+        yield counts_case(made, TABLES if long else TABLES[:2], steps=3 if long else 2, variant=told)
+    if long:
+        grown = HierarchicalCounts(epsilon=9, features=[[]])
+        yield counts_case(grown, TABLES[:3], steps=3, variant="geometric budget")
+
+
+def check_hierarchical_counts(long: bool) -> Iterator[Verdict]:
+    """Check hierarchical-counts: a tree of two cells, the law of its noise, and floating point as published."""
+    published = HierarchicalCounts(epsilon=1, features=[[]], prune=False, as_published=True)
+    yield examine_extremes(published)
+    yield examine_count_law(HierarchicalCounts.name, DiscreteLaplace(Fraction(3)), reach=50)
+    yield examine_shares(
+        [HierarchicalCounts(epsilon=1, features=f, budget=b) for f in _FEATURES for b in ("geometric", "uniform")]
+    )
+    rider = HierarchicalCounts(epsilon=16, features=[[]], budget="uniform")
+    yield examine(
+        _riders(rider, most=2, trips_of_rider=(2, 0), steps=2, variant="riders of at most 2 trips"), long=long
+    )
+    yield examine(_days(rider, most=1, steps=2), long=long)
+    for case in _tree_cases(long):
+        yield examine(case, long=long)
+
+
+def _projected_cases(long: bool) -> Iterator[Case]:
+    for structure in ("flat", "hierarchical"):
+        made = ConstrainedCounts(epsilon=9 if long else 12, features=[[]], structure=structure)
+        yield counts_case(made, TABLES if long else TABLES[:2], steps=3 if long else 2, variant=structure)
+    if long:
+        cells = ConstrainedCounts(epsilon=16, features=[[]], budget_shares="cells")
+        yield counts_case(cells, TABLES[:3], steps=2, variant="flat, shares by cells")
+        margins = ConstrainedCounts(epsilon=24, features=[[]], budget_shares="margins")
+        case = counts_case(margins, TABLES[:2], steps=1, variant="flat, shares by margins")
+        yield replace(case, reach=replace(case.reach, tail=1e-6))  # its laws have scales that are far apart
+        even = ConstrainedCounts(epsilon=9, features=[[]], feature_weights="uniform")
+        yield counts_case(even, TABLES[:3], steps=3, variant="flat, uniform weights")
+    rider = ConstrainedCounts(epsilon=16, features=[[]])
+    yield _riders(rider, most=2, trips_of_rider=(2, 0), steps=2, variant="riders of at most 2 trips")
+    yield _days(rider, most=1, steps=2)
+
+
+def _shared_out() -> list[ConstrainedCounts]:
+    """Return settings of all presets, and tables of shares of which one adds up to 2 and must be refused."""
+    made = [
+        ConstrainedCounts(epsilon=1, features=features, budget_shares=preset, structure=structure)
+        for features in _FLAT_FEATURES
+        for preset in constrained_counts.PRESETS
+        for structure in constrained_counts.STRUCTURES
+    ]
+    tables = ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1})
+    return [*made, *(ConstrainedCounts(epsilon=1, features=[[]], budget_shares=table) for table in tables)]
+
+
+def check_constrained_counts(long: bool) -> Iterator[Verdict]:
+    """Check constrained-counts: both structures, the law of their noise, and floating point as published."""
+    yield examine_extremes(ConstrainedCounts(epsilon=1, features=[[]], as_published=True))
+    yield examine_count_law(ConstrainedCounts.name, DiscreteLaplace(Fraction(5, 2)), reach=40)
+    yield examine_shares(_shared_out())
+    # The total is nearly exact, so that what is drawn of the cells shows in how they share it.
+    shares = {"cells": "0.2", "total": "0.8"}
+    made = ConstrainedCounts(epsilon=5, features=[[]], budget_shares=shares, feature_weights="uniform")
+    yield examine_large_universe(
+        made,
+        lambda data, noise: made._draw(true_counts(data), made.asked(data), noise),
+        steps=4,
+        draws=_LAZY_DRAWS // 4,
+        variant="flat, very many cells",
+    )
+    for case in _projected_cases(long):
+        yield examine(case, long=long)
+
+
+CHECKS: Checks = {
+    NoisyCounts.name: check_noisy_counts,
+    HierarchicalCounts.name: check_hierarchical_counts,
+    ConstrainedCounts.name: check_constrained_counts,
+}

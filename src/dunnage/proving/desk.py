@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof desk: every mechanism checked, every published form too, and what must come out of each.
+
+A new mechanism brings a check: a function that yields :class:`~dunnage.proving.verdict.Verdict` values, in the
+``CHECKS`` of one of the modules below. Without one a test fails.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.proving.examining import Case, examine
+from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
+
+__all__ = ["Case", "Proof", "checks", "examine", "prove"]
+
+Progress = Callable[[str], None]
+_HEAD = ("verdict", "mechanism", "variant", "basis", "claimed", "found")
+
+
+def checks() -> dict[str, Check]:
+    """Return the check of every mechanism, by its name in a policy, and of the noise that all draw from."""
+    from dunnage.proving import classes, counts, local, primitives, rows, sampling
+
+    return {
+        **counts.CHECKS,  # the longest first, so that two processes end together
+        **rows.CHECKS,
+        **local.CHECKS,
+        **sampling.CHECKS,
+        **classes.CHECKS,
+        **primitives.CHECKS,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What was found of some mechanisms.
+
+    Parameters
+    ----------
+    verdicts
+        One for each mechanism, variant and setting, the worst first.
+    seconds
+        How long it took.
+    """
+
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether all came out as it must: what is proved holds, and what is known to be wrong fails."""
+        return all(verdict.as_expected for verdict in self.verdicts)
+
+    @property
+    def surprises(self) -> tuple[Verdict, ...]:
+        """Verdicts that are not what they must be."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.as_expected)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the proof as plain data."""
+        return {
+            "as_expected": self.as_expected,
+            "seconds": round(self.seconds, 3),
+            "mechanisms": [verdict.to_dict() for verdict in self.verdicts],
+        }
+
+    def summary(self) -> str:
+        """Return the proof for a person: a table, why claims fail, and what it comes to."""
+        lines = _aligned([_HEAD, *(_cells(verdict) for verdict in self.verdicts)])
+        failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
+        if failing:
+            lines += ["", "What fails, and why:", *(f"- {_named(verdict)}: {_why(verdict)}" for verdict in failing)]
+        return "\n".join([*lines, "", self._conclusion()])
+
+    def _conclusion(self) -> str:
+        num = len(self.verdicts)
+        text = f"{num} check{'s' * (num != 1)} in {self.seconds:.0f} s"
+        if surprises := len(self.surprises):
+            return f"{text}: {surprises} {'is' if surprises == 1 else 'are'} not what must come out (marked !)."
+        failed = sum(verdict.verdict == FAILS for verdict in self.verdicts)
+        known = f", and what is known to be wrong fails ({failed})" if failed else ""
+        return f"{text}: everything proved stays within its bound{known}."
+
+
+def _named(verdict: Verdict) -> str:
+    return f"{verdict.mechanism}, {verdict.variant}" if verdict.variant else verdict.mechanism
+
+
+def _why(verdict: Verdict) -> str:
+    if verdict.as_expected:
+        return verdict.sentence
+    if not verdict.within_promise and verdict.verdict == verdict.expected:
+        return f"{verdict.sentence} It exceeds what its certificate says is true."
+    return f'{verdict.sentence} The verdict must be "{verdict.expected}".'
+
+
+def _cells(verdict: Verdict) -> tuple[str, ...]:
+    mark = "" if verdict.as_expected else "! "
+    least = "" if verdict.exact or isinstance(verdict.measured, str) else "at least "
+    return (
+        f"{mark}{verdict.verdict}",
+        verdict.mechanism,
+        verdict.variant,
+        verdict.basis,
+        f"{verdict.quantity} {_figure(verdict.claimed)}",
+        f"{least}{_figure(verdict.measured)}",
+    )
+
+
+def _figure(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _badness(verdict: Verdict) -> tuple[bool, int, float]:
+    """Order verdicts: surprises first, then what fails, what holds by how nearly, and last what claims nothing."""
+    if verdict.measured == UNBOUNDED:
+        excess = float("inf")
+    elif isinstance(verdict.claimed, str) or not verdict.claimed:
+        excess = 0.0
+    else:
+        ratio = float(verdict.measured) / verdict.claimed
+        excess = 1 / ratio if verdict.quantity == "k" and ratio else ratio
+    return not verdict.as_expected, (VOID, HOLDS, FAILS).index(verdict.verdict), excess
+
+
+def prove(
+    mechanisms: Iterable[str] | None = None, *, long: bool = False, jobs: int = 1, progress: Progress | None = None
+) -> Proof:
+    """Check mechanisms themselves: what each claims, and what it really gives away.
+
+    Parameters
+    ----------
+    mechanisms
+        Their names in a policy; all by default. The noise that they draw from is checked with any of them.
+    long
+        Larger domains, more parameters and neighbours: minutes instead of seconds.
+    jobs
+        How many processes to use. With more than one, a script must guard its own start (``if __name__ == ...``).
+    progress
+        Called with what is being checked.
+
+    Raises
+    ------
+    ParameterError
+        If there is no mechanism of such a name.
+    """
+    known = checks()
+    names = list(dict.fromkeys(mechanisms)) if mechanisms is not None else []
+    if strange := [name for name in names if name not in known]:
+        raise ParameterError(f"there is no mechanism {strange[0]!r}. Use {', '.join(sorted(known))}.")
+    start, tell = time.perf_counter(), progress or (lambda stage: None)
+    asked = [name for name in known if name in names or name == NOISE or not names]
+    run = _in_parallel if jobs > 1 and len(asked) > 1 else _one_by_one
+    verdicts = sorted(run(asked, long, jobs, tell), key=_badness, reverse=True)
+    return Proof(verdicts=tuple(verdicts), seconds=time.perf_counter() - start)
+
+
+def _one_by_one(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> Iterator[Verdict]:
+    for at, name in enumerate(names, start=1):
+        tell(f"{name}: {at} of {len(names)} mechanisms")
+        for verdict in _verdicts(name, long):
+            tell(f"{_named(verdict)} {verdict.verdict}: {at} of {len(names)} mechanisms")
+            yield verdict
+
+
+def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
+    """Check one mechanism; an error ends its check, and is one more verdict."""
+    start = time.perf_counter()
+    try:
+        yield from checks()[name](long)
+    except Exception as error:  # whatever a broken mechanism raises, all others are still checked
+        yield raised(name, "", error, time.perf_counter() - start)
+
+
+def _checked(name: str, long: bool) -> list[Verdict]:
+    return list(_verdicts(name, long))
+
+
+def _in_parallel(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> Iterator[Verdict]:
+    """Check in processes that start afresh."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    pool = ProcessPoolExecutor(min(jobs, len(names)), mp_context=multiprocessing.get_context("spawn"))
+    try:
+        tell(f"{len(names)} mechanisms in {jobs} processes")
+        futures = {pool.submit(_checked, name, long): name for name in names}
+        for at, future in enumerate(as_completed(futures), start=1):
+            yield from future.result()
+            tell(f"{futures[future]} done: {at} of {len(names)} mechanisms")
+    except BrokenProcessPool:
+        raise CheckFailed("a process that checked was ended from outside. Run it again, or with jobs=1.") from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Examine one mechanism on tiny neighbouring datasets: what it claims, what it gives away, what it spends.
+
+Four things are looked at. All outputs of neighbouring datasets are enumerated through the real ``release``, and the
+largest ratio of their chances is the loss. The same releases are drawn with real entropy, and must follow the
+enumerated law. The ledger must be charged once, before anything is drawn, and with no less than was measured. And where
+too much is drawn to be enumerated, draws alone bound the loss from below.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+import pyarrow as pa
+
+from dunnage.dataset import Dataset
+from dunnage.errors import DunnageError, ParameterError
+from dunnage.guarantees import Basis, Loss, Neighbours, Promise
+from dunnage.ledger import Ledger, Statement
+from dunnage.noise import Noise
+from dunnage.policy import Policy
+from dunnage.proving.losses import delta_between, epsilon_between
+from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, diverted, outcomes
+from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, LowerBound, agrees, lower_bound
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, judged, raised, within
+from dunnage.release import Release
+
+Rows = Mapping[str, Sequence[Any]]
+Separates = Callable[[Hashable, Rows, Rows], bool]
+"""Whether an output tells two neighbours apart by what is shown in clear, so that nothing is promised there."""
+
+_NO_OUTPUT = frozenset({"spend", "time", "composition", "software", "digests_say", "files"})
+"""Words of a certificate that do not depend on the rows."""
+_TYPES = {float: pa.float64(), str: pa.string(), int: pa.int64()}
+DRAWS, MANY_DRAWS = 80, 400
+_BLIND_DRAWS = 3_000
+_MOST_MISSED = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A mechanism, and the neighbouring datasets to examine it on.
+
+    Parameters
+    ----------
+    mechanism
+        Anything with ``promise(schema)`` and ``release(dataset, *, ledger, noise)``.
+    policy
+        What governs the rows.
+    tables
+        Tiny datasets, column by column.
+    pairs
+        Which of them are neighbours, by position; all pairs by default.
+    reach
+        How far endless laws are followed.
+    name
+        The mechanism's name in a policy; by default its own.
+    variant
+        What sets this case apart.
+    expected
+        The verdict that must come out.
+    claimed, epsilon
+        What is claimed where it is not what the promise states, and the epsilon that goes with a claimed delta.
+    basis, holds
+        What is stated of it, and as true, where it is not what the promise states.
+    separates
+        Which outputs the promise is not about.
+    draws
+        How many real releases to draw of either dataset of the worst pair.
+    sentence
+        What to tell a person; by default it follows from the figures.
+    """
+
+    mechanism: Any
+    policy: Policy
+    tables: Sequence[Rows]
+    reach: Reach
+    pairs: Sequence[tuple[int, int]] | None = None
+    name: str = ""
+    variant: str = ""
+    expected: str = HOLDS
+    claimed: float | None = None
+    epsilon: float | None = None
+    basis: str = ""
+    holds: float | str | None = None
+    separates: Separates | None = None
+    draws: int = DRAWS
+    sentence: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.tables) < 2:
+            raise ParameterError("A loss is between two datasets. Got fewer. Give neighbours.")
+
+    @property
+    def neighbours(self) -> list[tuple[int, int]]:
+        """Which tables are neighbours."""
+        return list(self.pairs if self.pairs is not None else combinations(range(len(self.tables)), 2))
+
+
+def dataset_of(rows: Rows, policy: Policy) -> Dataset:
+    """Make a dataset of a few rows; a column without any is one of numbers or labels as the policy says."""
+    columns = {}
+    for name, values in rows.items():
+        numeric = policy.schema[name].kind == "numeric"
+        kind = _TYPES[type(values[0])] if len(values) else pa.float64() if numeric else pa.string()
+        columns[name] = pa.array(list(values), kind)
+    return Dataset.from_table(pa.table(columns), policy)
+
+
+def shown(release: Release, *, ordered: bool) -> Hashable:
+    """Return all that a release shows: its tables, and its certificate without what does not depend on rows.
+
+    Parameters
+    ----------
+    release
+        The release.
+    ordered
+        Whether the order of rows counts; otherwise they are sorted.
+    """
+    body = {name: value for name, value in release.certificate.body.items() if name not in _NO_OUTPUT}
+    tables = []
+    for name, table in release.tables.items():
+        columns = [column for column in table.column_names if ordered or column != "row"]
+        lines = list(zip(*(table[column].to_pylist() for column in columns), strict=True))
+        tables.append((name, tuple(columns), tuple(lines if ordered else sorted(lines, key=repr))))
+    return tuple(tables), json.dumps(body, sort_keys=True)
+
+
+@dataclass(frozen=True)
+class _Receipt:
+    """What a certificate repeats of a spend."""
+
+    id: str = "0" * 32
+    at: str = "2000-01-01T00:00:00Z"
+
+
+@dataclass
+class _Till:
+    """Takes spends without keeping books: what was spent, and what had been drawn before."""
+
+    noise: Noise
+    spent: list[tuple[Promise, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._before = self._drawn()
+
+    def _drawn(self) -> int:
+        return self.noise.num_decisions if isinstance(self.noise, Decisions) else self.noise.bytes_drawn
+
+    def spend(self, promise: Promise, purpose: object) -> _Receipt:
+        """Accept any spend."""
+        self.spent.append((promise, self._drawn() - self._before))
+        return _Receipt()
+
+    def statement(self, dataset: str) -> Statement:
+        """Return a statement without entries."""
+        return Statement(dataset=dataset)
+
+
+@dataclass
+class _Examined:
+    """One case at work: the datasets, and what has been found of each."""
+
+    case: Case
+
+    def __post_init__(self) -> None:
+        self.data = [dataset_of(rows, self.case.policy) for rows in self.case.tables]
+        self.promise: Promise = self.case.mechanism.promise(self.case.policy.schema)
+        self.laws: dict[int, Outcomes] = {}
+        self.problems: list[str] = []
+
+    def run(self, which: int, noise: Noise) -> Hashable:
+        """Release a dataset once; a refusal is an output like any other."""
+        till = _Till(noise)
+        try:
+            release, _ = self.case.mechanism.release(self.data[which], ledger=till, noise=noise)
+        except DunnageError as refusal:
+            return "refused", type(refusal).__name__
+        self._note(till)
+        return shown(release, ordered=self.case.reach.orders)
+
+    def _note(self, till: _Till) -> None:
+        if len(till.spent) != 1:
+            self._problem(f"it spends {len(till.spent)} times for one release")
+        elif till.spent[0][1]:
+            self._problem("it draws before it spends")
+
+    def _problem(self, text: str) -> None:
+        if text not in self.problems:
+            self.problems.append(text)
+
+    def law(self, which: int) -> Outcomes:
+        """Enumerate what can come of a dataset."""
+        if which not in self.laws:
+            with diverted():
+                self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
+            if self.laws[which].missed > _MOST_MISSED:  # real draws could not be compared with what is left
+                raise NotEnumerable
+        return self.laws[which]
+
+    def loss(self, one: int, other: int) -> float | str:
+        """Return the loss between two neighbours."""
+        if self.quantity == "delta":
+            return delta_between(self.law(one), self.law(other), self.epsilon)
+        separates, rows = self.case.separates, self.case.tables
+        kept = None if separates is None else lambda output: not separates(output, rows[one], rows[other])
+        return epsilon_between(self.law(one), self.law(other), kept)
+
+    @property
+    def quantity(self) -> str:
+        """What is measured."""
+        return "delta" if getattr(self.promise.guarantee, "delta", None) is not None else "epsilon"
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon that a claimed delta goes with."""
+        stated: Fraction = getattr(self.promise.guarantee, "epsilon", Fraction(0))
+        return float(stated) if self.case.epsilon is None else self.case.epsilon
+
+    @property
+    def claimed(self) -> float | str:
+        """What is claimed."""
+        if self.promise.basis is Basis.VOID:
+            return UNBOUNDED
+        return float(getattr(self.promise.guarantee, self.quantity)) if self.case.claimed is None else self.case.claimed
+
+    @property
+    def holds(self) -> float | str | None:
+        """What the promise says holds instead, where it is only claimed."""
+        if self.case.holds is not None or self.promise.basis is Basis.PROVED:
+            return self.case.holds
+        held = getattr(self.promise.holds, self.quantity, None)
+        return UNBOUNDED if held is None else float(held)
+
+    def worst(self) -> tuple[float | str, tuple[int, int]]:
+        """Return the largest loss, and between which neighbours it is."""
+        found = [(self.loss(*pair), pair) for pair in self.case.neighbours]
+        return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
+
+    def drawn(self, which: int, size: int) -> list[Hashable]:
+        """Draw releases with real entropy."""
+        noise = Noise()
+        return [self.run(which, noise) for _ in range(size)]
+
+    def check_draws(self, pair: tuple[int, int]) -> None:
+        """Compare real releases with the enumerated law."""
+        for which in pair:
+            p = agrees(Counter(self.drawn(which, self.case.draws)), self.law(which).chances)
+            if p < UNLIKELY:
+                self._problem("its draws do not follow the law that its decisions have")
+
+    def check_spend(self, measured: float | str) -> None:
+        """Charge a real ledger, and compare what it was charged with what was measured."""
+        ledger, noise = Ledger(":memory:"), Noise()
+        try:
+            release, _ = self.case.mechanism.release(self.data[0], ledger=ledger, noise=noise)
+        except DunnageError:
+            return
+        spends = ledger.statement(self.case.policy.dataset).spends
+        neighbours = getattr(self.promise.guarantee, "neighbours", Neighbours.ADD_REMOVE)
+        stated = self.claimed if self.holds is None else self.holds
+        for spend in spends:
+            losses = [figure for figure in (measured, stated) if not self._spent(spend.loss(neighbours), figure)]
+            if len(losses) == 2:  # what is spent for a loss as stated is right: it is the loss that is too large
+                self._problem("it spends less than it loses")
+        self._check_sum(ledger)
+        if [spend.promise_digest for spend in spends] != [self.promise.digest()]:
+            self._problem("it does not spend what it promises")
+        if release.certificate.basis is not self.promise.basis:
+            self._problem(f"its certificate says {release.certificate.basis}, its promise {self.promise.basis}")
+
+    def _spent(self, spent: Loss, loss: float | str) -> bool:
+        if spent.epsilon is None:
+            return True
+        return within(loss, float(spent.delta if self.quantity == "delta" else spent.epsilon), self.quantity)
+
+    def _check_sum(self, ledger: Ledger) -> None:
+        """Spend once more, as for a release under another policy: what the two cost must add up."""
+        ledger.spend(self.promise, replace(self.data[0].purpose, policy_digest="0" * 64))
+        statement = ledger.statement(self.case.policy.dataset)
+        each = [spend.loss(statement.neighbours) for spend in statement.spends]
+        known = [loss.epsilon for loss in each if loss.epsilon is not None]
+        total = statement.total
+        if total.epsilon is None:
+            return
+        if len(known) < len(each) or total.epsilon < sum(known) or total.delta < sum(loss.delta for loss in each):
+            self._problem("two releases do not add up in the ledger")
+
+
+def examine(case: Case, *, long: bool = False) -> Verdict:
+    """Examine a mechanism on tiny neighbouring datasets.
+
+    Parameters
+    ----------
+    case
+        The mechanism, the datasets, and what should come out.
+    long
+        Whether to draw more releases than the case asks for.
+
+    Examples
+    --------
+    >>> from dunnage.proving.rows import values_case
+    >>> examine(values_case(epsilon=1, last=2, law="laplace")).verdict
+    'holds'
+    """
+    start = time.perf_counter()
+    try:
+        return _examined(case, long, start)
+    except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
+        return raised(_name(case), case.variant, error, time.perf_counter() - start)
+
+
+def _examined(case: Case, long: bool, start: float) -> Verdict:
+    work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
+    try:
+        measured, pair = work.worst()
+    except NotEnumerable:
+        return _blindly(work, start)
+    work.check_draws(pair)
+    if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
+        work.check_spend(measured)
+    return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
+
+
+def _blindly(work: _Examined, start: float) -> Verdict:
+    """Bound the loss from below by draws alone."""
+    best: LowerBound | None = None
+    granted = float(getattr(work.promise.guarantee, "delta", 0))
+    for one, other in work.case.neighbours:
+        found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
+        best = found if best is None or found.epsilon > best.epsilon else best
+    assert best is not None  # a case has neighbours
+    work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
+    method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
+    return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
+
+
+def _method(work: _Examined) -> str:
+    laws = work.laws.values()
+    num = sum(len(law) for law in laws)
+    pairs, runs = len(work.case.neighbours), sum(law.runs for law in laws)
+    missed = max(law.missed for law in laws)
+    but = f", all but a chance of {missed:.0e}" if missed else ""
+    between = f"{pairs:,} pair{'s' * (pairs > 1)} of neighbours"
+    return f"all {num:,} outputs of {between} enumerated in {runs:,} runs{but}; {2 * work.case.draws} releases drawn"
+
+
+def _verdict(
+    work: _Examined, measured: float | str, start: float, *, exact: bool, confidence: float | None, method: str
+) -> Verdict:
+    case, claimed = work.case, work.claimed
+    verdict = judged(measured, claimed, work.quantity)
+    meaning = case.sentence or sentence_of(
+        protects=_unit(work),
+        verdict=verdict,
+        claimed=claimed,
+        holds=work.holds,
+        measured=measured,
+        quantity=work.quantity,
+        exact=exact,
+    )
+    if work.problems and verdict == HOLDS:
+        verdict = FAILS
+    return Verdict(
+        mechanism=_name(case),
+        variant=case.variant,
+        basis=case.basis or str(work.promise.basis),
+        claimed=claimed,
+        holds=work.holds,
+        measured=measured,
+        quantity=work.quantity,
+        exact=exact,
+        confidence=confidence,
+        method=method,
+        verdict=verdict,
+        expected=case.expected,
+        sentence=_told(meaning, work.problems),
+        seconds=time.perf_counter() - start,
+        problems=tuple(work.problems),
+    )
+
+
+def _name(case: Case) -> str:
+    return case.name or str(getattr(case.mechanism, "name", type(case.mechanism).__name__))
+
+
+def _told(meaning: str, problems: Sequence[str]) -> str:
+    """Say first what is lost, then what else was found, if anything was."""
+    return f"{meaning} Besides, {'; '.join(problems)}." if problems else meaning
+
+
+def _unit(work: _Examined) -> str:
+    return str(getattr(work.promise.guarantee, "protects", "record"))
+
+
+def sentence_of(
+    *,
+    protects: str,
+    verdict: str,
+    claimed: float | str,
+    holds: float | str | None,
+    measured: float | str,
+    quantity: str,
+    exact: bool = True,
+) -> str:
+    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least".
+
+    Examples
+    --------
+    >>> sentence_of(
+    ...     protects="trip", verdict="holds", claimed=1.0, holds=None, measured=1.0, quantity="epsilon"
+    ... )
+    'One trip changes the odds of any release by a factor of at most 2.72, as promised.'
+    """
+    if verdict == VOID:
+        return f"Nothing is claimed, and nothing keeps one {protects} secret."
+    if quantity == "delta":
+        return _delta_sentence(protects, verdict, float(claimed), float(measured), holds)
+    if isinstance(measured, str):
+        return f"One {protects} can be told for sure: there are releases that only one of two neighbours can lead to."
+    found, allowed = f"{'' if exact else 'at least '}{_factor(measured)}", _factor(float(claimed))
+    if verdict == FAILS:
+        return f"One {protects} changes the odds of a release by a factor of {found}, where {allowed} is claimed."
+    if not exact:
+        return f"One {protects} changes the odds of a release by a factor of {found}; {allowed} is promised."
+    if within(measured, float(claimed), quantity) and measured < float(claimed) * 0.999:
+        return f"One {protects} changes the odds of a release by a factor of {found}, less than the {allowed} promised."
+    return f"One {protects} changes the odds of any release by a factor of at most {found}, as promised."
+
+
+def _delta_sentence(protects: str, verdict: str, claimed: float, measured: float, holds: float | str | None) -> str:
+    found = f"With a chance of {measured:.3g} a release tells more of one {protects} than epsilon allows"
+    if verdict == HOLDS:
+        return f"{found}; {claimed:.3g} is promised."
+    stated = f" {holds:.3g} is what holds." if isinstance(holds, float) else ""
+    return f"{found}, where {claimed:.3g} is claimed.{stated}"
+
+
+def _factor(epsilon: float) -> str:
+    return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:.3g}"

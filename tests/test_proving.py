@@ -1,0 +1,776 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proof desk: what it must find, that broken mechanisms are caught, and that its enumeration is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from dunnage import ledger as ledger_module
+from dunnage import noise_arrays
+from dunnage.cli.proving import prove as prove_command
+from dunnage.counting.laplace import DiscreteLaplace, floating_noise
+from dunnage.domains import Numeric
+from dunnage.errors import ParameterError
+from dunnage.guarantees import NO_LOSS
+from dunnage.laws import Cells
+from dunnage.local.task import MECHANISMS as LOCAL_MECHANISMS
+from dunnage.mechanisms import hierarchical_counts, noisy_clusters, noisy_counts
+from dunnage.mechanisms.counting import true_counts
+from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
+from dunnage.mechanisms.noisy_counts import NoisyCounts
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.perturb import Drawn, cut_cells, noisy_domains, release_noisy
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.noise import Noise
+from dunnage.proving import desk, examining, primitives, sampling
+from dunnage.proving.counts import TABLES, counts_case, examine_extremes, examine_large_universe, examine_shares
+from dunnage.proving.desk import Proof, checks, prove
+from dunnage.proving.examining import Case, examine, sentence_of
+from dunnage.proving.laws_check import examine_count_law, unreachable_share
+from dunnage.proving.losses import delta_between, epsilon_between
+from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, diverted, outcomes
+from dunnage.proving.rows import examine_border_shares, values_case
+from dunnage.proving.sampling import lattice_case, numbers
+from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judged, within
+from dunnage.publishing import MECHANISMS
+
+
+@pytest.fixture(scope="module")
+def proof() -> Proof:
+    """The short form on everything."""
+    return prove(jobs=2)
+
+
+def found(proof: Proof, mechanism: str, variant: str) -> Verdict:
+    (verdict,) = [v for v in proof.verdicts if v.mechanism == mechanism and v.variant == variant]
+    return verdict
+
+
+# What the desk must find
+
+
+def test_every_mechanism_has_a_check():
+    assert set(checks()) == {*MECHANISMS, *LOCAL_MECHANISMS, NOISE}
+
+
+def test_the_short_desk_is_as_expected(proof):
+    assert proof.surprises == ()
+    assert proof.as_expected
+    assert {verdict.mechanism for verdict in proof.verdicts} == set(checks())
+    for verdict in proof.verdicts:
+        if verdict.basis == "proved":  # void: what is shown in clear, of which nothing is promised
+            assert verdict.verdict in (HOLDS, VOID)
+            assert verdict.within_promise
+
+
+def test_every_published_form_is_checked_and_fails_where_it_must(proof):
+    forms = {name for name, kind in MECHANISMS.items() if "as_published" in _fields(kind)}
+    published = {v.mechanism for v in proof.verdicts if "as published" in v.variant}
+    assert forms <= published
+    for name in ("noisy-clusters", "noisy-counts", "hierarchical-counts", "constrained-counts"):
+        verdict = found(proof, name, "as published")
+        assert (verdict.verdict, verdict.measured, verdict.holds) == (FAILS, UNBOUNDED, UNBOUNDED)
+    floating = found(proof, "noisy-counts", "floating-point Laplace")
+    assert floating.measured == UNBOUNDED
+
+
+def _fields(kind: type) -> set[str]:
+    return {item.name for item in dataclasses.fields(kind)}
+
+
+def test_published_sampling_is_off_by_what_the_notes_say(proof):
+    published = found(proof, "sampled-lattice", "as published")
+    assert published.claimed == pytest.approx(0.343)
+    assert published.measured == pytest.approx(0.5784, abs=1e-4)
+    assert published.measured <= published.holds
+    chosen = found(proof, "sampled-lattice", "node chosen on the released sample")
+    assert chosen.claimed == pytest.approx(0.49)
+    assert chosen.measured == pytest.approx(0.5317, abs=1e-4)
+    assert found(proof, "sampled-lattice", "2 flags, k 2").measured == pytest.approx(0.4011, abs=1e-4)
+
+
+def test_bounds_are_reached_where_they_are_tight(proof):
+    assert found(proof, "noisy-values", "laplace, 2 columns, 1 record").measured == pytest.approx(3)
+    assert found(proof, "noisy-values", "piecewise, 1 column, 2 records").measured == pytest.approx(2)
+    assert found(proof, "noisy-counts", "round, 2 cells").measured == pytest.approx(4, abs=1e-3)
+    assert found(proof, "noisy-counts", "riders of at most 2 trips").measured == pytest.approx(6, abs=1e-3)
+    assert found(proof, "noisy-counts", "2 trips of one rider, promised for one trip").measured == pytest.approx(
+        6, abs=1e-3
+    )
+    assert found(proof, "sampled-lattice", "1 number, k 2").measured == pytest.approx(0.49)
+
+
+def test_proof_is_told_worst_first_and_as_data(proof):
+    told = proof.to_dict()
+    assert list(told["mechanisms"][0])[:5] == ["mechanism", "basis", "claimed", "measured", "verdict"]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+    verdicts = [item["verdict"] for item in told["mechanisms"]]
+    assert verdicts == sorted(verdicts)  # fails before holds
+    text = proof.summary()
+    assert text.splitlines()[0].split() == ["verdict", "mechanism", "variant", "basis", "claimed", "found"]
+    assert "everything proved stays within its bound" in text
+    assert "What fails, and why:" in text
+
+
+def test_laplace_in_floating_point_does_not_reach_every_number():
+    assert unreachable_share(Fraction(1)) > 0.5
+    # The last word gives the largest noise there is: a count of 0 rounds to 36 at most, a count of 1 to 37.
+    last = floating_noise(np.array([(1 << 52) - 1]), Fraction(1))[0]
+    assert [round(last), round(last + 1)] == [36, 37]
+    verdict = examine_extremes(NoisyCounts(epsilon=1, as_published=True))
+    assert "A count of 37 " in verdict.sentence
+
+
+def test_strange_names_are_refused():
+    with pytest.raises(ParameterError, match="no mechanism 'noisy-cuonts'"):
+        prove(["noisy-cuonts"])
+
+
+# Deliberately broken mechanisms
+
+
+class Broken(NoisyValues):
+    """Noisy values that promise as they should; what is wrong is in the release."""
+
+    def draw(self, data, source):
+        return Drawn.of(self.cells(data.schema), data, source)
+
+    def release(self, dataset, *, ledger, noise):
+        return release_noisy(self.promise(dataset.schema), self.draw, dataset, ledger=ledger, noise=noise)
+
+
+class HalfNoise(Broken):
+    def draw(self, data, source):
+        domains = noisy_domains(data.schema, self.name)
+        cells = cut_cells(domains, {}, law=self.law, epsilon=2 * self.epsilon, confidence=self.confidence)
+        return Drawn.of(cells, data, source)
+
+
+class ForgottenColumn(Broken):
+    def draw(self, data, source):
+        drawn = super().draw(data, source)
+        true = data.numbers("length")
+        return replace(drawn, columns={**drawn.columns, "length": (true, true, true)})
+
+
+class EpsilonForEachColumn(Broken):
+    def draw(self, data, source):
+        domains = noisy_domains(data.schema, self.name)
+        cells = {
+            name: cut_cells({name: domain}, {}, law=self.law, epsilon=self.epsilon, confidence=self.confidence)[name]
+            for name, domain in domains.items()
+        }
+        return Drawn.of(cells, data, source)
+
+
+class DomainFromData(Broken):
+    def draw(self, data, source):
+        values = data.numbers("weight")
+        domain = Numeric(lower=0, upper=int(values.max()) + 1, resolution=1)
+        cells = Cells.cut(domain, (), law=self.law, epsilon=self.epsilon, confidence=self.confidence)
+        return Drawn.of({"weight": cells}, data, source)
+
+
+class SeededNoise(NoisyValues):
+    def release(self, dataset, *, ledger, noise):
+        return super().release(dataset, ledger=ledger, noise=Noise(seed=4))
+
+
+class ConstantNoise(Broken):
+    def draw(self, data, source):
+        told = np.clip(data.numbers("weight") + 1, 0, 4)
+        return Drawn({"weight": (told, told, told)}, {})
+
+
+class OwnNoise(NoisyValues):
+    def release(self, dataset, *, ledger, noise):
+        return super().release(dataset, ledger=ledger, noise=Noise())
+
+
+class SpendsHalf(Broken):
+    def release(self, dataset, *, ledger, noise):
+        promise = self.promise(dataset.schema)
+        cheaper = replace(promise, guarantee=replace(promise.guarantee, epsilon=self.epsilon / 2))
+        return release_noisy(cheaper, self.draw, dataset, ledger=ledger, noise=noise)
+
+
+class SpendsTwice(Broken):
+    def release(self, dataset, *, ledger, noise):
+        ledger.spend(self.promise(dataset.schema), dataset.purpose)
+        return super().release(dataset, ledger=ledger, noise=noise)
+
+
+class DrawsFirst(Broken):
+    def release(self, dataset, *, ledger, noise):
+        drawn = self.draw(dataset, noise)
+        return release_noisy(
+            self.promise(dataset.schema), lambda data, source: drawn, dataset, ledger=ledger, noise=noise
+        )
+
+
+class RefusesTheHeavy(NoisyValues):
+    def release(self, dataset, *, ledger, noise):
+        if dataset.numbers("weight").max() > 3:
+            raise ParameterError("too heavy.")
+        return super().release(dataset, ledger=ledger, noise=noise)
+
+
+class InOrder(Broken):
+    def release(self, dataset, *, ledger, noise):
+        release, key = super().release(dataset, ledger=ledger, noise=noise)
+        table = release.data.take(np.argsort(key.table["source_row"].to_numpy()))
+        return replace(release, data=table.set_column(0, "row", [np.arange(len(table))])), key
+
+
+def values(kind, **more):
+    case = values_case(epsilon=1, last=more.pop("last", 4), law="laplace", mechanism=kind(epsilon=1), **more)
+    # Values 0 and 4 at the ends are neighbours, and the worst of all.
+    return replace(case, draws=80)
+
+
+def test_the_mechanism_that_is_broken_below_is_sound():
+    verdict = examine(values(Broken))
+    assert verdict.as_expected
+    assert verdict.measured == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "measured", "problem"),
+    [
+        (HalfNoise, 2.0, ""),
+        (DomainFromData, UNBOUNDED, ""),
+        (SeededNoise, UNBOUNDED, "its certificate says void, its promise proved"),
+        (ConstantNoise, UNBOUNDED, ""),
+        (OwnNoise, None, "draws do not follow"),
+        (SpendsHalf, 1.0, "it does not spend what it promises"),
+        (DrawsFirst, 1.0, "draws before it spends"),
+        (RefusesTheHeavy, UNBOUNDED, ""),
+    ],
+)
+def test_broken_mechanisms_are_caught(kind, measured, problem):
+    verdict = examine(values(kind))
+    assert verdict.verdict == FAILS
+    assert not verdict.as_expected
+    assert measured is None or verdict.measured == (pytest.approx(measured) if measured != UNBOUNDED else UNBOUNDED)
+    assert problem in "; ".join(verdict.problems)
+    assert ("it spends less than it loses" in verdict.problems) == (kind is SpendsHalf)  # the spend is at fault
+
+
+@pytest.mark.parametrize(("kind", "measured"), [(ForgottenColumn, UNBOUNDED), (EpsilonForEachColumn, 2.0)])
+def test_a_column_without_its_share_of_noise_is_caught(kind, measured):
+    verdict = examine(values(kind, last=(1, 1)))
+    assert verdict.verdict == FAILS
+    assert verdict.measured == (pytest.approx(measured) if measured != UNBOUNDED else UNBOUNDED)
+
+
+def test_the_loss_is_told_first():
+    told = examine(values(HalfNoise)).sentence
+    assert told == "One package changes the odds of a release by a factor of 7.39, where 2.72 is claimed."
+    told = examine(values(SpendsHalf)).sentence
+    assert told.startswith("One package changes the odds of any release by a factor of at most 2.72, as promised. Bes")
+    assert "it spends less than it loses" in told
+
+
+def test_bounds_from_draws_say_at_least():
+    figures = {"protects": "trip", "holds": None, "measured": 1.0, "quantity": "epsilon", "exact": False}
+    held = sentence_of(verdict=HOLDS, claimed=2.0, **figures)
+    assert held == "One trip changes the odds of a release by a factor of at least 2.72; 7.39 is promised."
+    assert "by a factor of at least 2.72, where 1.65 is claimed" in sentence_of(verdict=FAILS, claimed=0.5, **figures)
+
+
+class Raises(NoisyValues):
+    def release(self, dataset, *, ledger, noise):
+        raise TypeError("no such thing")
+
+
+def test_what_raises_fails_by_name():
+    verdict = examine(values(Raises, variant="this one"))
+    assert (verdict.mechanism, verdict.variant, verdict.verdict) == ("noisy-values", "this one", FAILS)
+    assert verdict.problems == ("it raised TypeError: no such thing",)
+    assert not verdict.as_expected
+
+
+def test_a_check_that_raises_does_not_end_the_desk(monkeypatch):
+    def check(long: bool) -> Iterator[Verdict]:
+        yield verdict()
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(desk, "checks", lambda: {"noisy-counts": check, "noisy-values": lambda long: iter([verdict()])})
+    proof = prove()
+    assert [item.problems for item in proof.surprises] == [("it raised ZeroDivisionError",)]
+    assert len(proof.verdicts) == 3
+    assert "unbounded" in proof.summary()
+
+
+def test_spends_that_do_not_add_up_are_caught(monkeypatch):
+    monkeypatch.setattr(
+        ledger_module, "sum_of", lambda losses: max(losses, key=lambda loss: loss.epsilon or 0, default=NO_LOSS)
+    )
+    assert "two releases do not add up in the ledger" in examine(values(NoisyValues)).problems
+
+
+def test_two_spends_are_caught():
+    verdict = examine(values(SpendsTwice, last=1))
+    assert "it spends 2 times for one release" in verdict.problems
+
+
+def test_rows_in_the_order_of_the_data_are_caught():
+    """Two records in the order they came in: the first row is the first record's, so epsilon is not kept for pairs."""
+    lawful = examine(values(Broken, last=1, num=2))
+    assert lawful.as_expected
+    case = values(InOrder, last=1, num=2)
+    swapped = [{"weight": [0.0, 1.0]}, {"weight": [1.0, 0.0]}]  # the same records: nobody may tell them apart
+    verdict = examine(replace(case, tables=swapped, pairs=[(0, 1)], claimed=1e-6))
+    assert verdict.measured == pytest.approx(2)
+    kept = examine(replace(values(Broken, last=1, num=2), tables=swapped, pairs=[(0, 1)], claimed=1e-6))
+    assert kept.measured == pytest.approx(0, abs=1e-9)
+
+
+def test_a_biased_sampler_is_caught_though_its_law_is_right(monkeypatch):
+    honest = noise_arrays._laplace_by_table
+    monkeypatch.setattr(noise_arrays, "_laplace_by_table", lambda *given: np.abs(honest(*given)))
+    verdict = examine(values(NoisyValues))
+    assert verdict.measured == pytest.approx(1)  # by its decisions
+    assert verdict.verdict == FAILS
+    assert verdict.problems == ("its draws do not follow the law that its decisions have",)
+    law = examine_count_law("noisy-counts", DiscreteLaplace(Fraction(2)), reach=20)
+    assert law.verdict == FAILS
+    assert not law.as_expected
+
+
+def test_a_sampler_that_is_a_little_off_is_caught(monkeypatch):
+    """Noise of a scale that is a tenth too large: found on 40,000 numbers."""
+    honest = noise_arrays._laplace_by_table
+    monkeypatch.setattr(
+        noise_arrays, "_laplace_by_table", lambda noise, scale, size: honest(noise, scale * Fraction(11, 10), size)
+    )
+    assert examine_count_law("noisy-counts", DiscreteLaplace(Fraction(2)), reach=40).problems
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfCountNoise(NoisyCounts):
+    def _scale(self, dataset):
+        return super()._scale(dataset) / 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class BareCell(NoisyCounts):
+    def _draw(self, counted, law, noise):
+        drawn = super()._draw(counted, law, noise)
+        rest = drawn.cells != 0
+        true = counted.cells == 0
+        return replace(
+            drawn,
+            cells=np.append(counted.cells[true], drawn.cells[rest]),
+            counts=np.append(counted.counts[true], drawn.counts[rest]),
+        )
+
+
+@pytest.mark.parametrize(("kind", "least"), [(HalfCountNoise, 7.9), (BareCell, 10)])
+def test_broken_counts_are_caught(kind, least):
+    verdict = examine(replace(counts_case(kind(epsilon=4), TABLES[:2], steps=3), draws=60))
+    assert verdict.verdict == FAILS
+    assert verdict.measured == UNBOUNDED or verdict.measured > least
+    assert not verdict.problems  # it spends what is promised: the noise is at fault
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallClasses(SampledLattice):
+    def _chosen(self, lattice, sampled, noise):
+        node = super()._chosen(lattice, sampled, noise)
+        object.__setattr__(self, "least", 1)  # what is released from here on
+        return node
+
+    def release(self, dataset, *, ledger, noise):
+        object.__setattr__(self, "least", 2)
+        return super().release(dataset, ledger=ledger, noise=noise)
+
+
+def test_classes_below_k_are_caught():
+    mechanism = SmallClasses(k=2, beta=Fraction(7, 10), epsilon_choice=Fraction(1))
+    tables = [numbers([0]), numbers([0, 3])]
+    verdict = examine(replace(lattice_case(mechanism, tables), draws=40))
+    assert verdict.verdict == FAILS
+    assert verdict.measured > 0.6  # whoever is sampled is told, but for a node at which all look alike
+
+
+class Unlisted(ConstantNoise):
+    """Draws bare bits, of which nothing can be enumerated."""
+
+    def draw(self, data, source):
+        source.bits(40)
+        return super().draw(data, source)
+
+
+class UnlistedButSound(Broken):
+    def draw(self, data, source):
+        source.bits(40)
+        return super().draw(data, source)
+
+
+def test_what_leaves_out_too_much_is_drawn(monkeypatch):
+    monkeypatch.setattr(examining, "_BLIND_DRAWS", 60)
+    verdict = examine(counts_case(NoisyCounts(epsilon=1), TABLES[:2], steps=2))
+    assert not verdict.exact
+    assert verdict.as_expected
+
+
+def test_what_cannot_be_enumerated_is_drawn(monkeypatch):
+    monkeypatch.setattr(examining, "_BLIND_DRAWS", 200)
+    verdict = examine(replace(values(Unlisted), pairs=[(0, 4)]))
+    assert not verdict.exact
+    assert verdict.confidence > 0.99
+    assert verdict.verdict == FAILS
+    assert 1 < verdict.measured < math.inf
+    assert "at least" in Proof(verdicts=(verdict,), seconds=1.0).summary()
+    assert examine(replace(values(UnlistedButSound), pairs=[(0, 4)])).as_expected
+
+
+# The engine
+
+
+def table(*chances: float, missed: float = 0.0) -> Outcomes:
+    return Outcomes(chances={at: chance for at, chance in enumerate(chances) if chance}, missed=missed, runs=1)
+
+
+def test_losses_by_hand():
+    fair, loaded = table(0.5, 0.5), table(0.75, 0.25)
+    assert epsilon_between(fair, loaded) == pytest.approx(math.log(2))
+    assert epsilon_between(fair, table(1.0)) == UNBOUNDED
+    assert epsilon_between(fair, table(1.0), lambda output: output == 0) == pytest.approx(math.log(2))
+    assert epsilon_between(fair, table(0.9, missed=0.1)) == pytest.approx(math.log(5))
+    assert delta_between(fair, loaded, 0.0) == pytest.approx(0.25)
+    assert delta_between(fair, loaded, math.log(2)) == pytest.approx(0)
+    assert delta_between(fair, table(1.0), 5.0) == pytest.approx(0.5)
+
+
+@given(st.lists(st.fractions(-9, 9, max_denominator=50), min_size=1, max_size=6), st.integers(1, 6))
+@settings(max_examples=30)
+def test_all_ways_are_found_and_their_chances_add_up(scores, n):
+    def run(noise):
+        first = noise.exponential_choice(scores)
+        return first, noise.below(n) if first else noise.bernoulli(Fraction(1, 3)), noise.discrete_laplace(2)
+
+    law = outcomes(run, Reach(steps=2))
+    assert math.fsum(law.chances.values()) == pytest.approx(1)
+    assert law.missed == 0
+    assert law.runs == len(law) == 7 * (2 + n * (len(scores) - 1))
+
+
+def test_tails_that_are_left_out_are_counted():
+    law = outcomes(lambda noise: noise.geometric(2), Reach(steps=4, beyond="left out"))
+    assert sorted(law.chances) == [0, 1, 2, 3, 4]
+    assert law.missed == pytest.approx(math.exp(-2.5))
+    far = outcomes(lambda noise: noise.geometric(2), Reach(steps=1, beyond="left out", tail=1e-4))
+    assert 0 < far.missed <= 1e-4
+    whole = outcomes(lambda noise: noise.geometric(2), Reach(steps=4))
+    assert max(whole.chances) > 1000
+    assert whole.missed == 0
+
+
+DRAWS = [
+    ("below", (3,)),
+    ("bernoulli", (Fraction(1, 3),)),
+    ("bernoulli_exp", (Fraction(1, 2),)),
+    ("bernoulli_logistic", (Fraction(-2, 3),)),
+    ("bernoulli_odds", (3, 2, Fraction(1, 2))),
+    ("geometric", (Fraction(3, 2),)),
+    ("discrete_laplace", (Fraction(3, 2),)),
+    ("exponential_choice", ([Fraction(1), Fraction(0), Fraction(1, 2)],)),
+]
+
+
+@pytest.mark.parametrize(("name", "given_to"), DRAWS)
+def test_decisions_have_the_law_of_the_draws_they_stand_for(name, given_to):
+    """20,000 real numbers of each law; a chance of 0.3 that is off by 0.03 is found, all but surely."""
+    from dunnage.proving.statistical import agrees
+
+    def run(noise):
+        return getattr(noise_arrays, name)(noise, *given_to, 1)[0].item()
+
+    with diverted():
+        law = outcomes(run, Reach(steps=40, beyond="left out"))
+        drawn = getattr(noise_arrays, name)(Noise(), *given_to, 20_000)  # real noise stays what it is
+    assert agrees(Counter(drawn.tolist()), law.chances) > 1e-9
+    assert drawn.dtype == getattr(noise_arrays, name)(Noise(), *given_to, 1).dtype
+
+
+def test_orders_are_tried_where_they_count():
+    with diverted():
+        all_orders = outcomes(lambda noise: tuple(noise_arrays.permutation(noise, 3)), Reach(steps=1, orders=True))
+        kept = outcomes(lambda noise: tuple(noise_arrays.permutation(noise, 3)), Reach(steps=1))
+    assert len(all_orders) == 6
+    assert kept.chances == {(0, 1, 2): 1.0}
+
+
+def test_functions_are_put_back_and_what_is_too_large_is_refused():
+    before = {name: getattr(noise_arrays, name) for name, _ in DRAWS}
+    with pytest.raises(NotEnumerable), diverted():
+        outcomes(lambda noise: noise_arrays.below(noise, 1 << 40, 1)[0], Reach(steps=1))
+    assert before == {name: getattr(noise_arrays, name) for name, _ in DRAWS}
+    with pytest.raises(NotEnumerable):
+        outcomes(lambda noise: [noise.bernoulli(Fraction(1, 2)) for _ in range(9)] and 0, Reach(steps=1), most=100)
+    with pytest.raises(NotEnumerable), diverted():
+        outcomes(lambda noise: noise_arrays.binomial(noise, 3, Fraction(1, 2), 1)[0], Reach(steps=1))
+
+
+def test_extremes_are_the_first_and_the_last():
+    found = outcomes(lambda noise: noise.below(1 << 52), Reach(steps=1, beyond="extremes"))
+    assert sorted(found.chances) == [0, (1 << 52) - 1]
+
+
+def test_scripts_end():
+    noise = Decisions([], Reach(steps=1))
+    assert noise.following() is None
+    noise.bernoulli(Fraction(1, 2))
+    assert noise.following() == [1]
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"steps": 1, "beyond": "cut"}, {"steps": 1, "tail": 1}])
+def test_senseless_reaches_are_refused(wrong):
+    with pytest.raises(ParameterError):
+        Reach(**wrong)
+
+
+# Noise itself
+
+
+def test_every_draw_has_a_check():
+    for kind, names in primitives.public_draws().items():
+        assert set(names) == set(primitives.trials()[kind])
+        assert len(names) > 10
+    missing = primitives.examine_draws("numbers", "gaussian", [])
+    assert not missing.as_expected
+
+
+def failing_draws(kind: str, name: str) -> bool:
+    return not primitives.examine_draws(kind, name, primitives.trials()[kind][name]).as_expected
+
+
+@pytest.mark.parametrize("name", ["discrete_laplace", "geometric"])
+def test_scales_of_numbers_that_are_a_twentieth_off_are_caught(monkeypatch, name):
+    honest = getattr(Noise, name)
+    monkeypatch.setattr(Noise, name, lambda noise, scale: honest(noise, scale * Fraction(19, 20)))
+    assert failing_draws("numbers", name)
+
+
+def test_odds_of_numbers_that_are_a_twentieth_off_are_caught(monkeypatch):
+    logistic, choice, bits = Noise.bernoulli_logistic, Noise.exponential_choice, Noise.bits
+    off = Fraction(21, 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(Noise, "bernoulli_logistic", lambda noise, x: logistic(noise, x * off))
+        patch.setattr(Noise, "exponential_choice", lambda noise, scores: choice(noise, [off * s for s in scores]))
+        assert failing_draws("numbers", "bernoulli_logistic")
+        assert failing_draws("numbers", "exponential_choice")
+    calls = iter(range(1 << 40))
+
+    def cleared(noise, n):
+        word = bits(noise, n)
+        return word if next(calls) % 20 or not n else word & (1 << (n - 1)) - 1
+
+    monkeypatch.setattr(Noise, "bits", cleared)
+    assert failing_draws("numbers", "bits")
+
+
+def test_arrays_that_are_a_twentieth_off_are_caught(monkeypatch):
+    ratio, tables = noise_arrays._geometric_ratio, ("_geometric_table", "_laplace_table", "_low_digit_table")
+    monkeypatch.setattr(noise_arrays, "_geometric_ratio", lambda scale: ratio(scale * Fraction(20, 21)))
+    for name in tables:  # not kept for what is drawn afterwards
+        monkeypatch.setattr(noise_arrays, name, getattr(noise_arrays, name).__wrapped__)
+    assert failing_draws("arrays", "geometric")
+    assert failing_draws("arrays", "discrete_laplace")
+
+
+def test_zeros_of_two_signs_are_caught(monkeypatch):
+    def twice(noise, scale, size):
+        signs = 1 - 2 * noise_arrays.below(noise, 2, size)
+        return signs * noise_arrays._geometric(noise, scale, size)
+
+    monkeypatch.setattr(noise_arrays, "_laplace_by_sign", twice)
+    assert failing_draws("arrays", "discrete_laplace")
+
+
+def test_numbers_that_a_law_does_not_have_are_caught():
+    law = primitives.Law(np.array([0.5, 0.5]))
+    assert primitives.off_by([0, 1] * 500 + [2], law) == math.inf
+    assert primitives.off_by([0, 1] * 500, law) == 0
+    assert primitives.off_by([0, 0, 1] * 500, law) > 0
+
+
+def test_noise_is_checked_with_every_name(monkeypatch):
+    noisy = lambda long: iter([verdict(mechanism=NOISE)])  # noqa: E731
+    monkeypatch.setattr(desk, "checks", lambda: {"noisy-counts": lambda long: iter([verdict()]), NOISE: noisy})
+    assert {item.mechanism for item in prove(["noisy-counts"]).verdicts} == {"noisy-counts", NOISE}
+
+
+# Shares, riders and very many cells
+
+
+def test_shares_beyond_epsilon_are_caught(monkeypatch):
+    assert examine_shares([HierarchicalCounts(epsilon=1)]).as_expected
+    grown = hierarchical_counts.growing_shares
+    monkeypatch.setattr(
+        hierarchical_counts,
+        "growing_shares",
+        lambda columns: tuple(replace(query, share=2 * query.share) for query in grown(columns)),
+    )
+    assert examine_shares([HierarchicalCounts(epsilon=1)]).measured == 2
+
+
+def test_borders_that_cost_more_than_their_share_are_caught(monkeypatch):
+    assert examine_border_shares().measured == pytest.approx(0.5)
+    whole = property(lambda form: form.mechanism.epsilon * form.mechanism.border_share)
+    monkeypatch.setattr(noisy_clusters._PrivateBorders, "border_epsilon", whole)
+    assert examine_border_shares().measured == pytest.approx(2)
+
+
+def test_a_k_and_a_rate_that_are_off_are_caught(monkeypatch):
+    smallest, largest = sampling.smallest_k, sampling.sampling_beta
+    monkeypatch.setattr(sampling, "smallest_k", lambda beta, delta: max(2, smallest(beta, delta) - 1))
+    monkeypatch.setattr(sampling, "sampling_beta", lambda rest: largest(rest) * Fraction(21, 20))
+    assert not sampling.examine_smallest_k().as_expected
+    assert not sampling.examine_largest_rate().as_expected
+
+
+def test_bare_cells_of_very_many_are_caught():
+    made = NoisyCounts(epsilon=2)
+
+    def lazily(data, noise):
+        counted = true_counts(data)
+        drawn = made._draw(counted, made.law(data), noise)
+        bare = noisy_counts.MOST_DENSE_CELLS == 1
+        return replace(drawn, cells=counted.cells, counts=counted.counts) if bare else drawn
+
+    found = examine_large_universe(made, lazily, steps=8, draws=200, variant="bare")
+    assert found.verdict == FAILS
+    assert noisy_counts.MOST_DENSE_CELLS > 1
+
+
+# Verdicts
+
+
+def verdict(**changes) -> Verdict:
+    usual = {
+        "mechanism": "noisy-counts",
+        "variant": "",
+        "basis": "proved",
+        "claimed": 1.0,
+        "holds": None,
+        "measured": 1.0,
+        "quantity": "epsilon",
+        "exact": True,
+        "confidence": None,
+        "method": "by hand",
+        "verdict": HOLDS,
+        "expected": HOLDS,
+        "sentence": "As promised.",
+        "seconds": 0.0,
+    }
+    return Verdict(**{**usual, **changes})
+
+
+def test_what_is_expected_of_a_verdict():
+    assert verdict().as_expected
+    assert not verdict(measured=1.01, verdict=FAILS).as_expected
+    assert not verdict(measured=1.01, verdict=FAILS, expected=FAILS).as_expected  # our own certificate is exceeded
+    assert verdict(measured=1.01, verdict=FAILS, expected=FAILS, holds=2.0).as_expected
+    assert verdict(measured=UNBOUNDED, verdict=FAILS, expected=FAILS, holds=UNBOUNDED).as_expected
+    assert not verdict(expected=FAILS, holds=UNBOUNDED).as_expected  # must fail, and does not
+    assert not verdict(problems=("it spends twice",)).as_expected
+    assert verdict().timed(3.0).seconds == 3.0
+
+
+def test_verdicts_on_figures():
+    assert judged(1.0, 1.0, "epsilon") == HOLDS
+    assert judged(1.1, 1.0, "epsilon") == FAILS
+    assert judged(UNBOUNDED, 1.0, "epsilon") == FAILS
+    assert judged(1.0, UNBOUNDED, "epsilon") == VOID
+    assert judged(4, 5, "k") == FAILS
+    assert judged(5, 5, "k") == HOLDS
+    assert within(UNBOUNDED, UNBOUNDED, "epsilon")
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"verdict": "maybe"}, {"basis": "sure"}, {"quantity": "bits"}, {"measured": "much"}, {"expected": "?"}]
+)
+def test_senseless_verdicts_are_refused(wrong):
+    with pytest.raises(ParameterError):
+        verdict(**wrong)
+
+
+def test_a_case_needs_neighbours():
+    whole = values_case(epsilon=1, last=1, law="laplace")
+    with pytest.raises(ParameterError):
+        Case(mechanism=whole.mechanism, policy=whole.policy, tables=whole.tables[:1], reach=whole.reach)
+
+
+# The command
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the command with checks that are made up."""
+
+    def command(*verdicts: Verdict, arguments: tuple[str, ...] = ("--jobs", "1")):
+        def check(long: bool) -> Iterator[Verdict]:
+            yield from verdicts
+
+        monkeypatch.setattr(desk, "checks", lambda: {"noisy-counts": check})
+        app = typer.Typer()
+        app.command()(prove_command)
+        return CliRunner().invoke(app, arguments)
+
+    return command
+
+
+def test_the_command_tells_the_verdict(run):
+    result = run(verdict())
+    assert result.exit_code == 0
+    assert "1 check in 0 s: everything proved stays within its bound." in result.output
+    told = json.loads(run(verdict(), arguments=("--json", "noisy-counts")).output)
+    assert told["mechanisms"][0]["mechanism"] == "noisy-counts"
+    assert told["as_expected"]
+
+
+def test_the_command_fails_where_something_is_not_as_expected(run):
+    exceeded = verdict(measured=2.0, verdict=FAILS, sentence="It loses twice what it says.")
+    result = run(exceeded, verdict())
+    assert result.exit_code == 1
+    assert "! fails" in result.output
+    assert 'The verdict must be "holds".' in result.output
+    result = run(verdict(variant="as published", holds=UNBOUNDED, basis="claimed", expected=FAILS))
+    assert result.exit_code == 1
+    assert 'The verdict must be "fails".' in result.output
+
+
+def test_help_has_an_example(run):
+    result = run(arguments=("--help",))
+    assert "Example: dunnage prove noisy-counts" in result.output
+
+
+def test_progress_names_the_mechanisms(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(desk, "checks", lambda: {"noisy-counts": lambda long: iter([verdict(variant="as ever")])})
+    prove(progress=told.append)
+    assert told == ["noisy-counts: 1 of 1 mechanisms", "noisy-counts, as ever holds: 1 of 1 mechanisms"]
+
+
+def test_pairs_differ_in_one_record():
+    case = values_case(epsilon=1, last=2, law="laplace", num=2)
+    for one, other in product(range(len(case.tables)), repeat=2):
+        pair = Counter(case.tables[one]["weight"]), Counter(case.tables[other]["weight"])
+        assert ((one, other) in case.pairs) == (one < other and (pair[0] - pair[1]).total() == 1)

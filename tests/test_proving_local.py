@@ -1,0 +1,684 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Devices and classes on the proof desk: published forms at their exact loss, and broken ones that must be caught."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage import noise_arrays
+from dunnage.guarantees import KAnonymity
+from dunnage.local.allowance import Allowance, Spent
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric, SampledReport
+from dunnage.local.numeric_laws import LaplaceNumber, Piecewise
+from dunnage.local.oracles import OptimisedUnary, PublishedUnary, RandomisedResponse, SymmetricUnary, draw_chance
+from dunnage.local.planar import Planar
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import MECHANISMS, Purpose, Task, Tier
+from dunnage.local.trajectory import LocalTrajectory
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.noise import Noise
+from dunnage.proving import classes, local
+from dunnage.proving.local import ACROSS, WITHIN, Setting, examine, examine_lifetime, examine_window
+from dunnage.proving.replay import NotEnumerable
+from dunnage.proving.undecided import loss_between, replayed
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID
+
+BOX = ("103.9", "30.5", "104.2", "30.8")
+GRID = Grid(box=BOX, levels=2)
+AREAS = Grid(box=BOX, levels=2, area_levels=2)
+PLACES = [GRID.centre(cell) for cell in range(GRID.num_cells)]
+NUMBER = Quantity(name="speed", low=-1, high=1, steps=2)
+POINTS = [(Fraction(at, 2),) for at in range(-2, 3)]
+
+
+# Replaying
+
+
+def test_replayed_laws_are_exact():
+    law = replayed(lambda noise: (noise.bernoulli(Fraction(1, 4)), int(noise.below(3))))
+    assert law.chances == {
+        (heads, at): pytest.approx(p / 3) for heads, p in ((True, 0.25), (False, 0.75)) for at in range(3)
+    }
+    assert law.missed == 0
+    assert replayed(lambda noise: noise.bernoulli_exp(2)).chances[True] == pytest.approx(math.exp(-2))
+    assert replayed(lambda noise: noise.bernoulli_logistic(1)).chances[True] == pytest.approx(1 / (1 + math.exp(-1)))
+    laplace = replayed(lambda noise: noise.discrete_laplace(2))
+    assert laplace.chances[3] / laplace.chances[0] == pytest.approx(math.exp(-1.5))
+    assert 0 < laplace.missed < 1e-11
+
+
+def test_undecided_numbers_behave_like_whole_ones():
+    """Every expression over two draws, undecided as long as may be, has the law of all pairs of numbers."""
+    expressions = [
+        lambda a, b: a + b - 1,
+        lambda a, b: (a & ~b | b << 2) ^ a >> 1,
+        lambda a, b: 2 * a.bit_count() > b,
+        lambda a, b: (a * 3) % 5 if a != b else -(a // 2),
+        lambda a, b: [a, b].index(b) + (b <= a) + (a >= 2) - (b < 1),
+        lambda a, b: bool(a & 1) + bool(b),
+        lambda a, b: a.to_bytes(1, "little") + int(b).to_bytes(1, "little"),
+    ]
+    for expression in expressions:
+        whole = [expression(a, b) for a, b in itertools.product(range(8), range(5))]
+        found = replayed(lambda noise, f=expression: _plain(f(noise.bits(3), noise.below(5))))
+        assert found.chances == {output: pytest.approx(whole.count(output) / 40) for output in set(whole)}
+
+
+def _plain(value):
+    return value if isinstance(value, bool | bytes) else int(value)
+
+
+def test_a_loop_that_refuses_is_followed_to_its_end():
+    def until_many(noise):
+        while (drawn := noise.bits(3)).bit_count() < 2:
+            continue
+        return int(drawn)
+
+    law = replayed(until_many)
+    assert law.chances == {drawn: pytest.approx(1 / 4) for drawn in (3, 5, 6, 7)}
+    assert law.missed < 1e-11
+
+    def rounds(noise):
+        while True:
+            drawn = int(noise.below(4))
+            if noise.bernoulli(Fraction(drawn, 4)):
+                return drawn
+
+    assert replayed(rounds, most_draws=2).chances == {drawn: pytest.approx(drawn / 6) for drawn in (1, 2, 3)}
+
+
+def test_sixty_four_digits_are_one_decision():
+    law = replayed(lambda noise: noise.bits(64) < 3 << 62)
+    assert law.chances == {True: 0.75, False: 0.25}
+    assert law.runs == 2
+    chance = replayed(lambda noise: draw_chance(4, Fraction(1), noise)).chances[True]
+    assert chance == pytest.approx(4 / (math.e + 4), rel=1e-12)
+    with pytest.raises(NotEnumerable):
+        replayed(lambda noise: 1 | noise.bits(64))
+
+
+def test_losses_between_laws():
+    fair, loaded = (replayed(lambda noise, p=p: noise.bernoulli(p)) for p in (Fraction(1, 2), Fraction(3, 4)))
+    assert loss_between(fair, loaded) == pytest.approx(math.log(2))
+    assert loss_between(fair, replayed(lambda noise: True)) == UNBOUNDED
+    near, far = (replayed(lambda noise, m=m: m + noise.discrete_laplace(1)) for m in (0, 1))
+    assert loss_between(near, far) == pytest.approx(1, abs=1e-9)
+
+
+# What must come out
+
+
+def test_every_mechanism_has_a_check():
+    assert set(local.CHECKS) == set(MECHANISMS)
+    assert set(classes.CHECKS) == {"partition", "full-domain", "utility-clusters"}
+
+
+def test_every_method_is_looked_at():
+    told = {
+        kind.name: " ".join(setting.variant for setting in settings(False))
+        for kind, settings in (
+            (LocalNumeric, local._number_settings),
+            (LocalLocation, local._place_settings),
+            (LocalTrajectory, local._path_settings),
+        )
+    }
+    for kind in (LocalNumeric, LocalLocation, LocalTrajectory):
+        assert all(f"method {method}" in told[kind.name] for method in kind.methods)
+        assert "as published" in told[kind.name]
+        assert "tier strict" in told[kind.name]
+
+
+@pytest.fixture(scope="module")
+def verdicts():
+    """What the short form finds of numbers."""
+    return {verdict.variant: verdict for verdict in local.check_numeric(False)}
+
+
+def test_numbers_come_out_as_they_must(verdicts):
+    assert all(verdict.as_expected for verdict in verdicts.values())
+    proved = [verdict for verdict in verdicts.values() if verdict.basis == "proved"]
+    assert len(proved) > 10
+    assert all(verdict.measured == verdict.claimed for verdict in proved)  # no slack: each loss is reached
+    assert all(verdict.sentence.endswith(".") and verdict.seconds >= 0 for verdict in verdicts.values())
+
+
+@pytest.mark.parametrize(("num", "verdict"), [(1, HOLDS), (2, FAILS), (3, FAILS)])
+def test_published_numbers_lose_epsilon_each(verdicts, num, verdict):
+    found = verdicts[f"as published (e-L_LDP), {num} number{'s' * (num > 1)}"]
+    assert (found.claimed, found.measured, found.verdict, found.exact) == (1, num, verdict, True)
+    assert found.holds == (num if num > 1 else None)
+
+
+def settings_of(settings, *words):
+    return [setting for setting in settings(False) if any(word in setting.variant for word in words)]
+
+
+def test_places_come_out_as_they_must():
+    """Those that take longest are left to the desk as a whole."""
+    words = ("auto", "randomised-response", "method hadamard", "tier", "across", "area in clear")
+    found = {s.variant: examine(s) for s in settings_of(local._place_settings, *words)}
+    assert len(found) >= 8
+    assert all(verdict.as_expected for verdict in found.values())
+    assert found["area in clear, across areas"].verdict == VOID
+    clear = found["as published (e-LT_LDP), across areas"]
+    assert (clear.claimed, clear.holds, clear.measured, clear.verdict) == (1, UNBOUNDED, UNBOUNDED, FAILS)
+
+
+def test_published_randomised_response_loses_twice_epsilon():
+    (setting,) = settings_of(local._place_settings, "(L-RR)")
+    found = examine(dataclasses.replace(setting, law_inputs=0))
+    assert (found.claimed, found.holds, found.measured, found.verdict) == (1, 2, 2, FAILS)
+    assert found.exact
+    assert found.as_expected
+    assert "at least 1." in found.method  # a closed box shows most of it
+
+
+@pytest.mark.parametrize(
+    ("form", "steps", "loss"),
+    [("product", 2, 4), ("product", 3, 6), ("qlp", 2, 2), ("qlp", 3, 2), ("qjlp", 2, 2), ("qjlp", 3, 2)],
+)
+def test_published_paths_lose_what_the_note_says(form, steps, loss):
+    for setting in local._published_paths(form, steps, False):
+        found = examine(setting)
+        stated = loss if setting.scope == WITHIN else UNBOUNDED
+        assert (found.claimed, found.holds, found.measured, found.verdict) == (1, stated, stated, FAILS)
+        assert found.as_expected
+
+
+def test_paths_come_out_as_they_must():
+    for setting in settings_of(local._path_settings, "method randomised-response", "areas in clear", "optimised"):
+        found = examine(setting)
+        assert found.as_expected
+        assert found.measured == found.claimed
+
+
+# What must be caught: channels and laws
+
+
+def place_setting(mechanism, **more):
+    return Setting(**{"mechanism": mechanism, "variant": "broken", "values": PLACES, **more})
+
+
+class TooTrue(RandomisedResponse):
+    """States the exponents of epsilon, and keeps the truth as if it were twice that."""
+
+    def perturb(self, index, noise):
+        return RandomisedResponse(num_inputs=self.num_inputs, epsilon=2 * self.epsilon).perturb(index, noise)
+
+
+class WrongExponent(RandomisedResponse):
+    """A channel of twice the loss that it states."""
+
+    def exponent(self, index, symbol):
+        return 2 * super().exponent(index, symbol)
+
+
+def places_by(kind, **more):
+    """Places through an oracle of the test's own."""
+
+    class Broken(LocalLocation):
+        def law(self, grid, epsilon):
+            return kind(num_inputs=grid.num_cells + 1, epsilon=epsilon)
+
+    return Broken(grid=GRID, epsilon=1, **more)
+
+
+@pytest.mark.parametrize("kind", [TooTrue, WrongExponent])
+def test_a_law_that_gives_away_more_than_it_states_is_caught(kind):
+    found = examine(place_setting(places_by(kind)))
+    assert found.measured == 2
+    assert found.verdict == FAILS
+    assert not found.as_expected
+    assert "more than the epsilon 1 that is stated" in found.sentence
+    (problem,) = found.problems  # exponents and code are not those of one law
+    assert "not that of the law it states" in problem
+
+
+def test_a_unary_law_that_turns_bits_over_too_seldom_is_caught():
+    class TooSeldom(SymmetricUnary):
+        @property
+        def ratio_epsilon(self):
+            return self.epsilon
+
+    more = {"replays": False, "law_inputs": 2, "num_drawn": 4000}
+    found = examine(place_setting(places_by(TooSeldom), **more))
+    assert found.measured == pytest.approx(2)
+    assert not found.as_expected
+
+
+class MadeSound(PublishedUnary):
+    """States the loss of the published form, and turns bits over as often as the sound one."""
+
+    @property
+    def ratio_epsilon(self):
+        return self.epsilon / 2
+
+
+@pytest.mark.parametrize("name", ["law", "code"])
+def test_a_published_form_is_not_convicted_by_its_own_word(name):
+    """Its exponents say twice epsilon, and its code loses epsilon once."""
+    grid = GRID if name == "law" else AREAS
+    mechanism = LocalLocation(grid=grid, epsilon=1, as_published=True)
+    oracle = MadeSound(num_inputs=grid.num_inner + 1, epsilon=Fraction(1))
+    object.__setattr__(mechanism.channel("all"), "oracle", oracle)
+    more = {"replays": False, "law_inputs": 2} if name == "law" else {"values": [AREAS.centre(0), (0.0, 0.0)]}
+    found = examine(place_setting(mechanism, scope=WITHIN, expected=FAILS, num_drawn=500, **more))
+    assert "epsilon 1 by its decisions, epsilon 2 by its exponents" in found.problems[0]
+    assert not found.as_expected
+
+
+def test_a_law_with_an_exponent_of_five_per_cent_too_much_is_caught_for_paths():
+    class TooTrueBits(OptimisedUnary):
+        def perturb(self, index, noise):
+            more = OptimisedUnary(num_inputs=self.num_inputs, epsilon=self.epsilon * Fraction(21, 20))
+            return more.perturb(index, noise)
+
+    (setting,) = settings_of(local._path_settings, "method optimised-unary")
+    laws = setting.mechanism._laws
+    laws["all"] = TooTrueBits(num_inputs=laws["all"].num_inputs, epsilon=Fraction(1))
+    found = examine(dataclasses.replace(setting, num_drawn=500))
+    assert found.measured == pytest.approx(1.05)
+    assert not found.as_expected
+
+
+def planar_by(kind):
+    """Change the planar law of the desk's own setting, but for what it says of itself."""
+    setting = local._planar(GRID, "0.1")
+    law = kind(grid=GRID, epsilon=Fraction(1, 10))
+    setting.mechanism._laws["all"] = law
+    return examine(dataclasses.replace(setting, values=setting.values[:2], num_drawn=500))
+
+
+def test_the_planar_law_loses_epsilon_for_a_kilometre_and_no_less():
+    found = planar_by(Planar)
+    assert found.as_expected
+    assert found.measured == found.claimed == 0.1
+
+
+def test_a_planar_law_of_too_large_exponents_is_caught():
+    """Five per cent too much, which what is put on the border of a small box hides."""
+
+    class TooLarge(Planar):
+        def displacement_exponent(self, columns, rows):
+            return super().displacement_exponent(columns, rows) * Fraction(21, 20)
+
+    class AlongOnly(Planar):
+        def displacement_exponent(self, columns, rows):
+            return super().displacement_exponent(columns, rows) - Fraction(abs(rows) > 9, 7)
+
+    for kind in (TooLarge, AlongOnly):
+        found = planar_by(kind)
+        assert found.measured > 0.1
+        assert "per kilometre" in found.sentence
+        assert not found.as_expected
+
+
+def test_a_planar_law_that_keeps_every_proposal_is_caught():
+    class Greedy(Planar):
+        def displacement(self, noise):
+            columns, rows = (noise.discrete_laplace(1 / rate) for rate in self._rates)
+            noise.bernoulli_exp(0)
+            return columns, rows
+
+    found = planar_by(Greedy)
+    assert "its code does not move places by the law it states" in found.problems
+    assert not found.as_expected
+
+
+def test_draws_of_a_closed_box_are_enough():
+    """Neither exponents nor replays: 2 * 6,000 draws show that epsilon 1 is wrong."""
+    found = examine(place_setting(places_by(TooTrue), replays=False, num_drawn=6000, most_pairs=0))
+    assert 1 < found.measured <= 2
+    assert not found.exact
+    assert found.confidence == 1 - 1e-9
+    assert found.verdict == FAILS
+
+
+def test_a_sampler_that_does_not_follow_its_law_is_caught():
+    """It replays well, and draws from real entropy otherwise: less private or more, it is not what it says."""
+
+    class TwoFaced(RandomisedResponse):
+        def perturb(self, index, noise):
+            honest = type(noise) is not Noise
+            epsilon = self.epsilon if honest else self.epsilon / 2
+            return RandomisedResponse(num_inputs=self.num_inputs, epsilon=epsilon).perturb(index, noise)
+
+    found = examine(place_setting(places_by(TwoFaced)))
+    assert "do not follow that law" in found.method
+    assert "but reports that were really drawn do not follow" in found.sentence
+    assert found.verdict == FAILS
+    assert not found.as_expected
+
+
+def test_a_published_form_whose_draws_are_not_its_law_is_no_expected_failure():
+    class TwoFaced(PublishedUnary):
+        def perturb(self, index, noise):
+            return super().perturb(index if type(noise) is not Noise else 0, noise)
+
+    mechanism = LocalLocation(grid=AREAS, epsilon=1, as_published=True)
+    channel = mechanism.channel("all")
+    object.__setattr__(channel, "oracle", TwoFaced(num_inputs=2, epsilon=Fraction(1)))
+    values = [AREAS.centre(0), (0.0, 0.0)]
+    found = examine(place_setting(mechanism, values=values, scope=WITHIN, expected=FAILS))
+    assert found.verdict == FAILS
+    assert len(found.problems) == 1
+    assert not found.as_expected
+
+
+def test_a_published_form_that_does_not_fail_is_a_surprise():
+    found = examine(place_setting(LocalLocation(grid=GRID, epsilon=1), expected=FAILS))
+    assert found.verdict == HOLDS
+    assert not found.as_expected
+
+
+def test_an_area_in_clear_that_is_not_stated_is_caught():
+    sound = LocalLocation(grid=GRID, epsilon=1).promise()
+
+    class Silent(LocalLocation):
+        def promise(self, task=None):
+            return sound
+
+    found = examine(place_setting(Silent(grid=AREAS, epsilon=1, area_in_clear=True), scope=ACROSS))
+    assert (found.claimed, found.measured, found.verdict) == (1, UNBOUNDED, FAILS)
+    assert "for certain" in found.sentence
+
+
+class Undercharged(LocalNumeric):
+    """e-L_LDP as published, whose vehicle is charged for what is claimed."""
+
+    def true_loss(self, tier):
+        return self.levels[0].epsilon
+
+
+def test_a_report_that_is_charged_too_little_is_caught():
+    two = [Quantity(name=name, low=-1, high=1, steps=1) for name in ("speed", "load")]
+    mechanism = Undercharged(quantities=two, epsilon=1, as_published=True)
+    setting = Setting(
+        mechanism=mechanism, variant="broken", values=[(-1, -1), (1, 1)], expected=FAILS, replays=False, witnesses=200
+    )
+    found = examine(setting)
+    assert found.measured == 2
+    assert found.holds is None  # what is charged is what is claimed
+    assert found.problems == ("its vehicle is charged less for it, epsilon 1",)
+    assert not found.as_expected
+
+
+def numbers_by(kind, **more):
+    """One number through a law of the test's own."""
+
+    class Broken(LocalNumeric):
+        def _report(self, epsilon):
+            return SampledReport((kind(epsilon=epsilon, steps=2),), 1)
+
+    return Setting(
+        mechanism=Broken(quantities=(NUMBER,), epsilon=1, method="laplace"), variant="broken", values=POINTS, **more
+    )
+
+
+def test_noise_that_is_clipped_at_the_data_is_caught():
+    class Clipped(LaplaceNumber):
+        def perturb(self, index, noise):
+            return max(super().perturb(index, noise), index - self.steps)
+
+    found = examine(numbers_by(Clipped))
+    assert found.measured == UNBOUNDED
+    assert not found.as_expected
+
+
+def test_noise_that_is_clipped_at_public_bounds_is_not():
+    class Clipped(LaplaceNumber):
+        def perturb(self, index, noise):
+            return min(max(super().perturb(index, noise), -self.steps), self.steps)
+
+    assert examine(numbers_by(Clipped)).as_expected
+
+
+@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(99, 100)])
+def test_noise_of_too_small_a_scale_is_caught(scale):
+    class Small(LaplaceNumber):
+        @property
+        def noise_scale(self):
+            return scale * super().noise_scale
+
+    found = examine(numbers_by(Small))
+    assert found.measured == pytest.approx(float(1 / scale), abs=1e-8)
+    assert not found.as_expected
+
+
+def test_a_window_that_leaves_its_domain_is_caught():
+    class Cut(Piecewise):
+        """At the upper end the window is cut off, and its weight with it."""
+
+        def perturb(self, index, noise):
+            return min(super().perturb(index, noise), self.last - 1)
+
+        def exponent(self, index, symbol):
+            return super().exponent(index, symbol)
+
+    class Forgetful(Piecewise):
+        """Never lands outside the window."""
+
+        def perturb(self, index, noise):
+            return index * self.stride - self.last + noise.below(self.window)
+
+    assert examine(numbers_by(Cut)).verdict == HOLDS  # putting two symbols together gives nothing away
+    assert examine(numbers_by(Forgetful)).measured == UNBOUNDED
+
+
+def test_ties_in_both_halves_are_caught():
+    """Duchi's law for two numbers as it is usually printed has the loss ln(e + 1)."""
+    one, other, between = (replayed(_printed_duchi(index)) for index in (0b11, 0b00, 0b01))
+    assert loss_between(one, other) == pytest.approx(1, abs=1e-9)
+    assert loss_between(one, between) == pytest.approx(math.log(math.e + 1), abs=1e-9)
+
+
+def _printed_duchi(index):
+    def draw(noise):
+        upper = noise.bernoulli_logistic(1)
+        while True:
+            agreeing = (~(signs := noise.bits(2)) ^ index) & 3
+            if (agreeing.bit_count() >= 1) if upper else (agreeing.bit_count() <= 1):
+                return int(signs)
+
+    return draw
+
+
+# Loss over time
+
+PURPOSE = Purpose(name="places", mechanism="local-location", tiers=(Tier(name="all", epsilon="0.5"),), grid=GRID)
+
+
+def test_a_vehicle_falls_silent():
+    found = list(examine_lifetime(PURPOSE, PLACES[0], loss=Fraction(1, 2)))
+    assert [(verdict.measured, verdict.claimed) for verdict in found] == [(1, 1), (2.5, 2.5), (2, 2), (2.5, 2.5)]
+    assert all(verdict.as_expected and "falls silent" in verdict.sentence for verdict in found)
+    assert [verdict.variant.partition(", ")[2] for verdict in found] == ["", "", "two purposes", "two purposes"]
+
+
+def test_two_reports_lose_twice():
+    mechanism = LocalLocation(grid=GRID, epsilon="0.5", method="randomised-response")
+
+    def twice(place, noise):
+        return tuple(mechanism.perturb(place, tier="all", noise=noise) for _ in range(2))
+
+    laws = [replayed(lambda noise, place=place: twice(place, noise)) for place in PLACES[:2]]
+    assert loss_between(*laws) == pytest.approx(1, abs=1e-9)
+
+
+class Forgetting(Allowance):
+    """Keeps the slots, and forgets what they cost."""
+
+    def _check_limits(self, day, loss):
+        self._book.lifetime.clear()
+
+
+def starting_anew(path, task, **more):
+    """Open an allowance that is thrown away each time the device starts."""
+    for ending in ("", ".enrolled", ".lock"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+    return Allowance.open(path, task, **{"enrol": True, "now": local._MIDNIGHT - 86_400, **more})
+
+
+@pytest.mark.parametrize("opening", [Forgetting.open, starting_anew])
+def test_an_allowance_that_forgets_is_caught(opening):
+    _, lifetime, _, of_two = examine_lifetime(PURPOSE, PLACES[0], loss=Fraction(1, 2), opening=opening)
+    for found in (lifetime, of_two):
+        assert found.measured > found.claimed
+        assert found.verdict == FAILS
+        assert not found.as_expected
+
+
+class LargestOnly(Allowance):
+    """Compares the purpose that spent most with the limits, not all together."""
+
+    def spent_in_all(self):
+        return max(self.spent_by_purpose().values(), key=lambda spent: spent.loss, default=Spent())
+
+
+def test_an_allowance_for_each_purpose_is_caught():
+    *of_one, day, lifetime = examine_lifetime(PURPOSE, PLACES[0], loss=Fraction(1, 2), opening=LargestOnly.open)
+    assert all(verdict.as_expected for verdict in of_one)
+    assert day.as_expected
+    assert (lifetime.measured, lifetime.verdict) == (4.5, FAILS)  # five of one purpose, four of the other
+
+
+def test_a_window_gives_away_what_is_stated_for_it(monkeypatch):
+    found = examine_window(PURPOSE, PLACES)
+    assert (found.claimed, found.measured) == (0.5, 0.5)
+    assert found.as_expected
+    monkeypatch.setattr(Task, "slot_tiers", lambda self, purpose: purpose.tiers)
+    found = examine_window(PURPOSE, PLACES)  # each slot has the epsilon of the window
+    assert found.measured == 1.5
+    assert not found.as_expected
+
+
+# Classes
+
+
+@pytest.mark.parametrize("settings", [classes._partition, classes._full_domain, classes._utility_clusters])
+def test_classes_come_out_as_they_must(settings):
+    """The first two settings of each; the others are left to the desk as a whole."""
+    for setting in itertools.islice(settings(False), 2):
+        found = classes.examine(setting)
+        assert found.as_expected
+        assert found.quantity == "k"
+        assert found.measured == found.claimed
+        assert int(found.method.split()[0]) > 50  # releases, not refusals
+
+
+@pytest.mark.parametrize("name", classes.CHECKS)
+def test_k_bounds_no_epsilon(name):
+    setting = weights({"name": name, "k": 2}, expected=VOID)
+    found = classes.examine_epsilon(setting, classes._ONE, classes._OTHER)
+    assert (found.claimed, found.measured, found.verdict) == (UNBOUNDED, UNBOUNDED, VOID)
+    assert found.as_expected
+    same = classes.examine_epsilon(setting, classes._ONE, classes._ONE)
+    assert same.measured == 0
+
+
+def test_every_table_is_tried():
+    tables = list(classes.every_table(["a", "b"], [(0, "x"), (1, "y"), (2, "z")], 4))
+    assert len(tables) == sum(math.comb(size + 2, 2) for size in range(2, 5))
+    assert {"a": (0, 1), "b": ("x", "y")} in tables
+
+
+def weights(parameters, tables=None, **more):
+    listed = [{"weight": [0.0, 1.0, 5.0, 9.0, 16.0]}, {"weight": [0.0, 0.0, 1.0]}] if tables is None else tables
+    return classes.Setting(
+        variant="broken", attributes={"weight": classes.WEIGHT}, parameters=parameters, tables=listed, **more
+    )
+
+
+class OneShort(Partition):
+    """Promises k, and makes classes of k - 1."""
+
+    def promise(self, schema):
+        promise = Partition(k=self.k + 1).promise(schema)
+        return dataclasses.replace(promise, guarantee=KAnonymity(k=self.k + 1, protects=schema.protects))
+
+    def release(self, dataset, *, ledger, noise):
+        return Partition(k=self.k).release(dataset, ledger=ledger, noise=noise)
+
+
+def test_a_partition_that_makes_a_class_of_one_too_few_is_caught():
+    found = classes.examine(weights({"name": "partition", "k": 2}), OneShort(k=2))
+    assert (found.claimed, found.measured, found.verdict) == (3, 2, FAILS)
+    assert not found.as_expected
+
+
+@pytest.mark.parametrize("name", classes.CHECKS)
+def test_rows_come_in_every_order(name, monkeypatch):
+    setting = weights({"name": name, "k": 3})
+    found = classes.examine_order(setting, classes._THREE)
+    assert (found.claimed, found.measured, found.problems) == (3, 3, ())
+    assert found.as_expected
+    monkeypatch.setattr(noise_arrays, "permutation", lambda noise, n: np.arange(n))
+    found = classes.examine_order(setting, classes._THREE)
+    assert (found.measured, found.verdict) == (1, FAILS)
+    assert "order of the released rows" in found.sentence
+
+
+def test_orders_that_are_not_equally_likely_are_caught(monkeypatch):
+    """Rows are left as they are in half of the releases: each may still be any record."""
+    shuffled = noise_arrays.permutation
+    monkeypatch.setattr(
+        noise_arrays, "permutation", lambda noise, n: np.arange(n) if noise.bits(1) else shuffled(noise, n)
+    )
+    found = classes.examine_order(weights({"name": "partition", "k": 3}), classes._THREE)
+    assert found.measured == 3
+    assert found.problems
+    assert not found.as_expected
+
+
+def test_a_mechanism_that_never_releases_does_not_pass():
+    found = classes.examine(weights({"name": "partition", "k": 4}, tables=[{"weight": [1.0, 2.0]}]))
+    assert found.measured == 0
+    assert not found.as_expected
+
+
+def publication(rows, key):
+    """A publication of rows (class and weight) that come from records and persons."""
+    data = pa.table({"row": range(len(rows)), "class_id": [c for c, _ in rows], "w": [w for _, w in rows]})
+    table = pa.table({name: [line[at] for line in key] for at, name in enumerate(("row", "source_row", "card"))})
+    return SimpleNamespace(release=SimpleNamespace(data=data, members=None), key=SimpleNamespace(table=table))
+
+
+def test_counting_from_outside():
+    two = publication([(0, 1), (0, 1), (1, 2), (1, 2), (1, 2)], [(r, r, "AABBC"[r]) for r in range(5)])
+    assert classes.smallest_class(two) == 2
+    assert classes.smallest_class(two, person="card") == 1  # the first class has two records of one person
+    twice = publication([(0, 1), (0, 1), (0, 1)], [(0, 4, "A"), (1, 4, "A"), (2, 5, "B")])
+    assert classes.smallest_class(twice) == 2  # a record that was released twice counts once
+    same_interval = publication([(0, 1), (1, 1)], [(0, 0, "A"), (1, 1, "B")])
+    assert classes.smallest_class(same_interval) == 1  # told apart by the number of their class
+    moved = publication([(0, 1), (0, 1), (1, 2)], [(0, 0, "A"), (1, 1, "B"), (2, 0, "A")])
+    assert classes.smallest_class(moved) == 1
+
+
+def test_records_are_not_persons():
+    """The published way counts records: with few senders a class of two packages may be one sender's."""
+    tables = [{"weight": [0.0, 0.0, 16.0, 16.0], "card": ["A", "A", "B", "C"]}]
+    attributes = {"weight": classes.WEIGHT, "card": classes.CARD}
+    parameters = {"name": "utility-clusters", "k": 2, "method": "published-greedy"}
+    records = classes.Setting(variant="records", attributes=attributes, parameters=parameters, tables=tables)
+    assert classes.examine(records).as_expected
+    parameters = {"name": "utility-clusters", "k": 2}
+    persons = classes.Setting(
+        variant="persons", attributes=attributes, parameters=parameters, tables=tables, person="card"
+    )
+    counted = UtilityClusters(k=2, method="published-greedy")
+    data = dn.load(pa.table(tables[0]), records.policy())
+    made = counted.release(data, ledger=dn.Ledger(":memory:"), noise=Noise())
+    assert classes.smallest_class(made, person="card") == 1
+    assert classes.examine(persons).measured >= 2
