@@ -132,7 +132,7 @@ def advise(
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
     _check_goal(goal)
-    limit_of(max_cost, max_risk)
+    limit_of(max_cost, max_risk)  # refuse what cannot be read before anything is opened
     asked = _asked(
         data, policy, capacity, period=period, by=by, city=city, on=on, size=size, draws=draws, quick=quick, jobs=jobs
     )

@@ -382,6 +382,7 @@ def _utility_clusters(long: bool) -> Iterator[Setting]:
 
 def _check(settings: Callable[[bool], Iterator[Setting]], name: str) -> Check:
     def check(long: bool) -> Iterator[Verdict]:
+        """Count classes in every setting, then look for an epsilon, and at the order of rows."""
         for setting in settings(long):
             yield examine(setting)
         weight = {"weight": WEIGHT}
