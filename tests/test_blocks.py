@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.arrays import IntArray
 from dunnage.clustering.blocks import blocks, grow_in_blocks, in_blocks
 from dunnage.clustering.constraints import Constraints
 from dunnage.clustering.growth import grow
-from dunnage.clustering.metric import IntArray, Metric
+from dunnage.clustering.metric import Metric
 from dunnage.errors import ParameterError
 
 LINE = np.abs(np.arange(12.0)[:, None] - np.arange(12.0))

@@ -304,32 +304,16 @@ def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any]) -> Any:
 
 
 def certify(
-    promise: Promise,
+    promise: Promise,  # What was promised before any data was seen
     *,
-    kind: str,
-    dataset: str,
+    kind: str,  # `rows`, `counts` or `estimates`
+    dataset: str,  # dataset, period: what was released
     period: str | None,
-    attributes: list[dict[str, Any]],
-    measures: Mapping[str, Any],
-    spend: Mapping[str, Any],
+    attributes: list[dict[str, Any]],  # Public description of the released columns
+    measures: Mapping[str, Any],  # Figures that the guarantee lets everyone see
+    spend: Mapping[str, Any],  # `id` and `at` of the ledger entry, and the loss `composed` with earlier releases
 ) -> Certificate:
-    """Write the certificate of a release from the promise that was spent on.
-
-    Parameters
-    ----------
-    promise
-        What was promised before any data was seen.
-    kind
-        ``rows``, ``counts`` or ``estimates``.
-    dataset, period
-        What was released.
-    attributes
-        Public description of the released columns.
-    measures
-        Figures that the guarantee lets everyone see.
-    spend
-        ``id`` and ``at`` of the ledger entry, and the loss ``composed`` with earlier releases.
-    """
+    """Write the certificate of a release from the promise that was spent on."""
     body = {
         "format": FORMAT,
         "kind": kind,

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city_files import (
     BUS_COLUMNS,
     MODE_COLUMNS,
@@ -38,9 +39,6 @@ CITY_FILES = ("stops.csv", "times.csv", "buses.csv", "modes.csv", "city.json")
 """The files of a city's folder; all but the first may be absent."""
 EARTH_KM = 6371.0088
 SPEED_KMH, DETOUR = 25.0, 1.3
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

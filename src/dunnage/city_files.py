@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.domains.files import MOST_LINES, delimiter_of, line_problems, read_csv, read_text, refuse_lines
 from dunnage.errors import InputError, Problem
 
@@ -35,7 +36,6 @@ MOST_ASSUMED = 100
 
 _HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "no": False, "yes": True}
 _RANGES = {"lat": 90.0, "lon": 180.0}
-IntArray = NDArray[np.int64]
 
 
 def read_stops(path: str | PathLike[str]) -> dict[str, Any]:
@@ -311,25 +311,13 @@ def _refuse_pairs(
     sheet: _Sheet,
     stops: tuple[str, ...],
     ends: tuple[IntArray, IntArray],
-    wrongs: Sequence[tuple[NDArray[np.bool_], str]],
-    what: str,
+    wrongs: Sequence[tuple[NDArray[np.bool_], str]],  # Lines that are wrong in themselves, and why
+    what: str,  # What the file has of each pair
     *,
-    every: bool = True,
-    itself: bool = True,
+    every: bool = True,  # Whether all pairs must be there
+    itself: bool = True,  # Whether those from a stop to itself must be
 ) -> IntArray:
-    """Refuse a file that does not have every pair once and right; returns pairs as numbers.
-
-    Parameters
-    ----------
-    wrongs
-        Lines that are wrong in themselves, and why.
-    what
-        What the file has of each pair.
-    every
-        Whether all pairs must be there.
-    itself
-        Whether those from a stop to itself must be.
-    """
+    """Refuse a file that does not have every pair once and right; returns pairs as numbers."""
     pairs: IntArray = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
     order = np.argsort(pairs, kind="stable")
     again = np.zeros(len(pairs), dtype=bool)

@@ -20,10 +20,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
 from dunnage.domains.clock import Readings, read_times
 from dunnage.domains.windows import DAY_SECONDS, split_stamps
@@ -34,9 +34,6 @@ from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions, clos
 from dunnage.schema import Attribute, Role, Schema
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NUMBER_NULL_WORDS = ("NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None")
 _FIRST_INEXACT = 2.0**53
@@ -69,21 +66,11 @@ _DATED = {"day": rf"^\d{{4}}-\d{{2}}-\d{{2}}{_CLOCK}$", "month": rf"^\d{{4}}-\d{
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Parts:
-    """The source rows that records are made of, record by record. Private: its ``repr`` shows none of it.
+    """The source rows that records are made of, record by record. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    table
-        The checked rows, those of one record next to each other.
-    source_rows
-        Position of each in the source, from 0.
-    starts
-        Where the rows of each record begin, and where the last end.
-    """
-
-    table: pa.Table
-    source_rows: IntArray
-    starts: IntArray
+    table: pa.Table  # The checked rows, those of one record next to each other
+    source_rows: IntArray  # Position of each in the source, from 0
+    starts: IntArray  # Where the rows of each record begin, and where the last end
 
     def __repr__(self) -> str:
         return "Parts(private)"
@@ -101,13 +88,7 @@ class Parts:
         return self.table.column(name).combine_chunks()
 
     def of(self, records: IntArray) -> tuple[IntArray, IntArray]:
-        """Find the rows of some records, in their order.
-
-        Returns
-        -------
-        tuple
-            For each row which of ``records`` it is of, and its position in ``table``.
-        """
+        """Find the rows of some records, in their order."""
         sizes = np.diff(self.starts)[records]
         which = np.repeat(np.arange(len(records)), sizes)
         shifts = self.starts[records] - (np.cumsum(sizes) - sizes)
@@ -128,18 +109,10 @@ class Parts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Original:
-    """Rows as they were read, before anything was checked or changed. Private: its ``repr`` shows none of it.
+    """Rows as they were read, before anything was checked or changed. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    table
-        Every column: text from a CSV file, else with its own type.
-    source_rows
-        Position of each row in the source, from 0, rising.
-    """
-
-    table: pa.Table
-    source_rows: IntArray
+    table: pa.Table  # Every column: text from a CSV file, else with its own type
+    source_rows: IntArray  # Position of each row in the source, from 0, rising
 
     def __repr__(self) -> str:
         return "Original(private)"

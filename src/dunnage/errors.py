@@ -46,27 +46,13 @@ class UserError(DunnageError):
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and where.
+    """One thing that is wrong, and where."""
 
-    Parameters
-    ----------
-    what
-        What is wrong, without any private value.
-    where
-        Column, key or file part it is about.
-    rows
-        Data rows concerned, counted from 1 below the header (at most the first 20 are kept).
-    num_rows
-        How many rows are concerned in all.
-    remedy
-        What to do about it.
-    """
-
-    what: str
-    where: str = ""
-    rows: tuple[int, ...] = ()
-    num_rows: int = 0
-    remedy: str = ""
+    what: str  # What is wrong, without any private value
+    where: str = ""  # Column, key or file part it is about
+    rows: tuple[int, ...] = ()  # Data rows concerned, counted from 1 below the header (at most the first 20 are kept)
+    num_rows: int = 0  # How many rows are concerned in all
+    remedy: str = ""  # What to do about it
 
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what

@@ -23,19 +23,6 @@ Exact = int | str | Decimal | Fraction | float
 def exact(value: Exact, *, what: str = "a number") -> Fraction:
     """Read a number as the exact fraction its decimal text stands for.
 
-    Parameters
-    ----------
-    value
-        Integer, decimal text ("0.1", "1e-5", "1/3"), ``Decimal``, ``Fraction``, or a float, which is
-        read by its shortest decimal text (0.1 means one tenth). NumPy's scalars are numbers too.
-    what
-        Name of the number in the error.
-
-    Raises
-    ------
-    ParameterError
-        If the value is not a finite number, or has more than 700 digits above or below the fraction bar.
-
     Examples
     --------
     >>> exact(0.1)

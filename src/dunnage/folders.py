@@ -15,22 +15,7 @@ from dunnage.errors import OutputError
 
 
 def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool) -> Path:
-    """Check that a folder may be made here.
-
-    Parameters
-    ----------
-    folder
-        Where it is to be.
-    marker
-        A file that tells a folder of this kind; with ``force`` only such a folder, or an empty one, is replaced.
-    force
-        Whether to replace what is there.
-
-    Raises
-    ------
-    OutputError
-        If something is in the way, or there is no place to write to.
-    """
+    """Check that a folder may be made here."""
     target = Path(os.path.abspath(folder))
     if "\0" in str(target):
         raise OutputError(f"{str(target)!r} is not a name that a folder can have. Choose another name.")
@@ -60,20 +45,10 @@ def new_folder(
     *,
     marker: str,
     force: bool = False,
-    private: bool = False,
+    private: bool = False,  # Make folder and files readable by their owner alone
     may_hold: Collection[str] = (),
 ) -> Iterator[Path]:
-    """Give a temporary folder to write into; it gets its final name when the block ends well.
-
-    Parameters
-    ----------
-    folder, marker, force
-        As for :func:`check_new_folder`.
-    private
-        Make folder and files readable by their owner alone.
-    may_hold
-        Files that a folder of this kind may hold besides those written now, so that ``force`` replaces it too.
-    """
+    """Give a temporary folder to write into; it gets its final name when the block ends well."""
     target = check_new_folder(folder, marker=marker, force=force)
     work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
     old = work.with_name(work.name + ".old")
@@ -97,20 +72,7 @@ def new_folder(
 
 @contextlib.contextmanager
 def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """Give a file to write to; it gets its final name, and replaces what is there, when the block ends well.
-
-    Parameters
-    ----------
-    path
-        Where it is to be.
-    private
-        Make it readable by its owner alone.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
-    """
+    """Give a file to write to; it gets its final name, and replaces what is there, when the block ends well."""
     target = Path(os.path.abspath(path))
     work = target.with_name(f".{target.name}.{secrets.token_hex(6)}.partial")
     try:

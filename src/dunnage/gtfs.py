@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import Buses, City, haversine
 from dunnage.city_files import MOST_SECONDS, MOST_STOPS_WITH_PAIRS
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
@@ -34,30 +35,15 @@ _HUBS_APART_KM, _HUB_REACH_KM = 0.8, 0.25
 _MOST_NAMED = 5
 _STATION, _ENTRANCE, _NODE = "1", "2", "3"
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
-    """What is made of a feed.
+    """What is made of a feed."""
 
-    Parameters
-    ----------
-    date
-        The service day whose buses count; the busiest if left out.
-    zones
-        Number of zones to cut, each with about as many stops; or ``"zone_id"``: those of the feed.
-    hubs
-        Number of hubs to choose, or their stop ids.
-    max_headway_seconds
-        Buses that go less often on average are left out.
-    """
-
-    date: datetime.date | None = None
-    zones: int | str = ZONES
-    hubs: int | Sequence[str] = HUBS
-    max_headway_seconds: int = MAX_HEADWAY_SECONDS
+    date: datetime.date | None = None  # The service day whose buses count; the busiest if left out
+    zones: int | str = ZONES  # Number of zones to cut, each with about as many stops; or `"zone_id"`: those of the feed
+    hubs: int | Sequence[str] = HUBS  # Number of hubs to choose, or their stop ids
+    max_headway_seconds: int = MAX_HEADWAY_SECONDS  # Buses that go less often on average are left out
 
     def __post_init__(self) -> None:
         if self.zones != "zone_id" and not (isinstance(self.zones, int) and self.zones >= 1):
@@ -125,11 +111,6 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
     stops with most departures (at a tie, most routes), at least 800 m from one another; buses that call within 250 m of
     one call there, as on the other side of the street. Buses are rides without a change between hubs: how long they
     take (median), and how often they go from the first of the day to the last.
-
-    Raises
-    ------
-    InputError, ParameterError, Refusal
-        As :func:`load_city`.
     """
     setting = setting or FeedSetting()
     with unpacked(Path(path)) as folder:
@@ -146,20 +127,7 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 def generate_feed_city(
     path: str | PathLike[str], out: str | PathLike[str], setting: FeedSetting | None = None, *, force: bool = False
 ) -> City:
-    """Write the folder of a city made of a GTFS feed, with travel times and the mode of each pair of stops.
-
-    Returns
-    -------
-    City
-        What was written.
-
-    Raises
-    ------
-    OutputError
-        If something is in the way, before the feed is read.
-    InputError, ParameterError, Refusal
-        As :func:`load_city`.
-    """
+    """Write the folder of a city made of a GTFS feed, with travel times and the mode of each pair of stops."""
     check_new_folder(out, marker="stops.csv", force=force)
     city = feed_city(path, setting).with_times()
     routes = find_routes(city)

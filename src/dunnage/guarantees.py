@@ -515,16 +515,6 @@ _LEFT_OUT_NOTE = "sampled-lattice.md#records-that-are-left-out"
 def proof_notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
     """Return where in the project it is proved what a mechanism keeps, or shown what its published form does not.
 
-    Parameters
-    ----------
-    mechanism
-        Name and all parameters, as in a promise or certificate.
-
-    Returns
-    -------
-    tuple of str
-        Files and sections, as paths within the project; empty for a mechanism that is not known.
-
     Examples
     --------
     >>> proof_notes({"name": "noisy-clusters", "quantiles": ["0.5"], "as_published": True})
@@ -673,13 +663,7 @@ _MODELS: Mapping[str, type] = {
 
 
 def guarantee_from(data: Mapping[str, Any]) -> Guarantee:
-    """Read a guarantee back from its plain data.
-
-    Raises
-    ------
-    ParameterError
-        If the data is not a guarantee of a known model.
-    """
+    """Read a guarantee back from its plain data."""
     if not isinstance(data, Mapping):
         raise ParameterError(f"a guarantee is a table of its parameters. Got {type(data).__name__}.")
     values = dict(data)

@@ -30,13 +30,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.noise import Noise
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_EPSILON = 700
 """Largest epsilon: beyond it e to the epsilon is no double, and no promise either."""
@@ -56,22 +54,12 @@ def exp_bounds(exponent: Fraction) -> tuple[Fraction, Fraction]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Law(ABC):
-    """What the laws share: noise on the points 0, ..., last.
-
-    Parameters
-    ----------
-    last
-        The last point; a range of one point has nothing to hide.
-    epsilon
-        What is kept between any two points.
-    confidence
-        How sure the interval is to hold the point, at least: 0 (no interval) to below 1.
-    """
+    """What the laws share: noise on the points 0, ..., last."""
 
     name: ClassVar[str]
-    last: int
-    epsilon: Fraction
-    confidence: Fraction
+    last: int  # The last point; a range of one point has nothing to hide
+    epsilon: Fraction  # What is kept between any two points
+    confidence: Fraction  # How sure the interval is to hold the point, at least: 0 (no interval) to below 1
 
     def __post_init__(self) -> None:
         if not 0 < self.epsilon <= MOST_EPSILON:

@@ -83,40 +83,20 @@ def _largest(losses: Sequence[Loss]) -> Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Spend:
-    """One row of a ledger: what was spent, on what, when and by whom.
+    """One row of a ledger: what was spent, on what, when and by whom."""
 
-    Parameters
-    ----------
-    id
-        Random name of the spend, which the certificate repeats.
-    at
-        Time in UTC.
-    who
-        Who spent it.
-    dataset, period
-        What it was spent on.
-    policy_digest, promise_digest
-        Under which policy, for which promise.
-    guarantee, basis
-        What was promised, and how far it can be relied on.
-    loss_add_remove, loss_replace_one
-        What it truly costs, under either kind of neighbours.
-    note
-        The owner's own words.
-    """
-
-    id: str
-    at: str
-    who: str
-    dataset: str
+    id: str  # Random name of the spend, which the certificate repeats
+    at: str  # Time in UTC
+    who: str  # Who spent it
+    dataset: str  # dataset, period: what it was spent on
     period: str | None
-    policy_digest: str
+    policy_digest: str  # policy_digest, promise_digest: under which policy, for which promise
     promise_digest: str
-    guarantee: Mapping[str, Any]
+    guarantee: Mapping[str, Any]  # guarantee, basis: what was promised, and how far it can be relied on
     basis: str
-    loss_add_remove: Loss
+    loss_add_remove: Loss  # loss_add_remove, loss_replace_one: what it truly costs, under either kind of neighbours
     loss_replace_one: Loss
-    note: str = ""
+    note: str = ""  # The owner's own words
 
     def loss(self, neighbours: Neighbours) -> Loss:
         """Return what it costs between the given neighbours."""
@@ -163,21 +143,11 @@ def _budget_data(budget: Budget) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """Everything a ledger knows about one dataset.
+    """Everything a ledger knows about one dataset."""
 
-    Parameters
-    ----------
-    dataset
-        Its name.
-    budgets
-        Every budget it was given, oldest first.
-    spends
-        Every spend, oldest first.
-    """
-
-    dataset: str
-    budgets: tuple[BudgetEntry, ...] = ()
-    spends: tuple[Spend, ...] = ()
+    dataset: str  # Its name
+    budgets: tuple[BudgetEntry, ...] = ()  # Every budget it was given, oldest first
+    spends: tuple[Spend, ...] = ()  # Every spend, oldest first
 
     @property
     def budget(self) -> Budget | None:
@@ -681,15 +651,6 @@ class Rehearsed(Exception):
     """A rehearsed spend would have been made: control flow, not a fault.
 
     It stops a mechanism at its spend, before any noise; whoever began the rehearsal catches it.
-
-    Attributes
-    ----------
-    promise
-        What the release would promise.
-    loss
-        What it would cost, between the neighbours of the statement.
-    statement
-        The dataset's statement as it would be afterwards.
     """
 
     def __init__(self, promise: Promise, statement: Statement) -> None:
@@ -705,15 +666,7 @@ class Rehearsal:
         self._ledger = ledger
 
     def spend(self, promise: Promise, purpose: Purpose) -> NoReturn:
-        """Make all checks of a spend on a copy in memory, then stop.
-
-        Raises
-        ------
-        Refusal, BudgetError, LedgerError
-            As the spend itself would.
-        Rehearsed
-            If it would have been made.
-        """
+        """Make all checks of a spend on a copy in memory, then stop."""
         with self._ledger._copy() as copy:
             copy._record(promise, purpose)
             statement = copy.statement(purpose.dataset)

@@ -11,10 +11,10 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import CodedDomain, Graph, Ordinal, Tree, domain_from
 from dunnage.exact import exact
 from dunnage.guarantees import (
@@ -28,9 +28,6 @@ from dunnage.guarantees import (
     Assumption,
 )
 from dunnage.schema import Attribute
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
@@ -59,19 +56,7 @@ def sort_key(column: pa.Array) -> FloatArray | IntArray:
 
 
 def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> dict[str, Any]:
-    """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks.
-
-    Parameters
-    ----------
-    sizes
-        Records of each class.
-    k
-        What was asked for.
-    num_suppressed
-        Records that are not released.
-    fewest_persons
-        Persons in the class that has fewest, where k counts persons.
-    """
+    """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
     released = int(sizes.sum())
     persons = {} if fewest_persons is None else {"persons": {"smallest": fewest_persons}}
     return {
@@ -92,23 +77,7 @@ def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: 
 
 
 def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> dict[str, Any]:
-    """Measure how much a class tells about a sensitive column.
-
-    Parameters
-    ----------
-    class_id
-        Class of each row.
-    column
-        The sensitive values, those of an ordinal as :func:`ranked` gives them.
-    ordered
-        Whether they are compared by order, or as equal or different; by default numbers are.
-
-    Returns
-    -------
-    dict
-        ``l`` (fewest distinct values in a class), ``t`` (largest distance between a class and the whole table)
-        and the name of that distance.
-    """
+    """Measure how much a class tells about a sensitive column."""
     table = _occurrences(class_id, column)
     ordered = is_ordered(column) if ordered is None else ordered
     return {
@@ -119,15 +88,7 @@ def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | 
 
 
 def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
-    """Return a column as its values are compared: an ordinal by the numbers of its levels, all else as it is.
-
-    Parameters
-    ----------
-    column
-        The values.
-    attribute
-        Public description of the attribute.
-    """
+    """Return a column as its values are compared: an ordinal by the numbers of its levels, all else as it is."""
     domain = attribute.get("domain", {})
     return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
 
@@ -169,15 +130,6 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
     """Return the largest distance between two labels of each set; of two ways of a directed graph the longer one.
 
     Distances are worked out only where they are needed, some at a time: a domain may have many labels.
-
-    Parameters
-    ----------
-    domain
-        What the labels are of: no tree, which is told by nodes.
-    codes
-        The labels of all sets, one set after the other, in rising order; none is empty.
-    sizes
-        How many of them each set has.
     """
     if isinstance(domain, Graph):
         return _graph_widths(domain, codes, sizes)
@@ -246,10 +198,8 @@ class _Occurrences(NamedTuple):
     classes: IntArray
     values: IntArray
     counts: IntArray
-    sizes: IntArray
-    """Size of the class, once for each of its values."""
-    whole: IntArray
-    """How often each value occurs in the whole table."""
+    sizes: IntArray  # Size of the class, once for each of its values
+    whole: IntArray  # How often each value occurs in the whole table
 
 
 def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
@@ -306,8 +256,7 @@ class Range(NamedTuple):
 
     least: int
     most: int | None = None
-    above: bool = False
-    """Whether it must be more than the least."""
+    above: bool = False  # Whether it must be more than the least
 
     def has(self, value: Fraction) -> bool:
         """Tell whether a number is among them."""
@@ -358,15 +307,7 @@ _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 
 
 def clusters_assume(mechanism: Mapping[str, Any], *, persons: bool) -> tuple[Assumption, ...]:
-    """Return what a release of clusters rests on.
-
-    Parameters
-    ----------
-    mechanism
-        Description of the mechanism.
-    persons
-        Whether k counts persons.
-    """
+    """Return what a release of clusters rests on."""
     asked = [name for name in _MAY_REFUSE if mechanism[name] not in (None, {})]
     refusal = DATA_DEPENDENT_REFUSAL
     if asked:
@@ -378,15 +319,7 @@ def clusters_assume(mechanism: Mapping[str, Any], *, persons: bool) -> tuple[Ass
 def clusters_in_clear(
     mechanism: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]], *, persons: bool
 ) -> tuple[str, ...]:
-    """Return what a release of clusters shows as it is.
-
-    Parameters
-    ----------
-    mechanism, attributes
-        Descriptions of the mechanism and of the released attributes.
-    persons
-        Whether k counts persons.
-    """
+    """Return what a release of clusters shows as it is."""
     told = ["number of released and of suppressed records, number of classes, size of each class"]
     for words, kinds in _TOLD.items():
         names = [a["name"] for a in attributes if a["role"] == "quasi-identifier" and a["kind"] in kinds]

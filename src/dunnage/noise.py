@@ -337,20 +337,7 @@ def ceil_divide(numerator: int, denominator: int) -> int:
 
 
 def exp_interval(x: int | Fraction, bits: int) -> Interval:
-    """Enclose ``exp(-x) * 2**bits`` between two integers.
-
-    Parameters
-    ----------
-    x
-        A rational number of at least 0.
-    bits
-        Binary digits wanted.
-
-    Returns
-    -------
-    tuple of int
-        ``(low, high)`` with ``low <= exp(-x) * 2**bits <= high`` and ``high - low <= 2``.
-    """
+    """Enclose ``exp(-x) * 2**bits`` between two integers."""
     x, bits = nonnegative(x, "x"), integer(bits, "bits")
     if x == 0:
         return 1 << bits, 1 << bits

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.noise import (
     Cumulative,
@@ -43,7 +44,6 @@ from dunnage.noise import (
     rational,
 )
 
-Integers = NDArray[np.int64]
 Words = NDArray[np.unsignedinteger[Any]]
 
 MOST_SCALE = 2**40
@@ -85,20 +85,7 @@ def _uniform(noise: Noise, bits: int, size: int) -> Words:
 
 
 class _Table:
-    """A law on ``first, first + 1, ...`` ready for inversion.
-
-    Parameters
-    ----------
-    law
-        Bounds on the cumulative distribution; it has one outcome more than it has bounds.
-    first
-        The least outcome.
-    open_ends
-        Outcomes that stand for a whole tail; the guide leaves them undecided, so that they are always
-        among the positions that :meth:`draw` reports.
-    layout
-        Binary digits for the guide and for the words.
-    """
+    """A law on ``first, first + 1, ...`` ready for inversion."""
 
     def __init__(self, law: Cumulative, layout: _Layout, first: int = 0, open_ends: Sequence[int] = ()) -> None:
         bounds = law(layout.word_bits)
@@ -120,7 +107,7 @@ class _Table:
         guide[np.isin(guide, open_ends)] = _UNDECIDED
         return guide.astype(np.int32)
 
-    def draw(self, noise: Noise, size: int) -> tuple[Integers, NDArray[np.intp]]:
+    def draw(self, noise: Noise, size: int) -> tuple[IntArray, NDArray[np.intp]]:
         """Draw ``size`` outcomes; also return the positions that the guide left undecided."""
         prefixes = _uniform(noise, self._guide_bits, size)
         values = self._guide.take(prefixes).astype(np.int64)
@@ -129,7 +116,7 @@ class _Table:
             values[late] = self._finish(noise, prefixes[late])
         return values, late
 
-    def _finish(self, noise: Noise, prefixes: Words) -> Integers:
+    def _finish(self, noise: Noise, prefixes: Words) -> IntArray:
         words = prefixes.astype(np.uint64)
         if rest := self._word_bits - self._guide_bits:
             words = words << np.uint64(rest) | _uniform(noise, rest, words.size).astype(np.uint64)
@@ -139,7 +126,7 @@ class _Table:
         return outcomes + self._first
 
 
-def _in_chunks(size: int, draw: Callable[[int], Integers]) -> Integers:
+def _in_chunks(size: int, draw: Callable[[int], IntArray]) -> IntArray:
     size = integer(size, "size")
     values = np.empty(size, dtype=np.int64)
     for start in range(0, size, _CHUNK):
@@ -152,7 +139,7 @@ def _yes(noise: Noise, table: _Table, size: int) -> NDArray[np.bool_]:
     return np.equal(_in_chunks(size, lambda count: table.draw(noise, count)[0]), 0)
 
 
-def below(noise: Noise, n: int, size: int) -> Integers:
+def below(noise: Noise, n: int, size: int) -> IntArray:
     """Draw ``size`` uniform integers from 0 to ``n - 1``, for ``n`` up to 2**63."""
     n = integer(n, "n", least=1)
     if n > MOST_BELOW:
@@ -160,7 +147,7 @@ def below(noise: Noise, n: int, size: int) -> Integers:
     return _in_chunks(size, lambda count: _below(noise, n, count))
 
 
-def _below(noise: Noise, n: int, size: int) -> Integers:
+def _below(noise: Noise, n: int, size: int) -> IntArray:
     if n == 1:
         return np.zeros(size, dtype=np.int64)
     bits = (n - 1).bit_length()
@@ -173,7 +160,7 @@ def _below(noise: Noise, n: int, size: int) -> Integers:
     return values
 
 
-def below_each(noise: Noise, limits: Integers) -> Integers:
+def below_each(noise: Noise, limits: IntArray) -> IntArray:
     """Draw for each limit a uniform integer from 0 to ``limit - 1``, for limits from 1 to 2**63 - 1."""
     if limits.size and limits.min() < 1:
         raise ParameterError("Each limit must be at least 1. Leave out what has nothing to draw from.")
@@ -183,7 +170,7 @@ def below_each(noise: Noise, limits: Integers) -> Integers:
     return values
 
 
-def _below_each(noise: Noise, limits: Integers) -> Integers:
+def _below_each(noise: Noise, limits: IntArray) -> IntArray:
     bits = np.searchsorted(_POWERS_OF_TWO, limits - 1, side="right")  # binary length of limit - 1
     most = max(1, int(bits.max()))
     values, late = np.empty(limits.size, dtype=np.int64), np.arange(limits.size)
@@ -194,7 +181,7 @@ def _below_each(noise: Noise, limits: Integers) -> Integers:
     return values
 
 
-def permutation(noise: Noise, n: int) -> Integers:
+def permutation(noise: Noise, n: int) -> IntArray:
     """Draw a uniform order of ``0, ..., n - 1``."""
     n = integer(n, "n")
     while True:
@@ -255,19 +242,7 @@ def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _Table:
 
 
 def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int) -> NDArray[np.bool_]:
-    """Draw ``size`` booleans that are true with odds of ``yes`` to ``no * exp(-x)``, for ``x >= 0``.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    yes, no
-        Whole numbers of at least 0, not both 0.
-    x
-        A rational number of at least 0.
-    size
-        How many to draw.
-    """
+    """Draw ``size`` booleans that are true with odds of ``yes`` to ``no * exp(-x)``, for ``x >= 0``."""
     yes, no, x = integer(yes, "yes"), integer(no, "no"), nonnegative(x, "x")
     if not yes + no:
         raise ParameterError("Odds of 0 to 0 mean nothing. Give a number above zero on either side.")
@@ -289,18 +264,8 @@ def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _T
     return _Table(law, layout)
 
 
-def geometric(noise: Noise, scale: int | Fraction, size: int) -> Integers:
-    """Draw ``size`` integers ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    scale
-        Above 0 and at most 2**40, so that no draw outgrows 64 bits (chance below exp(-2**22)).
-    size
-        How many to draw.
-    """
+def geometric(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
+    """Draw ``size`` integers ``i >= 0`` with probability ``(1 - exp(-1/scale)) * exp(-i/scale)``."""
     scale = _checked_scale(scale)
     return _in_chunks(size, lambda count: _geometric(noise, scale, count))
 
@@ -312,7 +277,7 @@ def _checked_scale(scale: int | Fraction) -> Fraction:
     return scale
 
 
-def _geometric(noise: Noise, scale: Fraction, size: int) -> Integers:
+def _geometric(noise: Noise, scale: Fraction, size: int) -> IntArray:
     radix = _LAYOUT.radix
     if 2 * scale <= radix:
         return _geometric_top(noise, scale, size)
@@ -322,11 +287,11 @@ def _geometric(noise: Noise, scale: Fraction, size: int) -> Integers:
     return lowest + radix * _geometric(noise, Fraction(scale, radix), size)
 
 
-def _geometric_top(noise: Noise, scale: Fraction, size: int) -> Integers:
+def _geometric_top(noise: Noise, scale: Fraction, size: int) -> IntArray:
     return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
 
 
-def _endless(noise: Noise, table: _Table, end: int, size: int) -> Integers:
+def _endless(noise: Noise, table: _Table, end: int, size: int) -> IntArray:
     values, late = table.draw(noise, size)
     tail = late[values[late] == end]
     if tail.size:  # knowing only that a geometric number is at least `end`, the excess has the same law
@@ -398,17 +363,8 @@ def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Int
     return powers
 
 
-def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> Integers:
+def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
     """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    scale
-        Above 0 and at most 2**40, so that no draw outgrows 64 bits (chance below exp(-2**22)).
-    size
-        How many to draw.
 
     Examples
     --------
@@ -420,7 +376,7 @@ def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> Integers
     return _in_chunks(size, lambda count: draw(noise, scale, count))
 
 
-def _laplace_by_table(noise: Noise, scale: Fraction, size: int) -> Integers:
+def _laplace_by_table(noise: Noise, scale: Fraction, size: int) -> IntArray:
     table, end = _laplace_table(scale, _LAYOUT)
     values, late = table.draw(noise, size)
     tail = late[np.abs(values[late]) == end]
@@ -445,7 +401,7 @@ def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_Table, int]:
     return _Table(law, layout, first=-end, open_ends=[-end, end]), end
 
 
-def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> Integers:
+def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> IntArray:
     values = _geometric(noise, scale, size)
     negative = _uniform(noise, 1, size) == 1
     again = np.flatnonzero(negative & (values == 0))
@@ -455,22 +411,11 @@ def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> Integers:
     return values
 
 
-def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: Integers) -> Integers:
+def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntArray) -> IntArray:
     """Draw for each group how many of its discrete Laplace numbers are at least ``threshold``.
 
     The numbers themselves are not drawn: given that one is at least a threshold of 1 or more, its excess
     is :func:`geometric`, independent of all else.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    scale
-        Scale of the discrete Laplace law, above 0 and at most 2**40.
-    threshold
-        A whole number of either sign.
-    sizes
-        How many numbers each group has; at most 2**46 in all.
 
     Runtime
     -------
@@ -488,18 +433,8 @@ def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: Inte
     return sizes - binomial_exp(noise, (1 - threshold) * step, step, sizes)
 
 
-def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: Integers) -> Integers:
+def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: IntArray) -> IntArray:
     """Draw for each group the number of successes in its trials of probability ``exp(-x) / (1 + exp(-y))``.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    x, y
-        Rational numbers of at least 0. With ``y = 0`` the probability is ``exp(-x) / 2``; a discrete Laplace
-        number reaches t >= 1 with ``x = t / scale``, ``y = 1 / scale``.
-    sizes
-        How many trials each group has; at most 2**46 in all.
 
     Runtime
     -------
@@ -514,7 +449,7 @@ def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: Inte
     return counts
 
 
-def _checked_ends(sizes: Integers) -> Integers:
+def _checked_ends(sizes: IntArray) -> IntArray:
     if sizes.size and sizes.min() < 0:
         raise ParameterError("The size of a group must not be negative. Pass zero or more.")
     if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MOST_TRIALS:  # in halves: no overflow
@@ -549,7 +484,7 @@ class _Chance:
         return (1 << _GAUGE) - self.misses(squarings)(_GAUGE)[1]
 
 
-def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[Integers]:
+def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[IntArray]:
     """Yield, chunk by chunk, which of the trials ``0, ..., num - 1`` succeed."""
     # The numbers of misses before each success are independent and geometric. How many are drawn at a time
     # depends on the past alone, so it does not touch their law.
@@ -563,7 +498,7 @@ def _hits(noise: Noise, chance: _Chance, num: int) -> Iterator[Integers]:
             yield hits[:inside]
 
 
-def _gaps(noise: Noise, chance: _Chance, level: int, most: int, size: int) -> Integers:
+def _gaps(noise: Noise, chance: _Chance, level: int, most: int, size: int) -> IntArray:
     """Draw numbers of misses in a row, in units of ``radix**level``; above ``most`` trials any such number will do."""
     radix = _LAYOUT.radix
     if radix**level > most:  # a single unit is above
@@ -598,7 +533,7 @@ def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _Table:
     return _digit_table(chance.misses(level * layout.digit_bits), int(2 * chance.x) + 10, layout)
 
 
-def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> Integers:
+def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> IntArray:
     """Draw ``size`` numbers of successes in ``n`` trials of probability ``p``.
 
     Runtime
@@ -611,7 +546,7 @@ def binomial(noise: Noise, n: int, p: int | Fraction, size: int) -> Integers:
     return _in_chunks(size, lambda count: _binomial(noise, n, p, count))
 
 
-def _binomial(noise: Noise, n: int, p: Fraction, size: int) -> Integers:
+def _binomial(noise: Noise, n: int, p: Fraction, size: int) -> IntArray:
     blocks, rest = divmod(n, _BLOCK)
     values = np.zeros(size, dtype=np.int64)
     if rest:
@@ -651,7 +586,7 @@ def _binomial_bounds(n: int, yes: list[Interval], no: list[Interval], width: int
     return bounds
 
 
-def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int) -> Integers:
+def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int) -> IntArray:
     """Draw ``size`` indices ``i`` with probability proportional to ``exp(scores[i])``.
 
     The table is made anew at each call: scores may be private, so they are not kept.
@@ -665,22 +600,6 @@ def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int
 
 def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> NDArray[np.uint8]:
     """Draw ``size`` rows of ``num_bits`` bits, each 1 with probability ``1 / (1 + exp(x))``, eight to a byte.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    x
-        A rational number of either sign.
-    num_bits
-        Bits of a row, at least 1: bit ``j`` is bit ``j % 8``, counted from the lowest, of byte ``j // 8``.
-    size
-        How many rows to draw.
-
-    Returns
-    -------
-    numpy.ndarray
-        ``size`` rows of as many bytes as it takes; bits behind the last one are 0.
 
     Runtime
     -------

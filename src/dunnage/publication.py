@@ -154,13 +154,7 @@ class Publication(NamedTuple):
 
 
 def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check, before anything is spent, that a release may be written here.
-
-    Raises
-    ------
-    OutputError
-        If it exists already (without ``force``), is not ours to replace (with it), or the place cannot be written to.
-    """
+    """Check, before anything is spent, that a release may be written here."""
     target = Path(os.path.abspath(folder))
     if not target.name or not target.parent.is_dir():
         raise OutputError(f"{target.parent} is not a folder to write to. Make it first, or choose another place.")

@@ -83,13 +83,7 @@ MECHANISMS: Mapping[str, Any] = {
 
 
 def mechanism_of(policy: Policy) -> Mechanism:
-    """Build the mechanism a policy names.
-
-    Raises
-    ------
-    PolicyError
-        With all problems of the ``[mechanism]`` table.
-    """
+    """Build the mechanism a policy names."""
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
     name = policy.mechanism["name"]
@@ -246,13 +240,7 @@ def publish(
 
 
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
-    """Say what the owner should not overlook about publishing these rows. For the owner's eyes only.
-
-    Parameters
-    ----------
-    data
-        The rows, with their policy.
-    """
+    """Say what the owner should not overlook about publishing these rows. For the owner's eyes only."""
     mechanism = mechanism_of(data.policy)
     if isinstance(mechanism, SampledLattice):  # whose foresight costs as much as a release
         return mechanism.warnings(data)

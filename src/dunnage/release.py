@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import Basis
@@ -38,9 +38,6 @@ from dunnage.release_words import (
     loss_words,
 )
 from dunnage.trips import Universe
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
@@ -321,15 +318,7 @@ def file_digest(path: Path) -> str:
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Read the certificate of a folder.
-
-    Raises
-    ------
-    ReleaseError
-        If there is no folder or no certificate in it.
-    CheckFailed
-        If the certificate was altered.
-    """
+    """Read the certificate of a folder."""
     if not folder.is_dir():
         raise ReleaseError(f"{folder} is not a folder, so it is not a release. Give the folder that publish wrote.")
     if not is_plain_file(folder, CERTIFICATE_FILE):
@@ -354,13 +343,7 @@ def printable(name: str) -> str:
 
 
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
-    """Read the Parquet tables that the certificate lists.
-
-    Raises
-    ------
-    ReleaseError
-        If there is no table of data, or one cannot be read.
-    """
+    """Read the Parquet tables that the certificate lists."""
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
         raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")

@@ -20,26 +20,12 @@ COUNTS_TABLE_WORDS = "one line a type of trips that has any; **one that is not l
 
 
 def several(num: int, noun: str) -> str:
-    """Write a number of things, one of which has no ending: ``1 trip``, ``1,000 trips``.
-
-    Parameters
-    ----------
-    num, noun
-        How many, and what one is called.
-    """
+    """Write a number of things, one of which has no ending: ``1 trip``, ``1,000 trips``."""
     return f"{num:,} {noun}{'' if num == 1 else 's'}"
 
 
 def count_column_words(name: str, universe: Universe) -> str:
-    """Say in a few words what a column of released counts is.
-
-    Parameters
-    ----------
-    name
-        The column.
-    universe
-        What was counted.
-    """
+    """Say in a few words what a column of released counts is."""
     times = universe.time
     window = f"start of a window of {several(universe.window_minutes, 'minute')}, HH:MM"
     if times is not None:
@@ -57,13 +43,7 @@ def count_column_words(name: str, universe: Universe) -> str:
 
 
 def loss_words(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what one trip and one rider lose by released counts; nothing if no loss is proved.
-
-    Parameters
-    ----------
-    body
-        What the certificate states.
-    """
+    """Say what one trip and one rider lose by released counts; nothing if no loss is proved."""
     if body["basis"] != "proved":
         return ()
     loss, bound = body["measures"]["loss"], bound_words(body)
@@ -75,13 +55,7 @@ def loss_words(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def bound_words(body: Mapping[str, Any]) -> str:
-    """Say how many trips of a rider were counted at most; empty if trips are protected one by one.
-
-    Parameters
-    ----------
-    body
-        What the certificate of a release of counts states.
-    """
+    """Say how many trips of a rider were counted at most; empty if trips are protected one by one."""
     most = most_trips_of(body)
     if most is None:
         return ""
@@ -94,17 +68,7 @@ def bound_words(body: Mapping[str, Any]) -> str:
 
 
 def counts_readme(body: Mapping[str, Any], universe: Universe, columns: str) -> str:
-    """Write what follows after promise and files in the README of a release of counts.
-
-    Parameters
-    ----------
-    body
-        What the certificate states.
-    universe
-        What was counted.
-    columns
-        A line for each column.
-    """
+    """Write what follows after promise and files in the README of a release of counts."""
     return f"""
 ## What it is
 
@@ -160,13 +124,7 @@ def _universe_words(body: Mapping[str, Any], universe: Universe) -> str:
 
 
 def days_words(universe: Universe) -> str:
-    """Say how many labels of days are told apart.
-
-    Parameters
-    ----------
-    universe
-        What was counted, with days.
-    """
+    """Say how many labels of days are told apart."""
     num = len(universe.days)
     return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
 
@@ -248,13 +206,7 @@ def _feature_words(mechanism: Mapping[str, Any], features: Sequence[Mapping[str,
 
 
 def most_trips_of(body: Mapping[str, Any]) -> int | None:
-    """Return how many trips of one rider were counted at most, if riders are protected.
-
-    Parameters
-    ----------
-    body
-        What the certificate of a release of counts states.
-    """
+    """Return how many trips of one rider were counted at most, if riders are protected."""
     if body["guarantee"]["protects"] != "rider":
         return None
     bound = body["measures"]["contribution"]
@@ -262,13 +214,7 @@ def most_trips_of(body: Mapping[str, Any]) -> int | None:
 
 
 def noise_spread(scale: Fraction, law: str) -> float:
-    """Return the standard deviation of noise on counts, around zero.
-
-    Parameters
-    ----------
-    scale, law
-        As a certificate states them.
-    """
+    """Return the standard deviation of noise on counts, around zero."""
     ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
     spreads = {
         "discrete": math.sqrt(2 * ratio) / rest,
@@ -283,15 +229,6 @@ def noise_surplus(scale: Fraction, rounding: str, threshold: int) -> float:
     """Return what noise alone gives a cell on average, if what is below a threshold of 1 or more becomes none.
 
     A cell that has trips gains less: what it loses below the threshold counts against it.
-
-    Parameters
-    ----------
-    scale
-        Scale of the Laplace noise, as a certificate states it.
-    rounding
-        ``round`` or ``floor``: which whole number it became.
-    threshold
-        Fewest trips that are listed.
     """
     ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
     shift = {"round": 0.5, "floor": 0.0}[rounding]
@@ -310,15 +247,7 @@ def trips_amount(trips: float) -> str:
 
 
 def estimate_column_words(name: str, body: Mapping[str, Any]) -> str:
-    """Say in a few words what a column of released estimates is.
-
-    Parameters
-    ----------
-    name
-        The column.
-    body
-        What the certificate states.
-    """
+    """Say in a few words what a column of released estimates is."""
     level = f"{100 * body['mechanism']['confidence']:g} %"
     words = {
         "quantity": "what is estimated: mean, present (share of vehicles that have a value), share, quantile",
@@ -339,13 +268,7 @@ def estimate_column_words(name: str, body: Mapping[str, Any]) -> str:
 
 
 def estimate_loss_words(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what a vehicle of each tier gives away by a slot, a day and a lifetime of reports; nothing if void.
-
-    Parameters
-    ----------
-    body
-        What the certificate of a release of estimates states.
-    """
+    """Say what a vehicle of each tier gives away by a slot, a day and a lifetime of reports; nothing if void."""
     if body["basis"] == "void":
         return ()
     loss = body["measures"]["loss"]
@@ -362,15 +285,7 @@ def _tier_loss_words(tier: str, told: Mapping[str, Any], lifetime: Any) -> str:
 
 
 def estimates_readme(body: Mapping[str, Any], columns: str) -> str:
-    """Write what follows after promise and files in the README of a release of estimates.
-
-    Parameters
-    ----------
-    body
-        What the certificate states.
-    columns
-        A line for each column.
-    """
+    """Write what follows after promise and files in the README of a release of estimates."""
     return f"""
 ## What it is
 
@@ -399,13 +314,7 @@ Whatever is computed from these files alone keeps the promise.
 
 
 def tiers_words(reports: Mapping[str, int]) -> str:
-    """Say how many reports came from each tier.
-
-    Parameters
-    ----------
-    reports
-        Their number by tier.
-    """
+    """Say how many reports came from each tier."""
     return ", ".join(f"tier {tier} {num:,}" for tier, num in sorted(reports.items())) or "none, so no estimate"
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
 
@@ -40,10 +41,6 @@ _MODES = tuple(TRIP_MODES)
 # Rounded, so that no machine decides by its last digit.
 _DECIMALS = 4
 _BLOCK_CELLS = 1 << 16
-
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,28 +79,14 @@ class RouteSetting:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Legs:
-    """What routes are put together from: how long each leg takes, with its wait; infinite where there is none.
+    """What routes are put together from: how long each leg takes, with its wait; infinite where there is none."""
 
-    Parameters
-    ----------
-    hubs
-        Stops that are hubs. Shape: hubs.
-    on_foot, by_shuttle
-        From door to door. Shapes: (stops, stops).
-    feeding
-        By shuttle from a stop to a hub. Shape: (stops, hubs).
-    fetching
-        By shuttle from a hub to a stop. Shape: (hubs, stops).
-    by_bus
-        By one bus. Shape: (hubs, hubs).
-    """
-
-    hubs: IntArray
-    on_foot: FloatArray
+    hubs: IntArray  # Stops that are hubs. Shape: hubs
+    on_foot: FloatArray  # on_foot, by_shuttle: from door to door. Shapes: (stops, stops)
     by_shuttle: FloatArray
-    feeding: FloatArray
-    fetching: FloatArray
-    by_bus: FloatArray
+    feeding: FloatArray  # By shuttle from a stop to a hub. Shape: (stops, hubs)
+    fetching: FloatArray  # By shuttle from a hub to a stop. Shape: (hubs, stops)
+    by_bus: FloatArray  # By one bus. Shape: (hubs, hubs)
 
     @cached_property
     def between_hubs(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -228,13 +211,7 @@ def quickest_sums(left: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[NDArray[np.int8], FloatArray]:
-    """Choose the mode of each pair: the given one if it can be travelled so, otherwise the quickest.
-
-    Returns
-    -------
-    tuple
-        Modes, and how long they take: infinite, and mode ``shuttle``, where there is no way. Shapes: (stops, stops).
-    """
+    """Choose the mode of each pair: the given one if it can be travelled so, otherwise the quickest."""
     num = len(legs.on_foot)
     mode = np.full((num, num), SHUTTLE, dtype=np.int8)
     seconds = np.full((num, num), np.inf)

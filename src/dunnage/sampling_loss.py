@@ -141,18 +141,6 @@ def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fracti
 
     Such a choice can raise the odds of a class that tells too much to e^(2 epsilon') times what they are without it.
 
-    Parameters
-    ----------
-    k, beta
-        As for :func:`sampling_delta`.
-    epsilon_choice
-        The epsilon' of Li et al. 2022; the epsilon that goes with it is -ln(1 - beta) + 2 epsilon'.
-
-    Returns
-    -------
-    Fraction
-        Rounded up to 12 digits, and below beta up to rounding.
-
     Examples
     --------
     >>> float(published_choice_delta(4, "0.7", 3))

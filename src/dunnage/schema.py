@@ -394,18 +394,7 @@ def trip_problems(
     person: str | None = None,
     together: str | None = None,
 ) -> Iterator[tuple[str, str]]:
-    """Find what is wrong with what a schema is to say about trips.
-
-    Parameters
-    ----------
-    attributes, protects, trip, contribution, person, together
-        As for :class:`Schema`.
-
-    Yields
-    ------
-    tuple
-        The key of a policy that it is about, and what is wrong.
-    """
+    """Find what is wrong with what a schema is to say about trips."""
     named = {attribute.name: attribute for attribute in attributes}
     if contribution is not None and contribution.person not in named:
         yield "contribution.person", f"{contribution.person!r} is not a declared attribute. Declare it."

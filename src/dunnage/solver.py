@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dunnage.arrays import FloatArray, IntArray
+
 Patterns = npt.NDArray[np.int32]
 
 BOUND_MARGIN = 0.01
@@ -32,36 +32,19 @@ _INFEASIBLE = 2
 
 @dataclass(frozen=True, eq=False)
 class Relaxation:
-    """An optimal fractional cover.
+    """An optimal fractional cover."""
 
-    Parameters
-    ----------
-    values
-        How often each pattern is used.
-    prices
-        What covering each row once more would cost: at least 0.
-    objective
-        Number of patterns used.
-    """
-
-    values: FloatArray
-    prices: FloatArray
-    objective: float
+    values: FloatArray  # How often each pattern is used
+    prices: FloatArray  # What covering each row once more would cost: at least 0
+    objective: float  # Number of patterns used
 
 
 @dataclass(frozen=True, eq=False)
 class Cover:
-    """A whole-numbered cover and a bound on every other.
+    """A whole-numbered cover and a bound on every other."""
 
-    Parameters
-    ----------
-    values
-        How often each pattern is used; None if no cover was found in time.
-    bound
-        No cover from these patterns has fewer, as far as floating-point branch and bound with a margin can tell.
-    """
-
-    values: IntArray | None
+    values: IntArray | None  # How often each pattern is used; None if no cover was found in time
+    # No cover from these patterns has fewer, as far as floating-point branch and bound with a margin can tell
     bound: int
 
 
@@ -75,15 +58,6 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
 
     The dual is what is solved: the prices of greatest total such that no pattern is worth more than one. It has few
     columns and many rows, and the simplex method starts feasible at zero; HiGHS takes a fourth of the time.
-
-    Parameters
-    ----------
-    patterns
-        Table of patterns.
-    demand
-        How often each row of the cover, a column of the table, must be covered.
-    seconds
-        Time limit.
     """
     from scipy.optimize import linprog
 
@@ -97,17 +71,7 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
 
 
 def whole_cover(patterns: Patterns, demand: IntArray, *, seconds: float, at_most: int | None = None) -> Cover:
-    """Solve the whole-numbered cover.
-
-    Parameters
-    ----------
-    patterns, demand
-        As for :func:`relax_cover`.
-    seconds
-        Time limit; the best cover found by then is returned.
-    at_most
-        Look only for a cover of at most so many patterns, and stop at the first; the bound is then 0.
-    """
+    """Solve the whole-numbered cover."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     num = len(patterns)
@@ -152,31 +116,17 @@ class Prices:
 
 
 def solve_prices(
-    patterns: Any,
-    demand: IntArray,
+    patterns: Any,  # Sparse matrix, one line a pattern
+    demand: IntArray,  # demand, cost: items of each class, and the cost of each pattern
     cost: FloatArray,
     *,
-    kinds: IntArray,
+    kinds: IntArray,  # kinds, limits: kind of bin of each pattern, and how many bins there are of the limited kinds
     limits: dict[int, int],
-    use: FloatArray | None,
+    use: FloatArray | None,  # use, budget: share of the budget that each pattern takes, and the budget
     budget: float,
     seconds: float,
 ) -> Prices | None:
-    """Solve the dual of the fractional covering program; None if time is up or the solver fails.
-
-    Parameters
-    ----------
-    patterns
-        Sparse matrix, one line a pattern.
-    demand, cost
-        Items of each class, and the cost of each pattern.
-    kinds, limits
-        Kind of bin of each pattern, and how many bins there are of the limited kinds.
-    use, budget
-        Share of the budget that each pattern takes, and the budget.
-    seconds
-        Time limit.
-    """
+    """Solve the dual of the fractional covering program; None if time is up or the solver fails."""
     from scipy.optimize import linprog
     from scipy.sparse import csr_matrix, hstack
 
@@ -227,18 +177,10 @@ def solve_program(
     limits: dict[int, int],
     use: FloatArray | None,
     budget: float,
-    at_most: float | None,
+    at_most: float | None,  # Largest cost of interest
     seconds: float,
 ) -> ProgramAnswer:
-    """Solve the whole-numbered covering program.
-
-    Parameters
-    ----------
-    patterns, demand, cost, kinds, limits, use, budget, seconds
-        As for :func:`solve_prices`.
-    at_most
-        Largest cost of interest.
-    """
+    """Solve the whole-numbered covering program."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 

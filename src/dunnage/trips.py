@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.domains import Ordinal, Stops, Windows, domain_from
 from dunnage.errors import ParameterError
-
-IntArray = NDArray[np.int64]
 
 PAIR_COLUMNS = ("origin", "destination", "origin_zone", "destination_zone", "mode")
 SLOT_COLUMNS = ("day", "window")
@@ -66,18 +65,10 @@ class Trip:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    """A partition that is held as a table: the class of each member, from 0 without gaps.
+    """A partition that is held as a table: the class of each member, from 0 without gaps."""
 
-    Parameters
-    ----------
-    codes
-        Class of each member.
-    num
-        How many classes there are.
-    """
-
-    codes: NDArray[np.int32]
-    num: int
+    codes: NDArray[np.int32]  # Class of each member
+    num: int  # How many classes there are
 
     @classmethod
     def whole(cls, size: int) -> Classes:
@@ -148,18 +139,11 @@ class PairClasses:
     """Pairs partitioned by their origin and by their destination, and where asked by a table of all pairs too.
 
     Without a table nothing is as long as the number of pairs, which goes with the square of the number of stops.
-
-    Parameters
-    ----------
-    origins, destinations
-        Classes of stops.
-    table
-        A further partition of pairs; None if origin and destination tell everything.
     """
 
-    origins: Classes
+    origins: Classes  # origins, destinations: classes of stops
     destinations: Classes
-    table: Classes | None = None
+    table: Classes | None = None  # A further partition of pairs; None if origin and destination tell everything
 
     @classmethod
     def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:

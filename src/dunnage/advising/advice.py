@@ -56,13 +56,7 @@ def _check_goal(name: str) -> None:
 
 
 def goal_named(name: str, asked: Asked) -> Goal:
-    """Return the goal of a name that suits what the policy is about.
-
-    Raises
-    ------
-    ParameterError
-        If there is none.
-    """
+    """Return the goal of a name that suits what the policy is about."""
     _check_goal(name)
     goal: Goal = importlib.import_module(f"dunnage.advising.{GOALS[name]}").goal_for(asked)
     return goal
@@ -374,17 +368,7 @@ _SPREAD = {
 
 
 def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA", period: str | None = None) -> str:
-    """Say how to publish under the recommended policy, charged to the ledger of the one that advice began with.
-
-    Parameters
-    ----------
-    base
-        The policy that advice began with.
-    place
-        Where the recommended one is kept.
-    data, period
-        What to publish: its path, and which period if the policy tells them apart.
-    """
+    """Say how to publish under the recommended policy, charged to the ledger of the one that advice began with."""
     from dunnage.publishing import LEDGER_FILE
 
     policy = Path(POLICY_FILE) if place is None else place / POLICY_FILE

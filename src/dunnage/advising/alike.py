@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, Windows
 from dunnage.errors import ParameterError
@@ -31,7 +32,6 @@ MOST_RECORDS = 1500
 MOST_ALONG_ONE, MOST_ALONG_SEVERAL = 200_000, 10_000
 """Records that a fast mechanism is measured on, where nothing is planned: with one quasi-identifier, and with more."""
 _FINE_STEPS = 10**6
-IntArray = npt.NDArray[np.int64]
 
 
 def with_mechanism(policy: Policy, mechanism: Mapping[str, Any]) -> Policy:
@@ -47,19 +47,7 @@ def under(data: Dataset, policy: Policy) -> Dataset:
 def some_rows(
     data: Dataset, policy: Policy, groups: Sequence[IntArray], noise: Noise, most: int = MOST_RECORDS
 ) -> Dataset:
-    """Return all rows, or if they are many some whole groups at random; of a group that is too large, some rows.
-
-    Parameters
-    ----------
-    data, policy
-        The rows, and a policy that differs from theirs in its mechanism only.
-    groups
-        Numbers of the group of each row, from groups to those inside them.
-    noise
-        Randomness of the choice.
-    most
-        How many rows are enough.
-    """
+    """Return all rows, or if they are many some whole groups at random; of a group that is too large, some rows."""
     if len(data) <= most:
         return under(data, policy)
     return _dataset(data, policy, np.sort(_some(np.arange(len(data)), groups, most, noise)))
@@ -141,26 +129,7 @@ def rounded(number: int) -> int:
 def generated_rows(
     data: Dataset, policy: Policy, size: int, noise: Noise, most: Mapping[str, float] | None = None
 ) -> Dataset:
-    """Generate rows of the same public shape.
-
-    Parameters
-    ----------
-    data
-        Whose public and sensitive columns are taken; nothing else of them is looked at.
-    policy
-        What is public, and the mechanism to release under.
-    size
-        How many rows.
-    noise
-        Randomness.
-    most
-        Largest values by column, where something else than the domain bounds them: what a truck holds.
-
-    Raises
-    ------
-    ParameterError
-        If a column is of times, which have a generator of their own.
-    """
+    """Generate rows of the same public shape."""
     same = size == len(data)
     rows = np.arange(size) if same else noise_arrays.below(noise, len(data), size)
     columns = {item.name: _column(item, data, rows, size, noise, (most or {}).get(item.name)) for item in policy.schema}

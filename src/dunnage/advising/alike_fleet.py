@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.advising.frontier import DATA, GENERATED, Failure, Point
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.sweep import Asked, Case, Drawn, Reference, Task
+from dunnage.arrays import FloatArray
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, inputs_of
 from dunnage.auditing.tracking import even_weights, guess_numbers, locate
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
@@ -40,8 +40,6 @@ from dunnage.local.tasks import task_of
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.policy import CarrierPolicy, carriers_from_text
-
-Floats = NDArray[np.float64]
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 NUMBER_METHODS = ("hybrid", "piecewise", "duchi", "laplace")
@@ -63,24 +61,13 @@ _CHOSEN_ANEW = ("tiers", "sampled", "as_published", "area_in_clear")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CarrierCase(Case):
-    """Vehicles, and the one kind of report that is advised on.
+    """Vehicles, and the one kind of report that is advised on."""
 
-    Parameters
-    ----------
-    rules
-        The policy with a first epsilon filled in.
-    duty
-        Name of the kind of report.
-    num_vehicles
-        How many vehicles report.
-    columns
-        What the owner's vehicles would report, one row each; None to generate vehicles.
-    """
-
-    rules: CarrierPolicy
-    duty: str
-    num_vehicles: int
-    columns: tuple[Floats, ...] | None = field(default=None, repr=False)
+    rules: CarrierPolicy  # The policy with a first epsilon filled in
+    duty: str  # Name of the kind of report
+    num_vehicles: int  # How many vehicles report
+    # What the owner's vehicles would report, one row each; None to generate vehicles
+    columns: tuple[FloatArray, ...] | None = field(default=None, repr=False)
 
     @property
     def purpose(self) -> Purpose:
@@ -89,13 +76,7 @@ class CarrierCase(Case):
 
 
 def open_carriers(asked: Asked) -> CarrierCase:
-    """Read the policy, and count the vehicles of the data.
-
-    Raises
-    ------
-    UserError
-        If policy or data cannot be used.
-    """
+    """Read the policy, and count the vehicles of the data."""
     name = advised_kind(asked.base)
     rules = _rules(asked, _document(asked, name, {"epsilon": EPSILONS[0]}))
     if not isinstance(asked.data, str | os.PathLike):
@@ -126,7 +107,7 @@ def _file_digest(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _one_row_each(fleet: Fleet, purpose: Purpose) -> tuple[Floats, ...]:
+def _one_row_each(fleet: Fleet, purpose: Purpose) -> tuple[FloatArray, ...]:
     """Return what each vehicle would report of one of its rows, drawn at random."""
     readings = next(iter(fleet.by_row()))
     columns = readings.columns(purpose, fleet.columns.places)
@@ -256,13 +237,7 @@ def _mechanism(case: CarrierCase, task: DeviceTask) -> tuple[Any, Tier]:
 
 
 def measure_carriers(case: CarrierCase, task: Task) -> Drawn:
-    """Simulate some collections and attack one vehicle.
-
-    Raises
-    ------
-    Refusal
-        If a map would be noise: then none would be made of the reports, either.
-    """
+    """Simulate some collections and attack one vehicle."""
     device_task = _device_task(case, task.parameters)
     mechanism, tier = _mechanism(case, device_task)
     if not isinstance(mechanism, LocalNumeric) and (verdict := mechanism.noise_verdict(case.num_vehicles)).is_noise:
@@ -293,7 +268,7 @@ def _squares(case: CarrierCase, mechanism: Any, tier: Tier) -> tuple[float, dict
 
 
 def _mean_squares(
-    mechanism: LocalNumeric, tier: Tier, tally: Any, columns: Sequence[Floats]
+    mechanism: LocalNumeric, tier: Tier, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, dict[str, float]]:
     """Compare means with the true ones, in parts of their domains."""
     means, _ = estimate_means(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify")
@@ -312,14 +287,14 @@ def _told(value: float | None, quantity: Any) -> float:
     return (float(quantity.low) + float(quantity.high)) / 2 if value is None else value
 
 
-def _true_mean(quantity: Any, column: Floats) -> float:
+def _true_mean(quantity: Any, column: FloatArray) -> float:
     low, high = float(quantity.low), float(quantity.high)
     there = column[~np.isnan(column)]
     return float(np.clip(there, low, high).mean()) if len(there) else (low + high) / 2
 
 
 def _share_squares(
-    case: CarrierCase, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[Floats]
+    case: CarrierCase, mechanism: LocalLocation | LocalTrajectory, tally: Any, columns: Sequence[FloatArray]
 ) -> tuple[float, dict[str, float]]:
     """Compare shares with the true ones on the policy's grid, in mean shares; coarser maps are spread evenly."""
     found = estimate_shares(mechanism, [tally], confidence=_CONFIDENCE, rule="stratify").value
@@ -334,7 +309,7 @@ def _share_squares(
     return float(np.mean(np.square(errors))) * law.num_inputs**2, {"wrongly_placed": wrong}
 
 
-def _spread(shares: Floats, coarse: Grid, fine: Grid) -> Floats:
+def _spread(shares: FloatArray, coarse: Grid, fine: Grid) -> FloatArray:
     """Give the share of each cell evenly to the cells inside it; the last is outside."""
     each = fine.num_cells // coarse.num_cells
     return np.append(np.repeat(shares[:-1] / each, each), shares[-1])
@@ -406,13 +381,7 @@ def _left_says(case: CarrierCase) -> list[str]:
 
 
 def check_maps(case: CarrierCase, tasks: Sequence[Task]) -> None:
-    """Refuse at once to measure maps that would all be noise.
-
-    Raises
-    ------
-    Refusal
-        With how many vehicles are needed, at least.
-    """
+    """Refuse at once to measure maps that would all be noise."""
     laws = [_mechanism(case, _device_task(case, task.parameters))[0] for task in tasks]
     if not laws or any(isinstance(law, LocalNumeric) or not _is_noise(law, case.num_vehicles) for law in laws):
         return
@@ -433,39 +402,24 @@ def _is_noise(law: Any, num_vehicles: int) -> bool:
 # Generated vehicles
 
 
-def alike_columns(purpose: Purpose, num: int, noise: Noise) -> tuple[Floats, ...]:
-    """Generate what vehicles would report, from public bounds alone.
-
-    Parameters
-    ----------
-    purpose
-        What is reported.
-    num
-        How many vehicles.
-    noise
-        Where draws come from.
-
-    Returns
-    -------
-    tuple
-        Columns in the order in which reports are made of them.
-    """
+def alike_columns(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
+    """Generate what vehicles would report, from public bounds alone."""
     if purpose.grid is None:
         return tuple(_alike_numbers(quantity, num, noise) for quantity in purpose.quantities)
     return _alike_places(purpose.grid, purpose.steps, num, noise)
 
 
-def _uniforms(noise: Noise, size: int) -> Floats:
+def _uniforms(noise: Noise, size: int) -> FloatArray:
     return np.asarray((noise_arrays.below(noise, 1 << _WORD, size) + 0.5) / float(1 << _WORD))
 
 
-def _normals(noise: Noise, size: int) -> Floats:
+def _normals(noise: Noise, size: int) -> FloatArray:
     from scipy.special import ndtri
 
     return np.asarray(ndtri(_uniforms(noise, size)))
 
 
-def _alike_numbers(quantity: Any, num: int, noise: Noise) -> Floats:
+def _alike_numbers(quantity: Any, num: int, noise: Noise) -> FloatArray:
     """Draw numbers around a middle that is drawn, too; some are missing where that is reported."""
     from scipy.special import expit
 
@@ -477,14 +431,14 @@ def _alike_numbers(quantity: Any, num: int, noise: Noise) -> Floats:
     return np.asarray(values)
 
 
-def _alike_places(grid: Grid, steps: int, num: int, noise: Noise) -> tuple[Floats, ...]:
+def _alike_places(grid: Grid, steps: int, num: int, noise: Noise) -> tuple[FloatArray, ...]:
     """Draw places around some centres and all over the box, and short ways from there."""
     west, south, east, north = (float(side) for side in grid.box)
     centres = _uniforms(noise, 2 * _CENTRES).reshape(_CENTRES, 2)
     near = centres[noise_arrays.below(noise, _CENTRES, num)] + _AROUND * _normals(noise, 2 * num).reshape(num, 2)
     anywhere = _uniforms(noise, num) < _EVENLY
     places = np.where(anywhere[:, None], _uniforms(noise, 2 * num).reshape(num, 2), near)
-    columns: list[Floats] = []
+    columns: list[FloatArray] = []
     for _ in range(steps):
         columns += [west + (east - west) * places[:, 0], south + (north - south) * places[:, 1]]
         places = places + _STEP * _normals(noise, 2 * num).reshape(num, 2)

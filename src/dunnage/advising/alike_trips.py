@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.advising.alike import rounded, with_mechanism
 from dunnage.advising.common import in_words
 from dunnage.advising.frontier import DATA, GENERATED, Failure
 from dunnage.advising.sweep import Asked, Case, Task
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City, haversine
 from dunnage.counting.laplace import RoundedLaplace, surplus
 from dunnage.dataset import Dataset
@@ -47,9 +47,6 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.trips import Universe
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-
 MOST_TRIPS = 2_500
 """Trips of one date that are generated at most, unless a single hour has more."""
 LEAST_MINUTES = 60
@@ -69,35 +66,15 @@ _SOME_MONDAY = date(2026, 10, 12).toordinal()
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Part of a service day that is measured in place of all of it.
+    """Part of a service day that is measured in place of all of it."""
 
-    Parameters
-    ----------
-    policy
-        The policy, its time narrowed to the slice; times outside are left out.
-    size
-        Trips that fall into the slice, roughly, on all dates together.
-    says
-        What was done, in a sentence; empty if the slice is the whole day.
-    """
-
-    policy: Policy
-    size: int
-    says: str = ""
+    policy: Policy  # The policy, its time narrowed to the slice; times outside are left out
+    size: int  # Trips that fall into the slice, roughly, on all dates together
+    says: str = ""  # What was done, in a sentence; empty if the slice is the whole day
 
     @classmethod
     def of(cls, policy: Policy, size: int, *, period: str | None = None, most: int = MOST_TRIPS) -> Slice:
-        """Choose the busiest hours, as far as is publicly known, that hold at most so many trips a date.
-
-        Parameters
-        ----------
-        policy, period
-            The policy of trips, and the period that is looked at.
-        size
-            Trips there are, roughly, on all dates together.
-        most
-            Trips of a date that may be measured.
-        """
+        """Choose the busiest hours, as far as is publicly known, that hold at most so many trips a date."""
         universe = policy.schema.universe(period)
         shares = _window_shares(universe)
         a_date = size / max(1, _num_dates(universe))
@@ -160,21 +137,7 @@ class _Drawn:
 def alike_trips(
     policy: Policy, size: int, *, period: str | None = None, city: City | None = None, noise: Noise | None = None
 ) -> Dataset:
-    """Generate trips from public facts alone.
-
-    Parameters
-    ----------
-    policy
-        Says which stops, windows and days there are.
-    size
-        Trips on all dates together.
-    period
-        The period that is looked at.
-    city
-        Where stops are; the policy's own city if left out.
-    noise
-        Where draws come from, by default the operating system.
-    """
+    """Generate trips from public facts alone."""
     source, universe = noise or Noise(), policy.schema.universe(period)
     pairs = _attraction(universe, city or policy.schema.city, source)
     drawn = _draw(universe, pairs, size, source)
@@ -182,17 +145,7 @@ def alike_trips(
 
 
 def narrowed_trips(data: Dataset, policy: Policy, *, noise: Noise | None = None) -> Dataset:
-    """Return the owner's trips under a narrowed policy: those of its windows, each at a random second of its own.
-
-    Parameters
-    ----------
-    data
-        The trips. Where rows are counts, each trip becomes a row.
-    policy
-        The same policy with fewer windows, or the same.
-    noise
-        Where seconds come from.
-    """
+    """Return the owner's trips under a narrowed policy: those of its windows, each at a random second of its own."""
     source, universe, narrow = noise or Noise(), data.schema.universe(data.period), policy.schema.universe(data.period)
     trip = data.schema.trip
     assert trip is not None
@@ -349,24 +302,12 @@ def _clock(second: int) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TripCase(Case):
-    """Trips, and the slice of the day that is measured.
+    """Trips, and the slice of the day that is measured."""
 
-    Parameters
-    ----------
-    part
-        The slice, with its policy.
-    place
-        The city whose distances generated trips go by, where there is one.
-    size
-        Trips on all dates, for the whole service day, as they are generated.
-    says
-        Sentences about what was measured.
-    """
-
-    part: Slice
-    place: City | None = None
-    size: int
-    says: tuple[str, ...] = ()
+    part: Slice  # The slice, with its policy
+    place: City | None = None  # The city whose distances generated trips go by, where there is one
+    size: int  # Trips on all dates, for the whole service day, as they are generated
+    says: tuple[str, ...] = ()  # Sentences about what was measured
 
     @property
     def trips(self) -> Dataset:
@@ -386,22 +327,7 @@ _PLACEHOLDER = {"name": "noisy-counts", "epsilon": 1}
 
 
 def open_trips(asked: Asked, place: City | None = None, *, most: int | None = None) -> TripCase:
-    """Read trips under a policy whose mechanism does not matter yet.
-
-    Parameters
-    ----------
-    asked
-        What was asked for.
-    place
-        The city, where there is one.
-    most
-        Trips of a date that may be measured; None for all.
-
-    Raises
-    ------
-    UserError
-        If policy or data cannot be used, or rows are no trips.
-    """
+    """Read trips under a policy whose mechanism does not matter yet."""
     policy = asked.base.policy(_PLACEHOLDER)
     if policy.schema.trip is None:
         raise ParameterError(

@@ -11,7 +11,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dunnage.advising.alike import (
     MOST_ALONG_ONE,
@@ -25,6 +24,7 @@ from dunnage.advising.alike import (
 )
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Point
 from dunnage.advising.sweep import Asked, Case, Task
+from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, PolicyError
@@ -42,22 +42,13 @@ _ANY_MECHANISM = {"name": "partition", "k": 2}
 _FAST = ("partition", "full-domain", "noisy-values", "sampled-lattice")
 _APART = ("partition", "utility-clusters")
 """Mechanisms that look at each combination of public values by itself."""
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Opened(Case):
-    """An owner's rows, read under the policy whose mechanism is to be chosen.
+    """An owner's rows, read under the policy whose mechanism is to be chosen."""
 
-    Parameters
-    ----------
-    data
-        The rows, a :class:`~dunnage.dataset.Dataset`.
-    policy
-        The policy they were read under.
-    """
-
-    policy: Policy
+    policy: Policy  # The policy they were read under
 
     @property
     def most(self) -> int:
@@ -122,13 +113,7 @@ class Opened(Case):
 
 
 def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
-    """Read policy and rows; return both, and a digest of them and of the files that the policy names.
-
-    Raises
-    ------
-    UserError
-        If the policy is not filled in, or is for devices or trips, or the rows do not fit it.
-    """
+    """Read policy and rows; return both, and a digest of them and of the files that the policy names."""
     if asked.base.for_devices:
         raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
     policy = asked.base.policy(_ANY_MECHANISM)
@@ -169,15 +154,9 @@ def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A policy that may fit: as of a task, before its promise is known.
+    """A policy that may fit: as of a task, before its promise is known."""
 
-    Parameters
-    ----------
-    name, mechanism, parameters, plan
-        As of a :class:`~dunnage.advising.frontier.Point`.
-    """
-
-    name: str
+    name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
     mechanism: str
     parameters: Mapping[str, Any]
     plan: Mapping[str, Any] = field(default_factory=dict)

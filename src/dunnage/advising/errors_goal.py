@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dunnage.advising.alike_fleet import (
     CarrierCase,
@@ -50,6 +49,7 @@ from dunnage.advising.common import (
 )
 from dunnage.advising.frontier import Failure, Point
 from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task
+from dunnage.arrays import FloatArray
 from dunnage.auditing import attacks
 from dunnage.auditing.inside import Case as ClassCase
 from dunnage.auditing.noisy import NoisyCase, NoisySight
@@ -63,8 +63,6 @@ from dunnage.mechanisms.features import Feature
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
-
-FloatArray = NDArray[np.float64]
 
 MOST_TRIPS = 20_000
 """Trips of a date that are counted, at most, unless one hour has more."""
@@ -140,15 +138,7 @@ class TripError:
 
 
 def count_errors(release: Release, truth: Counted) -> dict[str, float]:
-    """Return the mean absolute errors of counts and of some sums, each in means of what it is of.
-
-    Parameters
-    ----------
-    release
-        Released counts.
-    truth
-        True ones, of which there are some.
-    """
+    """Return the mean absolute errors of counts and of some sums, each in means of what it is of."""
     cells, counts = release.counted()
     both = np.union1d(cells, truth.cells)
     differences = np.zeros(len(both), dtype=np.int64)
@@ -232,15 +222,7 @@ def _row_candidates(case: Opened) -> Iterator[Candidate]:
 
 
 def row_errors(publication: Publication, data: Dataset) -> Drawn:
-    """Compare the numbers of a release with the true ones, and link its rows to records.
-
-    Parameters
-    ----------
-    publication
-        Release and key.
-    data
-        The records.
-    """
+    """Compare the numbers of a release with the true ones, and link its rows to records."""
     if publication.release.certificate.body["mechanism"]["name"] == "noisy-values":
         errors, risk = _noisy_errors(NoisyCase.of(NoisySight.of(publication.release), data, publication.key))
     else:

@@ -176,35 +176,19 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A policy that could not be measured, and why.
+    """A policy that could not be measured, and why."""
 
-    Parameters
-    ----------
-    name, why
-        The point's name, and a sentence without private figures.
-    """
-
-    name: str
+    name: str  # name, why: the point's name, and a sentence without private figures
     why: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """What the owner asked for; at least one of both is given.
+    """What the owner asked for; at least one of both is given."""
 
-    Parameters
-    ----------
-    max_cost
-        Most that privacy may cost, in the goal's unit: 0.05.
-    max_risk
-        Most that the attacker may succeed with: 0.05.
-    asked
-        False if nothing was asked for, so that a default was taken.
-    """
-
-    max_cost: float | None = None
-    max_risk: float | None = None
-    asked: bool = True
+    max_cost: float | None = None  # Most that privacy may cost, in the goal's unit: 0.05
+    max_risk: float | None = None  # Most that the attacker may succeed with: 0.05
+    asked: bool = True  # False if nothing was asked for, so that a default was taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,13 +361,7 @@ class Frontier:
 
 
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
-    """Check, before anything is measured, that a frontier may be written here.
-
-    Raises
-    ------
-    OutputError
-        If something is in the way. Whoever published from a frontier's folder has a ledger there: it is never deleted.
-    """
+    """Check, before anything is measured, that a frontier may be written here."""
     target = check_new_folder(folder, marker=FRONTIER_FILE, force=force)
     strange = sorted(path.name for path in target.iterdir() if path.name not in _FILES) if target.is_dir() else []
     if strange:

@@ -20,29 +20,15 @@ _BLANK: tuple[Any, ...] = ("", [])
 
 @dataclass(frozen=True, kw_only=True)
 class BasePolicy:
-    """A policy as it was written, with or without a mechanism: advice chooses that.
+    """A policy as it was written, with or without a mechanism: advice chooses that."""
 
-    Parameters
-    ----------
-    text, document
-        What is written, as text and as plain data.
-    path
-        The file it is from; the files it names are relative to it.
-    """
-
-    text: str = field(repr=False)
+    text: str = field(repr=False)  # text, document: what is written, as text and as plain data
     document: Mapping[str, Any] = field(repr=False)
-    path: Path | None = None
+    path: Path | None = None  # The file it is from; the files it names are relative to it
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> BasePolicy:
-        """Read a policy file, whatever stands in its mechanism.
-
-        Raises
-        ------
-        PolicyError
-            If it cannot be read or is not TOML; what it says is judged by :meth:`policy`.
-        """
+        """Read a policy file, whatever stands in its mechanism."""
         text, file = policy_text(path)
         return cls(text=text, document=policy_document(text, file), path=file)
 
@@ -78,13 +64,7 @@ class BasePolicy:
         return str(self.document.get("dataset", ""))
 
     def policy(self, mechanism: Mapping[str, Any]) -> Policy:
-        """Return the policy with this mechanism: its name and parameters.
-
-        Raises
-        ------
-        PolicyError
-            With everything that is still to be filled in.
-        """
+        """Return the policy with this mechanism: its name and parameters."""
         return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
 
     def text_with(
@@ -93,15 +73,6 @@ class BasePolicy:
         """Write the policy with some of its top tables replaced, to be kept in another folder.
 
         Comments outside those tables stay. Files that the policy names are found from the new place.
-
-        Parameters
-        ----------
-        tables
-            What each table holds now: ``{"mechanism": {"name": "partition", "k": 5}}``.
-        place
-            Folder it will be kept in; None names all files by their whole path.
-        notes
-            Lines of comment to begin with.
         """
         import tomli_w
 

@@ -18,11 +18,6 @@ _SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<belo
 def share_of(given: str | float | Fraction, what: str, *, most: float = float("inf")) -> float:
     """Read ``5%``, ``1/20`` or ``0.05``.
 
-    Raises
-    ------
-    ParameterError
-        If it is none of these, or beyond what it may be.
-
     Examples
     --------
     >>> share_of("5%", "max_cost"), share_of("1/20", "max_risk"), share_of("0.05", "max_cost"), share_of(0, "max_cost")
@@ -52,18 +47,10 @@ def limit_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The point that was chosen.
+    """The point that was chosen."""
 
-    Parameters
-    ----------
-    point
-        It; None if there is none.
-    meets_limit
-        Whether it keeps to the limit, the upper ends of its intervals included.
-    """
-
-    point: Point | None
-    meets_limit: bool
+    point: Point | None  # It; None if there is none
+    meets_limit: bool  # Whether it keeps to the limit, the upper ends of its intervals included
 
 
 def choose(points: Sequence[Point], limit: Limit) -> Choice:
@@ -72,13 +59,6 @@ def choose(points: Sequence[Point], limit: Limit) -> Choice:
     Guarantees that are proved come before those that are only claimed; one that is void is never chosen. One whose plan
     overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
     no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
-
-    Parameters
-    ----------
-    points
-        All of them.
-    limit
-        What was asked for.
     """
     promising = [point for point in points if point.basis != "void"]
     kept = [point for point in promising if not point.mended] or promising

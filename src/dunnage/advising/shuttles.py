@@ -57,44 +57,22 @@ _MOST_SEATS = 1_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShuttleCase(TripCase):
-    """Trips, and where the fleet runs.
+    """Trips, and where the fleet runs."""
 
-    Parameters
-    ----------
-    ground
-        The city with its routes.
-    service
-        What shuttles promise.
-    day
-        Label of the only day that is sized for; None for all.
-    max_wait
-        Longest mean wait of a zone's riders, in seconds.
-    """
-
-    ground: Ground
-    service: Service
-    day: str | None = None
-    max_wait: float = MAX_WAIT_SECONDS
+    ground: Ground  # The city with its routes
+    service: Service  # What shuttles promise
+    day: str | None = None  # Label of the only day that is sized for; None for all
+    max_wait: float = MAX_WAIT_SECONDS  # Longest mean wait of a zone's riders, in seconds
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetDraw:
-    """Two fleets for the same trips.
+    """Two fleets for the same trips."""
 
-    Parameters
-    ----------
-    planned, needed
-        Shuttles by zone, sized on the release and on the true trips.
-    wait_seconds
-        Mean wait of the true riders with the planned fleet, of those who are served.
-    unserved
-        Share of the true rides in zones without a shuttle.
-    """
-
-    planned: tuple[int, ...]
+    planned: tuple[int, ...]  # planned, needed: shuttles by zone, sized on the release and on the true trips
     needed: tuple[int, ...]
-    wait_seconds: float
-    unserved: float
+    wait_seconds: float  # Mean wait of the true riders with the planned fleet, of those who are served
+    unserved: float  # Share of the true rides in zones without a shuttle
 
     @property
     def apart(self) -> float:
@@ -119,13 +97,7 @@ class Shuttles:
     default_max_cost: float = 0.15
 
     def open(self, asked: Asked) -> Case:
-        """Read trips and city.
-
-        Raises
-        ------
-        UserError
-            If there is no city, it lacks stops, or rows are no trips.
-        """
+        """Read trips and city."""
         if asked.city is None:
             raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
         service = Service(capacity=_seats(asked.capacity)) if asked.capacity else Service()
@@ -225,13 +197,7 @@ def _only_day(universe: Universe) -> str | None:
 
 
 def _least_wait(case: ShuttleCase) -> float:
-    """Return the first of the waits that fleets can meet for generated trips: whether they can is a public fact.
-
-    Raises
-    ------
-    NoPlanError
-        If they meet none.
-    """
+    """Return the first of the waits that fleets can meet for generated trips: whether they can is a public fact."""
     policy, asked = case.part.policy, case.asked
     samples = [
         true_counts(alike_trips(policy, case.part.size, period=asked.period, city=case.place)) for _ in range(_TRIED)
@@ -250,22 +216,7 @@ def _size_all(case: ShuttleCase, samples: Sequence[Counted]) -> None:
 
 
 def draw_fleets(case: ShuttleCase, data: Dataset) -> FleetDraw:
-    """Release trips, size a fleet on that and one on the truth, and run the first on the true trips.
-
-    Parameters
-    ----------
-    case
-        Where and how fleets run.
-    data
-        Trips, with the policy to release them under.
-
-    Raises
-    ------
-    Refusal
-        If the release has so many trips that no fleet for them is of any use.
-    NoPlanError
-        If no fleet meets the target.
-    """
+    """Release trips, size a fleet on that and one on the truth, and run the first on the true trips."""
     release, truth = released_counts_of(data)
     cells, counts = release.counted()
     if counts.sum() > MOST_TIMES * max(truth.num_trips, 1):

@@ -33,135 +33,73 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the owner asked for, as the goals read it.
+    """What the owner asked for, as the goals read it."""
 
-    Parameters
-    ----------
-    data
-        Path of the private rows; from Python also a frame.
-    base
-        The policy to begin with.
-    period
-        Which period of the data, if the policy tells periods apart.
-    capacity
-        What a truck holds, one text for each quantity: ``("500kg",)``.
-    by
-        Public column whose values never share a truck.
-    city
-        Folder or feed of the city a fleet is sized in.
-    on
-        What to measure on: ``data``, ``generated``, or ``auto`` (k-anonymous mechanisms on the data, the others on
-        generated ones).
-    size
-        How many records generated data have, and how many true ones are measured on at most; None takes what may be
-        told, and some of many.
-    draws
-        How many times each point is measured.
-    quick
-        Whether fewer candidates are enough.
-    """
-
-    data: Any = field(repr=False)
-    base: BasePolicy
-    period: str | None = None
-    capacity: tuple[str, ...] = ()
-    by: str | None = None
-    city: Path | None = None
+    data: Any = field(repr=False)  # Path of the private rows; from Python also a frame
+    base: BasePolicy  # The policy to begin with
+    period: str | None = None  # Which period of the data, if the policy tells periods apart
+    capacity: tuple[str, ...] = ()  # What a truck holds, one text for each quantity: `("500kg",)`
+    by: str | None = None  # Public column whose values never share a truck
+    city: Path | None = None  # Folder or feed of the city a fleet is sized in
+    # What to measure on: `data`, `generated`, or `auto` (k-anonymous mechanisms on the data, the others on generated
+    # ones)
     on: str = "auto"
+    # How many records generated data have, and how many true ones are measured on at most; None takes what may be told,
+    # and some of many
     size: int | None = None
-    draws: int = 7
-    quick: bool = False
+    draws: int = 7  # How many times each point is measured
+    quick: bool = False  # Whether fewer candidates are enough
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """What a goal opened: goals may derive their own, with more. It travels to other processes, so it must pickle.
+    """What a goal opened: goals may derive their own, with more. It travels to other processes, so it must pickle."""
 
-    Parameters
-    ----------
-    asked
-        What was asked for.
-    data
-        The rows, or the fleet, as the goal reads them.
-    digest
-        Digest of the private rows and of all other files read, so that another run can tell that they are the same.
-    """
-
-    asked: Asked
-    data: Any = field(repr=False)
+    asked: Asked  # What was asked for
+    data: Any = field(repr=False)  # The rows, or the fleet, as the goal reads them
+    # Digest of the private rows and of all other files read, so that another run can tell that they are the same
     digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One candidate to be measured.
+    """One candidate to be measured."""
 
-    Parameters
-    ----------
-    name, mechanism, parameters, plan
-        As of a :class:`~dunnage.advising.frontier.Point`.
-    guarantee, basis
-        The promise in words, and what it rests on.
-    on
-        What it is measured on: ``data``, ``sample`` or ``generated``.
-    """
-
-    name: str
+    name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
     mechanism: str
     parameters: Mapping[str, Any]
     plan: Mapping[str, Any] = field(default_factory=dict)
-    guarantee: str
+    guarantee: str  # guarantee, basis: the promise in words, and what it rests on
     basis: str
-    on: str = DATA
+    on: str = DATA  # What it is measured on: `data`, `sample` or `generated`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """What one independent measurement of a task gave.
+    """What one independent measurement of a task gave."""
 
-    Parameters
-    ----------
-    cost, risk
-        In the goal's unit, above the decision without privacy; and the attacker's probability.
-    cost_step, risk_step
-        The least by which two draws that differ do so: one truck of the optimum's, ``1 / optimum``. 0 where every draw
-        must come out the same.
-    risk_reach
-        How far another measurement may be off for reasons that do not average out over draws: a search that finds less
-        on a busy machine.
-    cost_least
-        No cost can be below: 0 where the decision without privacy is the best there is.
-    figures
-        More figures, to be shown.
-    """
-
-    cost: float
+    cost: float  # cost, risk: in the goal's unit, above the decision without privacy; and the attacker's probability
     risk: float
+    # cost_step, risk_step: the least by which two draws that differ do so: one truck of the optimum's, `1 / optimum`. 0
+    # where every draw must come out the same
     cost_step: float = 0.0
     risk_step: float = 0.0
+    # How far another measurement may be off for reasons that do not average out over draws: a search that finds less on
+    # a busy machine
     risk_reach: float = 0.0
-    cost_least: float = -math.inf
-    figures: Mapping[str, float] = field(default_factory=dict)
+    cost_least: float = -math.inf  # No cost can be below: 0 where the decision without privacy is the best there is
+    figures: Mapping[str, float] = field(default_factory=dict)  # More figures, to be shown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What costs and risks are compared with.
+    """What costs and risks are compared with."""
 
-    Parameters
-    ----------
-    risk_without_privacy, risk_of_chance
-        What the attacker gets with the true table, and without any release.
-    cost_baseline
-        In words, the decision without privacy.
-    says
-        Sentences of the goal's own: what was left out, measured on a sample, and so on.
-    """
-
+    # risk_without_privacy, risk_of_chance: what the attacker gets with the true table, and without any release
     risk_without_privacy: float
     risk_of_chance: float
-    cost_baseline: str
-    says: tuple[str, ...] = ()
+    cost_baseline: str  # In words, the decision without privacy
+    says: tuple[str, ...] = ()  # Sentences of the goal's own: what was left out, measured on a sample, and so on
 
 
 class Goal(Protocol):
@@ -235,13 +173,7 @@ class _TookTooLong(BaseException):
 
 
 def _drawn_in_time(goal: Goal, case: Case, task: Task) -> Drawn:
-    """Measure a task once; a goal may say with ``draw_seconds`` after how long it is given up.
-
-    Raises
-    ------
-    NoPlanError
-        If it takes longer.
-    """
+    """Measure a task once; a goal may say with ``draw_seconds`` after how long it is given up."""
     seconds = float(getattr(goal, "draw_seconds", math.inf))
     try:
         with _alarm(seconds):
@@ -295,33 +227,14 @@ class GoalMeasuring:
 
 
 def sweep(
-    tasks: Sequence[Task],
-    measure: Measuring,
+    tasks: Sequence[Task],  # What to measure
+    measure: Measuring,  # Measures one of them. With several jobs it is pickled once for each process
     *,
-    jobs: int = 1,
-    progress: Progress | None = None,
-    store: Store | None = None,
+    jobs: int = 1,  # How many processes; 1 measures in this one
+    progress: Progress | None = None,  # Called with `12 of 40: partition k=5`
+    store: Store | None = None,  # Keeps what is done, and knows what was done before
 ) -> tuple[tuple[Point, ...], tuple[Failure, ...]]:
-    """Measure many tasks, in the order they finish; what could not be measured is told, and does not end it.
-
-    Parameters
-    ----------
-    tasks
-        What to measure.
-    measure
-        Measures one of them. With several jobs it is pickled once for each process.
-    jobs
-        How many processes; 1 measures in this one.
-    progress
-        Called with ``12 of 40: partition k=5``.
-    store
-        Keeps what is done, and knows what was done before.
-
-    Returns
-    -------
-    tuple
-        Points and failures, each in the order of the tasks.
-    """
+    """Measure many tasks, in the order they finish; what could not be measured is told, and does not end it."""
     tell, store = progress or (lambda line: None), store or Store.nowhere()
     found: dict[str, Point | Failure] = {task.name: store.done[task.name] for task in tasks if task.name in store.done}
     todo = [task for task in tasks if task.name not in found]
@@ -424,21 +337,11 @@ def digest_of(case: Case, goal: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A private folder in which finished points wait until all are.
+    """A private folder in which finished points wait until all are."""
 
-    Parameters
-    ----------
-    folder
-        Where; None keeps nothing.
-    done
-        What an earlier run of the same kind finished.
-    digest
-        Of the run whose results are kept.
-    """
-
-    folder: Path | None
-    done: Mapping[str, Point | Failure]
-    digest: str = ""
+    folder: Path | None  # Where; None keeps nothing
+    done: Mapping[str, Point | Failure]  # What an earlier run of the same kind finished
+    digest: str = ""  # Of the run whose results are kept
 
     @classmethod
     def nowhere(cls) -> Store:
@@ -453,13 +356,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, digest: str, *, force: bool = False) -> Store:
-        """Open the store of a run, or begin one.
-
-        Raises
-        ------
-        OutputError
-            If the folder is of another run, or something else is in the way; with ``force`` another run's is replaced.
-        """
+        """Open the store of a run, or begin one."""
         if os.path.lexists(folder):
             before = _read_points(folder)
             if before is not None and before[0] == digest:

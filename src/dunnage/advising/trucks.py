@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dunnage.advising.alike import MOST_RECORDS
 from dunnage.advising.common import (
@@ -30,6 +29,7 @@ from dunnage.advising.common import (
 )
 from dunnage.advising.frontier import GENERATED, OVERLOADED, PROVEN, Failure, Point
 from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.noise import Noise
@@ -61,8 +61,6 @@ SEALED_SECONDS = 12.0
 UPPER, MEAN, CERTIFIED, SEALED = "upper bounds", "mean", "certified 95 %", "sealed"
 ESTIMATED_REACH, SEALED_REACH = 0.2, 0.05
 """Shares of truck linkage that it may be off by: estimated from the repairs or fills found, or of the plan found."""
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 # What each plan is told of a class, and how pack is asked for it.
 _STATISTICS = {UPPER: "bounds", MEAN: "mean", CERTIFIED: "multiset", SEALED: "multiset"}
@@ -76,15 +74,9 @@ _PLANS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrucksCase(Opened):
-    """Packages to be packed.
+    """Packages to be packed."""
 
-    Parameters
-    ----------
-    held
-        What a truck holds, by quantity.
-    """
-
-    held: Mapping[str, float]
+    held: Mapping[str, float]  # What a truck holds, by quantity
 
     @property
     def most(self) -> int:

@@ -27,32 +27,21 @@ AnyPlan = Plan | FleetPlan
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """What is audited, and with what; no data for an external audit.
+    """What is audited, and with what; no data for an external audit."""
 
-    Parameters
-    ----------
-    release, key
-        The release, and which row is which record, if that is at hand.
-    data, fleet
-        The true rows, or the vehicles that reported.
-    plan, city, shuttle_hour
-        A plan made on the release; of shuttles, the city that it is for, and what an hour of one costs.
-    population, also, tolerance
-        As for :func:`dunnage.audit`.
-    seconds, tell
-        Most time for the plan on the true weights, and what is called as each attack begins.
-    """
-
-    release: Release
-    data: Dataset | None
+    release: Release  # release, key: the release, and which row is which record, if that is at hand
+    data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
     fleet: Fleet | None
+    # plan, city, shuttle_hour: a plan made on the release; of shuttles, the city that it is for, and what an hour of
+    # one costs
     plan: AnyPlan | None
     city: City | None
     shuttle_hour: float | None
     key: Key | None
-    population: Dataset | None
+    population: Dataset | None  # population, also, tolerance: as for :func:`dunnage.audit`
     also: Sequence[Other]
     tolerance: float | None
+    # seconds, tell: most time for the plan on the true weights, and what is called as each attack begins
     seconds: float
     tell: Progress
 
@@ -74,20 +63,11 @@ class Asked:
 
 @dataclass(eq=False)
 class Told:
-    """What was found so far.
+    """What was found so far."""
 
-    Parameters
-    ----------
-    statistic
-        What was told about a class, or ``noise``, ``counts``, ``estimates``.
-    findings, notes
-        Findings, and what could not be found.
-    at_risk, risk_says
-        The records that are most at risk, and what that means or why there is none.
-    """
-
-    statistic: str
-    findings: list[Finding] = field(default_factory=list)
+    statistic: str  # What was told about a class, or `noise`, `counts`, `estimates`
+    findings: list[Finding] = field(default_factory=list)  # findings, notes: findings, and what could not be found
+    # at_risk, risk_says: the records that are most at risk, and what that means or why there is none
     at_risk: list[dict[str, Any]] = field(default_factory=list)
     risk_says: str = ""
     notes: list[str] = field(default_factory=list)
@@ -108,13 +88,7 @@ def opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[R
 
 
 def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> AnyPlan | None:
-    """Read a plan, and check that it may be looked at here.
-
-    Raises
-    ------
-    UserError
-        If it is none, not of this release, or private where the audit is not.
-    """
+    """Read a plan, and check that it may be looked at here."""
     found = plan if plan is None or isinstance(plan, Plan | FleetPlan) else _read_plan(Path(plan))
     if found is None:
         return None

@@ -26,7 +26,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.auditing.sight import BoolArray, FloatArray, IntArray, Known, Sight, Told, positions
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.sight import Known, Sight, Told, positions
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.publication import Key
@@ -46,8 +47,7 @@ class Candidates(NamedTuple):
 
     record: IntArray
     of_class: IntArray
-    weight: IntArray
-    """How many rows of the class fit what is known; with multisets, how many of the listed values."""
+    weight: IntArray  # How many rows of the class fit what is known; with multisets, how many of the listed values
 
     @property
     def starts(self) -> IntArray:
@@ -282,13 +282,7 @@ def unique_classes(sight: Sight, known: Known) -> tuple[IntArray, IntArray]:
 
 
 def classes_by_key(sight: Sight, data: Dataset, key: Key) -> IntArray:
-    """Return the class of each record, -1 where it was suppressed.
-
-    Raises
-    ------
-    ReleaseError
-        If key, release and data do not belong together.
-    """
+    """Return the class of each record, -1 where it was suppressed."""
     of_record = np.full(len(data), -1, dtype=np.int64)
     of_record[matched_records(data, sight.release, key)] = sight.release.data.column("class_id").to_numpy()
     return of_record
@@ -301,8 +295,7 @@ def classes_by_key(sight: Sight, data: Dataset, key: Key) -> IntArray:
 class Occurrences:
     """How often each value of a column occurs in each class, by class, then value; values are numbered."""
 
-    starts: IntArray
-    """Where each class begins; one entry more than there are classes."""
+    starts: IntArray  # Where each class begins; one entry more than there are classes
     values: IntArray
     counts: IntArray
 
@@ -365,13 +358,6 @@ def share_homogeneous(class_id: IntArray, codes: IntArray) -> tuple[float, float
 
 def homogeneous_by_chance(sizes: IntArray, values: IntArray) -> float:
     """Return which share of rows is in classes with one value only if values are dealt to classes at random.
-
-    Parameters
-    ----------
-    sizes
-        Number of rows of each class.
-    values
-        How often each value occurs. If that is not known of all rows the share is a lower bound.
 
     Examples
     --------
@@ -521,41 +507,19 @@ def populations(sight: Sight, population: Known) -> IntArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Correspondence:
-    """What two releases tell together about the records that are in both.
+    """What two releases tell together about the records that are in both."""
 
-    Parameters
-    ----------
-    shared
-        For each common record: how many common records share both its classes.
-    alone
-        For each: the size of its class in the first release.
-    first, second
-        Class of each in either release.
-    records
-        Which record of the first data each is, and which of the second.
-    """
-
-    shared: IntArray
-    alone: IntArray
-    first: IntArray
+    shared: IntArray  # For each common record: how many common records share both its classes
+    alone: IntArray  # For each: the size of its class in the first release
+    first: IntArray  # first, second: class of each in either release
     second: IntArray
-    records: tuple[IntArray, IntArray]
+    records: tuple[IntArray, IntArray]  # Which record of the first data each is, and which of the second
 
 
 def correspond(
     sights: tuple[Sight, Sight], classes: tuple[IntArray, IntArray], matched: tuple[IntArray, IntArray]
 ) -> Correspondence:
-    """Find who shares both classes.
-
-    Parameters
-    ----------
-    sights
-        The two releases.
-    classes
-        Class of each record in either, -1 where suppressed.
-    matched
-        Records of the first data, and the same records in the second.
-    """
+    """Find who shares both classes."""
     first, second = classes[0][matched[0]], classes[1][matched[1]]
     both = (first >= 0) & (second >= 0)
     first, second = first[both], second[both]
@@ -570,13 +534,7 @@ def correspond(
 
 
 def match_records(one: Dataset, other: Dataset) -> tuple[IntArray, IntArray]:
-    """Find the records that are in both datasets, by an identifier that both have.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such identifier, or it names a record twice.
-    """
+    """Find the records that are in both datasets, by an identifier that both have."""
     shared = [name for name in _identifying(one) if name in _identifying(other)]
     if not shared:
         return _match_by_place(one, other)

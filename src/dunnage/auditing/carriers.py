@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent, wilson
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth
 from dunnage.auditing.tracking import (
@@ -49,8 +49,6 @@ from dunnage.release_words import several
 from dunnage.svg import number_text
 from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
@@ -70,22 +68,12 @@ _MOST_SLOTS = 1 << 27
 
 @dataclass(frozen=True, kw_only=True)
 class MeanEstimate:
-    """A released mean, or share of values that are there.
+    """A released mean, or share of values that are there."""
 
-    Parameters
-    ----------
-    purpose, quantity
-        What was reported.
-    of_presence
-        Whether it is the share of values that are there.
-    value, lower, upper
-        Estimate (None if nothing was told of it) and interval.
-    """
-
-    purpose: str
+    purpose: str  # purpose, quantity: what was reported
     quantity: Quantity
-    of_presence: bool
-    value: float | None
+    of_presence: bool  # Whether it is the share of values that are there
+    value: float | None  # value, lower, upper: estimate (None if nothing was told of it) and interval
     lower: float
     upper: float
 
@@ -107,65 +95,31 @@ class MeanEstimate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MapEstimate:
-    """Released shares of places or paths.
+    """Released shares of places or paths."""
 
-    Parameters
-    ----------
-    what
-        ``place`` or ``path``.
-    grid
-        The grid of a map; None for paths.
-    num_inputs
-        How many shares there are, listed or not.
-    inputs
-        Those that are listed, by their number.
-    value, lower, upper
-        Their shares and intervals.
-    remainder
-        Share of all that are not listed.
-    """
-
-    what: str
-    grid: Grid | None
-    num_inputs: int
-    inputs: Integers
-    value: Floats
-    lower: Floats
-    upper: Floats
-    remainder: float = 0.0
+    what: str  # `place` or `path`
+    grid: Grid | None  # The grid of a map; None for paths
+    num_inputs: int  # How many shares there are, listed or not
+    inputs: IntArray  # Those that are listed, by their number
+    value: FloatArray  # value, lower, upper: their shares and intervals
+    lower: FloatArray
+    upper: FloatArray
+    remainder: float = 0.0  # Share of all that are not listed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatesSight:
-    """A release of estimates as anyone reads it.
+    """A release of estimates as anyone reads it."""
 
-    Parameters
-    ----------
-    task
-        What devices reported.
-    num_reports
-        Reports of each purpose, at most.
-    confidence
-        Stated confidence of every interval.
-    means, maps
-        What was estimated.
-    """
-
-    task: Task
-    num_reports: int
-    confidence: float
-    means: tuple[MeanEstimate, ...]
+    task: Task  # What devices reported
+    num_reports: int  # Reports of each purpose, at most
+    confidence: float  # Stated confidence of every interval
+    means: tuple[MeanEstimate, ...]  # means, maps: what was estimated
     maps: Mapping[str, MapEstimate]
 
     @classmethod
     def of(cls, release: Release) -> EstimatesSight:
-        """Read a release.
-
-        Raises
-        ------
-        ReleaseError
-            If its lines or figures are not those of estimates, or do not follow from its task.
-        """
+        """Read a release."""
         try:
             check_estimate_columns(release, Path())
             check_estimate_lines(release, Path())
@@ -232,23 +186,13 @@ def _path_number(mechanism: LocalTrajectory, text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """One kind of report of the vehicle that is attacked: one of the tier with the largest epsilon.
+    """One kind of report of the vehicle that is attacked: one of the tier with the largest epsilon."""
 
-    Parameters
-    ----------
-    task, purpose
-        What is reported.
-    mechanism, tier
-        By which law.
-    most_reports
-        How many reports the allowance of a lifetime pays for.
-    """
-
-    task: Task
+    task: Task  # task, purpose: what is reported
     purpose: Purpose
-    mechanism: Any
+    mechanism: Any  # mechanism, tier: by which law
     tier: Tier
-    most_reports: int
+    most_reports: int  # How many reports the allowance of a lifetime pays for
 
     @classmethod
     def all_of(cls, task: Task, losses: TaskLosses) -> list[Target]:
@@ -487,7 +431,7 @@ def _loss(mechanism: LocalNumeric, tier: Tier) -> float | None:
     return None if loss is None else float(loss)
 
 
-def _weights_of(target: Target, attribute: Any, truth: Truth | None) -> Floats | None:
+def _weights_of(target: Target, attribute: Any, truth: Truth | None) -> FloatArray | None:
     if attribute.presence:
         return None
     known = truth.numbers.get((target.purpose.name, attribute.name)) if truth else None
@@ -496,7 +440,9 @@ def _weights_of(target: Target, attribute: Any, truth: Truth | None) -> Floats |
     return np.asarray(known.weights / known.weights.sum())
 
 
-def _guesses(mechanism: LocalNumeric, tier: Tier, weights: Sequence[Floats | None]) -> tuple[list[NumberGuess], int]:
+def _guesses(
+    mechanism: LocalNumeric, tier: Tier, weights: Sequence[FloatArray | None]
+) -> tuple[list[NumberGuess], int]:
     report = mechanism.channel(tier)
     num_told = report.num_sampled if isinstance(report, SampledReport) else len(mechanism.attributes)
     return guess_numbers(report, weights), num_told
@@ -507,30 +453,16 @@ def _guesses(mechanism: LocalNumeric, tier: Tier, weights: Sequence[Floats | Non
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CarrierCase:
-    """A release of estimates and the rows that it was made from.
+    """A release of estimates and the rows that it was made from."""
 
-    Parameters
-    ----------
-    sight
-        The release as anyone reads it.
-    fleet, truth
-        The private rows, and what they come to.
-    """
-
-    sight: EstimatesSight
-    fleet: Fleet
+    sight: EstimatesSight  # The release as anyone reads it
+    fleet: Fleet  # fleet, truth: the private rows, and what they come to
     truth: Truth
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, sight: EstimatesSight, fleet: Fleet) -> CarrierCase:
-        """Bring release and rows together.
-
-        Raises
-        ------
-        ReleaseError
-            If they belong to different tasks.
-        """
+        """Bring release and rows together."""
         if sight.task.digest != fleet.task.digest:
             raise ReleaseError(
                 "the release was made for another task than this policy's. Give the policy as it was when devices "
@@ -632,7 +564,7 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
     yield _unique_as_scheduled(fleet, target, areas)
 
 
-def _unique_as_scheduled(fleet: Fleet, target: Target, areas: Integers) -> Finding:
+def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Finding:
     """Draw slots for some vehicles as devices do, and ask whether anyone else was in the same areas then."""
     noise, schedule = Noise(), fleet.task.schedule
     num = min(MOST_COMPARED, len(areas))
@@ -779,11 +711,11 @@ def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Fi
     yield _coverage(case, name, int(holds.sum()), len(holds))
 
 
-def _rmse(differences: Floats) -> float:
+def _rmse(differences: FloatArray) -> float:
     return math.sqrt(float((differences**2).mean()))
 
 
-def _map_details(found: MapEstimate, truth: Floats) -> dict[str, Any]:
+def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
     """Return true and estimated shares by row from the north, for the page."""
     grid = found.grid
     if grid is None or grid.num_cells > MOST_MAP_CELLS:

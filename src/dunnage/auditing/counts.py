@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import Finding, counted, percent, wilson
 from dunnage.auditing.membership import (
     LAWS,
@@ -57,8 +58,6 @@ from dunnage.svg import number_text
 from dunnage.trips import Universe
 from dunnage.verification.counts import check_counts
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 RIDER_TRIPS = 10
@@ -84,58 +83,29 @@ _SEES_ALL = " Who sees only what is made of the noisy counts can do no better."
 
 @dataclass(frozen=True, kw_only=True)
 class AskedFeature:
-    """A feature as its noise is stated.
+    """A feature as its noise is stated."""
 
-    Parameters
-    ----------
-    name, groups
-        What it tells apart, and how many sums it has.
-    epsilon
-        Its part of the loss.
-    law
-        Law of the noise on each sum.
-    """
-
-    name: str
+    name: str  # name, groups: what it tells apart, and how many sums it has
     groups: int
-    epsilon: Fraction
-    law: CountLaw
+    epsilon: Fraction  # Its part of the loss
+    law: CountLaw  # Law of the noise on each sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountsSight:
-    """A release of counts as anyone reads it.
+    """A release of counts as anyone reads it."""
 
-    Parameters
-    ----------
-    release
-        The release.
-    universe
-        All cells; zones and modes are not told.
-    cells, counts
-        Cells that were released with trips, rising, and how many.
-    asked
-        The features that were asked with noise, cells first.
-    change
-        By how much one protected unit can change the sums of a feature in all: the trips of a rider that are counted.
-    """
-
-    release: Release
-    universe: Universe
-    cells: IntArray
+    release: Release  # The release
+    universe: Universe  # All cells; zones and modes are not told
+    cells: IntArray  # cells, counts: cells that were released with trips, rising, and how many
     counts: IntArray
-    asked: tuple[AskedFeature, ...]
+    asked: tuple[AskedFeature, ...]  # The features that were asked with noise, cells first
+    # By how much one protected unit can change the sums of a feature in all: the trips of a rider that are counted
     change: int
 
     @classmethod
     def of(cls, release: Release) -> CountsSight:
-        """Read a release.
-
-        Raises
-        ------
-        ReleaseError
-            If its tables or figures are not those of counts, or do not follow from each other.
-        """
+        """Read a release."""
         try:
             check_counts(release)
         except CheckFailed as failure:
@@ -456,39 +426,19 @@ def _unbounded(sight: CountsSight) -> list[Finding]:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class CountsCase:
-    """Released counts and true ones, cell by cell where there are any of either. Private.
+    """Released counts and true ones, cell by cell where there are any of either. Private."""
 
-    Parameters
-    ----------
-    sight, data
-        The release as anyone reads it, and the trips.
-    universe
-        All cells, with zones and modes.
-    cells
-        Cells that have trips in truth or in the release, rising.
-    true, released
-        How many each has.
-    key
-        The key, if it is at hand.
-    """
-
-    sight: CountsSight
+    sight: CountsSight  # sight, data: the release as anyone reads it, and the trips
     data: Dataset
-    universe: Universe
-    cells: IntArray
-    true: IntArray
+    universe: Universe  # All cells, with zones and modes
+    cells: IntArray  # Cells that have trips in truth or in the release, rising
+    true: IntArray  # true, released: how many each has
     released: IntArray
-    key: Key | None
+    key: Key | None  # The key, if it is at hand
 
     @classmethod
     def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        """Count trips and put them beside the released counts.
-
-        Raises
-        ------
-        ReleaseError
-            If the release was made from other trips.
-        """
+        """Count trips and put them beside the released counts."""
         truth = _truth(sight, data, key)
         cells = np.union1d(sight.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
@@ -526,15 +476,9 @@ def columns_of(name: str) -> FeatureColumns:
 
 @dataclass(frozen=True, kw_only=True)
 class Errors:
-    """How far sums are off, over all of them.
+    """How far sums are off, over all of them."""
 
-    Parameters
-    ----------
-    rmse, mae, largest
-        Root of the mean square, mean size and largest size of errors.
-    """
-
-    rmse: float
+    rmse: float  # rmse, mae, largest: root of the mean square, mean size and largest size of errors
     mae: float
     largest: float
 
@@ -750,21 +694,7 @@ def _told_here(case: CountsCase) -> tuple[list[Finding], list[str]]:
 
 
 def told_by_counts(sight: CountsSight, seen: IntArray, true: IntArray) -> dict[str, float]:
-    """Weigh a trip of each of some cells, and one more in each, by the released counts.
-
-    Parameters
-    ----------
-    sight
-        The release.
-    seen, true
-        Released and true counts of cells with trips.
-
-    Returns
-    -------
-    dict
-        Over cells: ``mean`` and ``largest`` suspicion of a trip that is there, from one half, how many reach the bound
-        (``at_bound``), and ``right``: how often the likelier world is the true one, of equal ones half.
-    """
+    """Weigh a trip of each of some cells, and one more in each, by the released counts."""
     law = sight.answers[0].law
     there, missing = (released_ratios(law, seen, known, sight.threshold) for known in (true - 1, true))
     suspicion = posterior(there)

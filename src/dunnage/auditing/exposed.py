@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.auditing.carriers import CarrierCase, Target, located
 from dunnage.auditing.counts import CountsCase, CountsSight, columns_of
 from dunnage.auditing.finding import percent
@@ -25,7 +26,6 @@ from dunnage.mechanisms.features import Feature
 from dunnage.release_words import CELLS, several
 from dunnage.schema import RIDER
 
-IntArray = NDArray[np.int64]
 Listed = tuple[list[dict[str, Any]], str]
 
 MOST_RIDERS = 50

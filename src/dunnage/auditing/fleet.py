@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.tracking import bucket_weights
 from dunnage.devices.reading import FileColumns, RowFile, Rows
 from dunnage.devices.readings import Log, Readings, Window, most_steps
@@ -32,9 +32,6 @@ from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.local.tasks import task_of
 from dunnage.local.trajectory import LocalTrajectory, PlaceByPlace
 from dunnage.policy import CarrierPolicy, read_carriers
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 NUM_BUCKETS = 10
 """Buckets of equal width that a number is guessed in."""
@@ -65,9 +62,9 @@ class Fleet:
 
     task: Task
     columns: FileColumns
-    vehicles: Integers
-    micros: Integers | None
-    numbers: Mapping[str, Floats]
+    vehicles: IntArray
+    micros: IntArray | None
+    numbers: Mapping[str, FloatArray]
     notes: tuple[str, ...] = ()
     policy_digest: str = ""
 
@@ -145,7 +142,7 @@ class Fleet:
                 yield self._log.readings(vehicles, np.zeros_like(vehicles), np.tile(slots, len(some)))
 
     @cached_property
-    def order(self) -> Integers:
+    def order(self) -> IntArray:
         """Rows in the order of vehicles and moments: that of :meth:`by_row`."""
         return np.lexsort((self.vehicles,) if self.micros is None else (self.micros, self.vehicles))
 
@@ -164,9 +161,9 @@ class Fleet:
             )
         yield Readings(tiers=np.zeros_like(vehicles), slots=None, steps=steps)
 
-    def areas(self, grid: Grid) -> Integers:
+    def areas(self, grid: Grid) -> IntArray:
         """Return the area of each vehicle (rows) at each moment (columns), as reports in clear show it."""
-        pieces: dict[int, list[Integers]] = {}
+        pieces: dict[int, list[IntArray]] = {}
         for readings in self.by_slot():
             assert readings.slots is not None
             longitudes, latitudes = (readings.steps[-1][name] for name in self.columns.places)
@@ -178,7 +175,7 @@ class Fleet:
         return np.concatenate([np.concatenate(parts) for _, parts in sorted(pieces.items())], axis=1)
 
 
-def _codes_of(rows: Rows, column: str, codes: dict[str, int]) -> Integers:
+def _codes_of(rows: Rows, column: str, codes: dict[str, int]) -> IntArray:
     """Return the number of each row's vehicle; they are numbered as they come."""
     labels = rows.labels[column]
     known = np.array([codes.setdefault(text, len(codes)) for text in labels.dictionary.to_pylist()], dtype=np.int64)
@@ -187,22 +184,16 @@ def _codes_of(rows: Rows, column: str, codes: dict[str, int]) -> Integers:
 
 @dataclass(eq=False)
 class NumberTruth:
-    """How a number is really spread over what may have been reported.
+    """How a number is really spread over what may have been reported."""
 
-    Parameters
-    ----------
-    total, num, num_missing
-        Sum of the normalised numbers that are there, how many there are, and how many are missing.
-    weights
-        Chances of buckets and points, times ``num``.
-    """
-
-    weights: Floats
+    weights: FloatArray  # Chances of buckets and points, times `num`
+    # total, num, num_missing: sum of the normalised numbers that are there, how many there are, and how many are
+    # missing
     total: float = 0.0
     num: int = 0
     num_missing: int = 0
 
-    def add(self, normalised: Floats) -> None:
+    def add(self, normalised: FloatArray) -> None:
         """Add numbers of [-1, 1], NaN for those that are missing."""
         kept = normalised[~np.isnan(normalised)]
         self.num_missing += len(normalised) - len(kept)
@@ -214,21 +205,11 @@ class NumberTruth:
 
 @dataclass(eq=False)
 class Truth:
-    """What devices would have reported without noise.
+    """What devices would have reported without noise."""
 
-    Parameters
-    ----------
-    by_row
-        Whether every row counts once; else every slot of the schedule does.
-    numbers
-        By purpose and quantity.
-    maps
-        By purpose: how often each input of its law came up.
-    """
-
-    by_row: bool
-    numbers: dict[tuple[str, str], NumberTruth] = field(default_factory=dict)
-    maps: dict[str, Integers] = field(default_factory=dict)
+    by_row: bool  # Whether every row counts once; else every slot of the schedule does
+    numbers: dict[tuple[str, str], NumberTruth] = field(default_factory=dict)  # By purpose and quantity
+    maps: dict[str, IntArray] = field(default_factory=dict)  # By purpose: how often each input of its law came up
 
     @classmethod
     def of(cls, fleet: Fleet, *, by_row: bool) -> Truth:
@@ -243,7 +224,7 @@ class Truth:
                     truth._add_places(purpose, mechanism_of(fleet.task, purpose), columns)
         return truth
 
-    def _add_numbers(self, purpose: Purpose, columns: Sequence[Floats]) -> None:
+    def _add_numbers(self, purpose: Purpose, columns: Sequence[FloatArray]) -> None:
         for quantity, column in zip(purpose.quantities, columns, strict=True):
             low, high = float(quantity.low), float(quantity.high)
             key = purpose.name, quantity.name
@@ -251,7 +232,7 @@ class Truth:
                 self.numbers[key] = NumberTruth(np.zeros((NUM_BUCKETS, 2 * quantity.steps + 1)))
             self.numbers[key].add((2 * np.clip(column, low, high) - low - high) / (high - low))
 
-    def _add_places(self, purpose: Purpose, mechanism: Any, columns: Sequence[Floats]) -> None:
+    def _add_places(self, purpose: Purpose, mechanism: Any, columns: Sequence[FloatArray]) -> None:
         law = mechanism.channel(mechanism.levels[0])
         if law.num_inputs > MOST_SHARES:  # nothing is estimated of so many, either
             return
@@ -263,7 +244,7 @@ class Truth:
         self.maps[purpose.name] = self.maps.get(purpose.name, np.zeros_like(counts)) + counts
 
 
-def inputs_of(mechanism: LocalLocation | LocalTrajectory, law: Any, columns: Sequence[Floats]) -> Integers:
+def inputs_of(mechanism: LocalLocation | LocalTrajectory, law: Any, columns: Sequence[FloatArray]) -> IntArray:
     """Return the input of each place or path."""
     if isinstance(mechanism, LocalLocation):
         return find_inputs(law, mechanism.grid, *columns)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
 from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
-from dunnage.auditing.sight import BoolArray, FloatArray, IntArray, Known, Sight, Told
+from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
@@ -31,39 +32,19 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """A release and the true records it was made from.
+    """A release and the true records it was made from."""
 
-    Parameters
-    ----------
-    sight, data, key
-        The release as an attacker reads it, the records, and the key if it is at hand.
-    known
-        What an attacker who knows the records exactly knows.
-    of_record
-        Class of each record, -1 where it was suppressed.
-    released
-        Which records are in the release.
-    certain
-        Whether that is known for sure, not only likely.
-    """
-
-    sight: Sight
+    sight: Sight  # sight, data, key: the release as an attacker reads it, the records, and the key if it is at hand
     data: Dataset
     key: Key | None
-    known: Known
-    of_record: IntArray
-    released: BoolArray
-    certain: bool
+    known: Known  # What an attacker who knows the records exactly knows
+    of_record: IntArray  # Class of each record, -1 where it was suppressed
+    released: BoolArray  # Which records are in the release
+    certain: bool  # Whether that is known for sure, not only likely
 
     @classmethod
     def of(cls, sight: Sight, data: Dataset, key: Key | None) -> Case:
-        """Find the class of each record: by the key, or else by the values alone.
-
-        Raises
-        ------
-        ReleaseError
-            If the release was not made from these records, or the key is another's.
-        """
+        """Find the class of each record: by the key, or else by the values alone."""
         known = Known.of_records(sight, data)
         if (attacks.populations(sight, known) < sight.sizes).any():
             raise ReleaseError(
@@ -247,13 +228,7 @@ def _most_at_risk(case: Case, found: attacks.RecordLinkage, guesses: Mapping[str
 
 
 def population_findings(case: Case, population: Dataset) -> list[Finding]:
-    """Find the journalist's risk, and who of a population is certainly in the release.
-
-    Raises
-    ------
-    ParameterError
-        If the population cannot hold the released records.
-    """
+    """Find the journalist's risk, and who of a population is certainly in the release."""
     counts = attacks.populations(case.sight, Known.of_records(case.sight, population))
     if (counts < case.sight.sizes).any():
         raise ParameterError(
@@ -300,15 +275,7 @@ def _presence(case: Case, counts: IntArray, everyone: int) -> Finding:
 
 
 def correspondence_findings(case: Case, other: Case, number: int) -> tuple[list[Finding], list[str]]:
-    """Find what two releases tell together; return the findings, and notes on what could not be found.
-
-    Parameters
-    ----------
-    case, other
-        The release that is audited, and another one that holds some of the same records.
-    number
-        Which of the others it is, from 1.
-    """
+    """Find what two releases tell together; return the findings, and notes on what could not be found."""
     if not (case.certain and other.certain):
         return [], ["Releases are compared by the classes of their records, which are not certain. Give the keys."]
     matched = attacks.match_records(case.data, other.data)

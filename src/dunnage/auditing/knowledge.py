@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
 from dunnage.auditing.finding import CONFIDENCE, Finding, mean_interval, percent, wilson
 from dunnage.auditing.inside import Case
-from dunnage.auditing.sight import FloatArray, IntArray, Known
+from dunnage.auditing.sight import Known
 from dunnage.svg import number_text
 
 MOST_KNOWN = 4
@@ -58,21 +59,11 @@ def many(num: int, what: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Knowledge:
-    """What somebody finds who knows some attributes of a record.
+    """What somebody finds who knows some attributes of a record."""
 
-    Parameters
-    ----------
-    names
-        The attributes that are known.
-    before
-        How many true records have the same values, for each released record.
-    after
-        How many released rows may be it, for each record that was attacked.
-    """
-
-    names: tuple[str, ...]
-    before: IntArray
-    after: IntArray
+    names: tuple[str, ...]  # The attributes that are known
+    before: IntArray  # How many true records have the same values, for each released record
+    after: IntArray  # How many released rows may be it, for each record that was attacked
 
 
 def known_choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -216,17 +207,10 @@ def median_interval(figures: IntArray, complete: bool) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False)
 class Fitting:
-    """For some records the groups of records that fit what is known of each.
+    """For some records the groups of records that fit what is known of each."""
 
-    Parameters
-    ----------
-    groups
-        By record the numbers of the groups.
-    members, starts
-        All records by group, and where each group begins; one entry more than there are groups.
-    """
-
-    groups: dict[int, IntArray]
+    groups: dict[int, IntArray]  # By record the numbers of the groups
+    # members, starts: all records by group, and where each group begins; one entry more than there are groups
     members: IntArray
     starts: IntArray
 
@@ -248,15 +232,7 @@ class Fitting:
 
 
 def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
-    """Count the cards that have, for all known rides at once, different rides that fit.
-
-    Parameters
-    ----------
-    known
-        For each known ride, the records that fit it.
-    persons
-        The card of each record.
-    """
+    """Count the cards that have, for all known rides at once, different rides that fit."""
     common = np.unique(persons[known[0]])
     for records in known[1:]:
         common = np.intersect1d(common, persons[records])
@@ -287,24 +263,11 @@ class CardRisk:
 
     before: IntArray
     after: IntArray
-    complete: bool
-    """Whether every choice of rides was tried."""
+    complete: bool  # Whether every choice of rides was tried
 
 
 def card_risk(cards: Sequence[IntArray], num: int, fits: tuple[Fitting, Fitting], persons: IntArray) -> CardRisk:
-    """Attack cards by so many of their released rides; of a card with many rides not every choice is tried.
-
-    Parameters
-    ----------
-    cards
-        The released rides of each card.
-    num
-        How many are known.
-    fits
-        Which records fit a ride by its true values, and by the release.
-    persons
-        The card of each record.
-    """
+    """Attack cards by so many of their released rides; of a card with many rides not every choice is tried."""
     fewest = np.empty((2, len(cards)), dtype=np.int64)
     for place, rides in enumerate(cards):
         choices = list(itertools.islice(itertools.combinations(rides.tolist(), num), MOST_CHOICES))

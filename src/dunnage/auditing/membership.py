@@ -21,12 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.counting.laplace import FLOATING_BITS, floating_noise
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 LAWS = ("discrete", "round", "floor")
 MOST_OUTCOMES = 1 << 22
@@ -40,18 +38,10 @@ _REACH = 8  # how far around the likeliest word others are tried; inversion is r
 
 @dataclass(frozen=True)
 class WholeLaw:
-    """A law of noise on counts: its probabilities, in logarithms.
+    """A law of noise on counts: its probabilities, in logarithms."""
 
-    Parameters
-    ----------
-    name
-        ``discrete``, ``round`` or ``floor``.
-    scale
-        How far it reaches: its tails shrink by ``exp(-1 / scale)`` a step.
-    """
-
-    name: str
-    scale: Fraction
+    name: str  # `discrete`, `round` or `floor`
+    scale: Fraction  # How far it reaches: its tails shrink by `exp(-1 / scale)` a step
 
     def __post_init__(self) -> None:
         if self.name not in LAWS or self.scale <= 0:
@@ -114,18 +104,10 @@ def _log_complement(rate: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What answers may say about two worlds: outcomes that say the same are one.
+    """What answers may say about two worlds: outcomes that say the same are one."""
 
-    Parameters
-    ----------
-    ratios
-        Logarithm of how much likelier an outcome is in the world with the trip, rising.
-    absent, present
-        Probability of each outcome in the world without and with it.
-    """
-
-    ratios: FloatArray
-    absent: FloatArray
+    ratios: FloatArray  # Logarithm of how much likelier an outcome is in the world with the trip, rising
+    absent: FloatArray  # absent, present: probability of each outcome in the world without and with it
     present: FloatArray
 
     @classmethod
@@ -151,18 +133,7 @@ def _added_up(places: NDArray[np.intp], masses: FloatArray) -> FloatArray:
 
 
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
-    """Return the evidence of one noisy answer.
-
-    Parameters
-    ----------
-    law
-        Law of its noise.
-    shift
-        By how much it differs between the worlds.
-    dropped
-        Highest value, counted from the true answer without the trip, that is not told apart from lower ones; by
-        default every noisy value is seen.
-    """
+    """Return the evidence of one noisy answer."""
     if shift < 1:
         raise ParameterError(f"the worlds must differ by a whole number of at least 1. Got {shift}.")
     low = law.low if dropped is None else max(law.low, dropped)
@@ -177,21 +148,12 @@ def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -
 
 @dataclass(frozen=True, kw_only=True)
 class Membership:
-    """How well the best test between two worlds does.
+    """How well the best test between two worlds does."""
 
-    Parameters
-    ----------
-    advantage
-        Total variation between the worlds: how much more often the best test says "with" where that is true.
-    largest
-        The largest logarithm of a ratio that can occur: the loss.
-    share_at_largest
-        How often it does, where the trip is there.
-    """
-
+    # Total variation between the worlds: how much more often the best test says "with" where that is true
     advantage: float
-    largest: float
-    share_at_largest: float
+    largest: float  # The largest logarithm of a ratio that can occur: the loss
+    share_at_largest: float  # How often it does, where the trip is there
 
     @property
     def success(self) -> float:
@@ -205,13 +167,7 @@ class Membership:
 
     @classmethod
     def of(cls, answers: Iterable[Evidence]) -> Membership:
-        """Find the best test by all answers together.
-
-        Raises
-        ------
-        ParameterError
-            If there are too many outcomes that all say something else.
-        """
+        """Find the best test by all answers together."""
         halves = [Evidence.nothing(), Evidence.nothing()]
         largest, share = 0.0, 1.0
         for answer in sorted(answers, key=len, reverse=True):
@@ -242,18 +198,10 @@ def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:
 
 @dataclass(frozen=True)
 class Answer:
-    """One feature that was asked with noise.
+    """One feature that was asked with noise."""
 
-    Parameters
-    ----------
-    law
-        Law of the noise on each of its sums.
-    groups
-        How many sums it has.
-    """
-
-    law: WholeLaw
-    groups: int
+    law: WholeLaw  # Law of the noise on each of its sums
+    groups: int  # How many sums it has
 
 
 def trips_together(answers: Sequence[Answer], num: int) -> Membership:
@@ -275,17 +223,7 @@ def trips_apart(answers: Sequence[Answer], num: int) -> Membership:
 
 
 def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: int) -> FloatArray:
-    """Return what each released count says about one more trip in its cell, in logarithms of likelihood ratios.
-
-    Parameters
-    ----------
-    law, threshold
-        Law of the noise, and the fewest noisy trips that are published.
-    seen
-        Released counts; 0 for cells that were not published.
-    known
-        Trips of the cell that the attacker knows of.
-    """
+    """Return what each released count says about one more trip in its cell, in logarithms of likelihood ratios."""
     above = seen - known
     cut = threshold - 1 - known
     return np.where(
@@ -299,20 +237,7 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
 
 
 def impossible_share(scale: Fraction, draws: int, noise: Noise) -> tuple[int, int]:
-    """Draw noisy zeros in floating point, and count those that a count of one can never become.
-
-    Parameters
-    ----------
-    scale
-        Scale of the noise.
-    draws, noise
-        How often to draw, and from what.
-
-    Returns
-    -------
-    tuple
-        How many values one more trip cannot give, out of how many.
-    """
+    """Draw noisy zeros in floating point, and count those that a count of one can never become."""
     seen = floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, draws), scale)
     return int((~reachable(seen, 1, scale)).sum()), draws
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import NO_UNIT, Finding, counted, mean_interval, percent, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
-from dunnage.auditing.sight import FloatArray, IntArray, PublicValues
+from dunnage.auditing.sight import PublicValues
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
@@ -46,34 +47,16 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisySight:
-    """The noisy rows of a release as an attacker reads them.
+    """The noisy rows of a release as an attacker reads them."""
 
-    Parameters
-    ----------
-    release
-        The release.
-    domains
-        The public domain of each noisy column.
-    public
-        The combinations of public values, row by row.
-    rows
-        The noisy rows with their laws; None if the release does not state them.
-    """
-
-    release: Release
-    domains: Mapping[str, Numeric]
-    public: PublicValues
-    rows: NoisyRows | None
+    release: Release  # The release
+    domains: Mapping[str, Numeric]  # The public domain of each noisy column
+    public: PublicValues  # The combinations of public values, row by row
+    rows: NoisyRows | None  # The noisy rows with their laws; None if the release does not state them
 
     @classmethod
     def of(cls, release: Release) -> NoisySight:
-        """Read a release.
-
-        Raises
-        ------
-        ParameterError
-            If it has no noisy numbers.
-        """
+        """Read a release."""
         measures = release.certificate.body["measures"]
         names = list(measures.get("noise") or measures.get("published_intervals") or {})
         domains = {
@@ -277,50 +260,24 @@ def _width(sight: NoisySight, name: str) -> Finding:
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """What somebody who names a row for each of some records comes to, record by record.
+    """What somebody who names a row for each of some records comes to, record by record."""
 
-    Parameters
-    ----------
-    stated
-        What his posterior says of his best guess.
-    hit
-        How likely the guess is right; between equally good ones he guesses.
-    on_truth
-        What his posterior says of the true row.
-    truck_hit
-        How likely the truck he names is right, if there is a plan.
-    """
-
-    stated: FloatArray
-    hit: FloatArray
-    on_truth: FloatArray
-    truck_hit: FloatArray | None = None
+    stated: FloatArray  # What his posterior says of his best guess
+    hit: FloatArray  # How likely the guess is right; between equally good ones he guesses
+    on_truth: FloatArray  # What his posterior says of the true row
+    truck_hit: FloatArray | None = None  # How likely the truck he names is right, if there is a plan
 
 
 def attack_rows(
-    rows: NoisyRows,
+    rows: NoisyRows,  # The noisy rows
     truths: IntArray,
     stratum: IntArray,
-    true_row: IntArray,
+    true_row: IntArray,  # Place of each record's row among the noisy ones; private
     *,
-    as_printed: bool = False,
-    truck: IntArray | None = None,
+    as_printed: bool = False,  # Go by eq. 30 as it is printed
+    truck: IntArray | None = None,  # Truck of each row, to name those too
 ) -> Attack:
-    """Name a row for each record whose true values are known, and see how often it is right.
-
-    Parameters
-    ----------
-    rows
-        The noisy rows.
-    truths, stratum
-        Grid steps of the true values (shape: columns, records), and numbers of the public values.
-    true_row
-        Place of each record's row among the noisy ones; private.
-    as_printed
-        Go by eq. 30 as it is printed.
-    truck
-        Truck of each row, to name those too.
-    """
+    """Name a row for each record whose true values are known, and see how often it is right."""
     num = len(true_row)
     found = Attack(np.zeros(num), np.zeros(num), np.zeros(num), None if truck is None else np.zeros(num))
     for part in rows.segments(truths, rows.group_of(truths, stratum), by=truck, as_printed=as_printed):
@@ -348,38 +305,18 @@ def _trucks_named(sums: FloatArray, of_sum: IntArray, begins: IntArray, true: In
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyCase:
-    """Noisy rows and the true records they were made from. Private.
+    """Noisy rows and the true records they were made from. Private."""
 
-    Parameters
-    ----------
-    sight, data
-        The release as an attacker reads it, and the records.
-    key
-        The key, if it is at hand.
-    records
-        The records that are attacked: all that are noisy, or, without the key, all.
-    true_row
-        Place of each one's row among the noisy ones; None without the key.
-    stratum
-        Number of each one's public values.
-    """
-
-    sight: NoisySight
+    sight: NoisySight  # sight, data: the release as an attacker reads it, and the records
     data: Dataset
-    key: Key | None
-    records: IntArray
-    true_row: IntArray | None
-    stratum: IntArray
+    key: Key | None  # The key, if it is at hand
+    records: IntArray  # The records that are attacked: all that are noisy, or, without the key, all
+    true_row: IntArray | None  # Place of each one's row among the noisy ones; None without the key
+    stratum: IntArray  # Number of each one's public values
 
     @classmethod
     def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
-        """Put records beside their rows.
-
-        Raises
-        ------
-        ReleaseError
-            If the release was not made from these records, or the key is another's.
-        """
+        """Put records beside their rows."""
         public = [name for name, *_ in sight.public.columns]
         columns = {attribute.name for attribute in data.schema}
         lacking = [name for name in (*public, *sight.domains) if name not in columns]
@@ -558,17 +495,7 @@ def _printed_parts(draws: list[tuple[Attack, Attack]]) -> tuple[list[FloatArray]
 
 
 def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = None) -> Iterator[tuple[Attack, Attack]]:
-    """Draw fresh noise on the true records and attack some of them, corrected and as printed, so many times.
-
-    Parameters
-    ----------
-    case
-        The records beside a release whose laws are known.
-    some
-        Which of the records to attack.
-    num, noise
-        How often to draw, and from what; by default from the operating system's entropy.
-    """
+    """Draw fresh noise on the true records and attack some of them, corrected and as printed, so many times."""
     rows, noise = case.sight.rows, noise or Noise()
     assert rows is not None
     for _ in range(num):

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
 from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
-from dunnage.auditing.sight import FloatArray, IntArray, Known, Sight, Told
+from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
@@ -350,19 +351,11 @@ def _is_sample(release: Release) -> bool:
 
 @dataclass(frozen=True)
 class TruckByChance:
-    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck.
+    """How likely somebody who sees the plan, and knows no more of a record than is public, names its truck."""
 
-    Parameters
-    ----------
-    mean, worst
-        Over all planned records, and for the public values that tell most.
-    columns
-        The public columns; without any the fullest truck is named for all.
-    """
-
-    mean: float
+    mean: float  # mean, worst: over all planned records, and for the public values that tell most
     worst: float
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
 
     def words(self, chance: float, record: str) -> str:
         """Say what one of the two figures is."""

@@ -21,11 +21,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
 from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
 from dunnage.auditing.inside import Case
 from dunnage.auditing.knowledge import card_findings, knowledge_findings, many
-from dunnage.auditing.sight import FloatArray, IntArray, Listing, Sight, Told
+from dunnage.auditing.sight import Listing, Sight, Told
 from dunnage.domains import CodedDomain, Graph, Numeric
 from dunnage.measures import (
     DISTANCE_WORDS,
@@ -111,21 +112,11 @@ def _coded(told: Told) -> CodedDomain:
 
 @dataclass(frozen=True, eq=False)
 class Distortion:
-    """Distortion of a release (eqs. 14-19).
+    """Distortion of a release (eqs. 14-19)."""
 
-    Parameters
-    ----------
-    generalised
-        By generalisation, over released records, of each attribute (eq. 19).
-    suppressed
-        Share of all records that were suppressed (eq. 17).
-    widths
-        Of each class, by attribute (eq. 20).
-    """
-
-    generalised: dict[str, float]
-    suppressed: float
-    widths: dict[str, FloatArray]
+    generalised: dict[str, float]  # By generalisation, over released records, of each attribute (eq. 19)
+    suppressed: float  # Share of all records that were suppressed (eq. 17)
+    widths: dict[str, FloatArray]  # Of each class, by attribute (eq. 20)
 
     @classmethod
     def of(cls, sight: Sight) -> Distortion:
@@ -368,14 +359,7 @@ def _incidence(told: Told, num_classes: int) -> Any:
 
 
 def pair_counts(sight: Sight, origin: int, destination: int) -> dict[str, FloatArray]:
-    """Count rides by pairs of stations as a set-valued row may be read. Shape of each: labels, labels.
-
-    Returns
-    -------
-    dict
-        ``spread`` (each row evenly over the pairs of its sets), ``certain`` (rows of one pair only) and ``possible``
-        (every row for each of its pairs): the true count of released rows lies between the last two.
-    """
+    """Count rides by pairs of stations as a set-valued row may be read. Shape of each: labels, labels."""
     first, second = (_incidence(sight.told[axis], len(sight.sizes)) for axis in (origin, destination))
     num_first, num_second = (np.asarray(table.sum(axis=0)).ravel() for table in (first, second))
     sizes = sight.sizes.astype(np.float64)

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
-from dunnage.auditing.sight import IntArray, Sight
+from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
 from dunnage.errors import ParameterError
@@ -97,15 +98,7 @@ def _before_release(asked: _Sampling, record: str, rows: int, kinds: dict[str, A
 
 
 def sampled_inside_findings(sight: Sight, data: Dataset, key: Key | None, noise: Noise | None = None) -> list[Finding]:
-    """Draw the sample again at the released levels, and tell the owner who is in the release; private.
-
-    Parameters
-    ----------
-    sight, data, key
-        The release, the true records, and the key if it is at hand.
-    noise
-        Randomness of the samples, by default the operating system's.
-    """
+    """Draw the sample again at the released levels, and tell the owner who is in the release; private."""
     asked = _Sampling.of(sight)
     findings = []
     if not sight.release.noisy:
@@ -131,13 +124,7 @@ def _in_classes(sight: Sight, asked: _Sampling, data: Dataset, key: Key) -> Find
 
 
 def groups_at_levels(sight: Sight, data: Dataset) -> IntArray:
-    """Give all records that look alike at the released levels, public values included, the same number from 0 on.
-
-    Raises
-    ------
-    ParameterError
-        If the release does not state its levels.
-    """
+    """Give all records that look alike at the released levels, public values included, the same number from 0 on."""
     levels = sight.release.certificate.body["measures"].get("levels") or {}
     if set(levels) != set(sight.names):
         raise ParameterError("the release does not state a level for each attribute. Verify it.")

@@ -48,13 +48,7 @@ def fleet_findings(
     shuttle_hour: float | None,
     tell: Progress,
 ) -> tuple[list[Finding], list[str]]:
-    """Run planned shuttles on the true trips, beside those that these need; return findings and notes.
-
-    Raises
-    ------
-    UserError
-        If plan, release, city, data and key do not belong together.
-    """
+    """Run planned shuttles on the true trips, beside those that these need; return findings and notes."""
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
     drawn = _is_drawn(done, data)
     notes = [] if done.checked else [UNCHECKED]

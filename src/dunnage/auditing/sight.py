@@ -9,19 +9,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.mechanisms.recode import released_column
 from dunnage.release import Release, is_set
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 CLASS_MODELS = ("k-anonymity", "sampled-dp")
 """Guarantees of releases whose rows stand in classes."""
@@ -36,10 +32,9 @@ CLUSTERS = "utility-clusters"
 class PublicValues:
     """Numbers for the combinations of public values that a release has."""
 
+    # Per public column its name, its values, and which combinations with those before it occur
     columns: tuple[tuple[str, pa.Array, IntArray], ...]
-    """Per public column its name, its values, and which combinations with those before it occur."""
-    of_class: IntArray
-    """Number of each class, or of each row where there are no classes."""
+    of_class: IntArray  # Number of each class, or of each row where there are no classes
 
     @classmethod
     def of(cls, release: Release, first_rows: IntArray) -> PublicValues:
@@ -89,8 +84,7 @@ def positions(column: pa.Array, values: pa.Array) -> IntArray:
 class Listing(NamedTuple):
     """The labels of each class's set, one after the other, by class."""
 
-    places: FloatArray
-    """Place of each label among those of the domain, in order within a class."""
+    places: FloatArray  # Place of each label among those of the domain, in order within a class
     of_class: IntArray
 
 
@@ -100,31 +94,16 @@ class Told:
 
     A node of a hierarchy covers neighbouring leaves, so that it is an interval of places. A set of labels lies between
     its first and last place, and is listed besides.
-
-    Parameters
-    ----------
-    name, domain
-        The attribute and its public domain.
-    lower, upper
-        Closed bounds of each class.
-    means
-        Mean of each class, where it was released.
-    members
-        Values of the members by class, where multisets were released.
-    own_bounds
-        Whether bounds are the class's own smallest and largest value.
-    listing
-        The labels of each class, where sets were released: no other occurs in it.
     """
 
-    name: str
+    name: str  # name, domain: the attribute and its public domain
     domain: Domain
-    lower: FloatArray
+    lower: FloatArray  # lower, upper: closed bounds of each class
     upper: FloatArray
-    means: FloatArray | None
-    members: FloatArray | None
-    own_bounds: bool
-    listing: Listing | None = None
+    means: FloatArray | None  # Mean of each class, where it was released
+    members: FloatArray | None  # Values of the members by class, where multisets were released
+    own_bounds: bool  # Whether bounds are the class's own smallest and largest value
+    listing: Listing | None = None  # The labels of each class, where sets were released: no other occurs in it
 
     @property
     def numeric(self) -> Numeric | None:
@@ -149,13 +128,7 @@ class Told:
 
     @classmethod
     def of(cls, release: Release, name: str) -> Told:
-        """Read one attribute of a release.
-
-        Raises
-        ------
-        ParameterError
-            If it was not released as intervals, nodes of a hierarchy or sets of labels.
-        """
+        """Read one attribute of a release."""
         classes, mechanism = release.classes, release.certificate.body["mechanism"]
         described = release.attributes[name].get("domain", {})
         domain = domain_from(described)
@@ -233,32 +206,16 @@ def _listed(domain: Domain, sets: pa.ListArray) -> tuple[Listing, FloatArray, Fl
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sight:
-    """A release of classes as an attacker reads it, one line a class.
+    """A release of classes as an attacker reads it, one line a class."""
 
-    Parameters
-    ----------
-    release
-        The release.
-    sizes
-        Rows of each class.
-    told
-        Its generalised attributes.
-    """
-
-    release: Release
-    sizes: IntArray
-    told: tuple[Told, ...]
+    release: Release  # The release
+    sizes: IntArray  # Rows of each class
+    told: tuple[Told, ...]  # Its generalised attributes
     public: PublicValues
 
     @classmethod
     def of(cls, release: Release) -> Sight:
-        """Read a release.
-
-        Raises
-        ------
-        ParameterError
-            If it has no classes of rows, or an attribute was released in a way that is not known here.
-        """
+        """Read a release."""
         body, names = release.certificate.body, names_of_role(release, "quasi-identifier")
         if release.classes is None or body["guarantee"]["model"] not in CLASS_MODELS or not names:
             raise ParameterError(
@@ -326,17 +283,10 @@ class Sight:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Known:
-    """What an attacker knows of some records.
+    """What an attacker knows of some records."""
 
-    Parameters
-    ----------
-    stratum
-        Number of their combination of public values, -1 if the release has none such.
-    low, high
-        Within what each generalised value lies; equal if it is known exactly. Shape: attributes, records.
-    """
-
-    stratum: IntArray
+    stratum: IntArray  # Number of their combination of public values, -1 if the release has none such
+    # low, high: within what each generalised value lies; equal if it is known exactly. Shape: attributes, records
     low: FloatArray
     high: FloatArray
 
@@ -355,13 +305,7 @@ class Known:
 
     @classmethod
     def of_records(cls, sight: Sight, data: Dataset, tolerance: float = 0.0) -> Known:
-        """Know the true values of records.
-
-        Raises
-        ------
-        ReleaseError
-            If the records lack an attribute of the release.
-        """
+        """Know the true values of records."""
         names = {attribute.name for attribute in data.schema}
         public = [name for name, *_ in sight.public.columns]
         lacking = [name for name in (*public, *sight.names) if name not in names]
@@ -376,13 +320,7 @@ class Known:
 
 
 def as_released(release: Release, data: Dataset, name: str) -> pa.Array:
-    """Return a public column of the data as it was released.
-
-    Raises
-    ------
-    ReleaseError
-        If it is not of the type that was released.
-    """
+    """Return a public column of the data as it was released."""
     try:
         return released_column(data, name).cast(release.data.schema.field(name).type)
     except pa.ArrowException:  # its text may quote cells

@@ -44,13 +44,7 @@ def _plan(asked: Asked) -> dict[str, Any] | None:
 
 
 def approval(approved_by: str | None, clock: datetime | None = None) -> Mapping[str, str] | None:
-    """Record who approves a release, and when.
-
-    Raises
-    ------
-    ParameterError
-        If that is no name.
-    """
+    """Record who approves a release, and when."""
     if approved_by is None:
         return None
     name = approved_by.strip()

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import wilson
 from dunnage.errors import ParameterError
 from dunnage.local import batch_laws
@@ -38,9 +39,6 @@ from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Ran
 from dunnage.local.planar import Planar
 from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 SIMULATIONS, FEWEST_SIMULATIONS = 2_000, 200
 """How often what has no closed form is drawn; the more symbols there are, the less often."""
@@ -61,21 +59,11 @@ _WORD = 53
 
 @dataclass(frozen=True, kw_only=True)
 class Guess:
-    """How often the likeliest guess is right.
+    """How often the likeliest guess is right."""
 
-    Parameters
-    ----------
-    value
-        The chance.
-    interval
-        Itself, if it was computed; at 95 % confidence if it was estimated by drawing.
-    baseline
-        The same without any report: the likeliest place beforehand.
-    """
-
-    value: float
-    interval: tuple[float, float]
-    baseline: float
+    value: float  # The chance
+    interval: tuple[float, float]  # Itself, if it was computed; at 95 % confidence if it was estimated by drawing
+    baseline: float  # The same without any report: the likeliest place beforehand
 
     @property
     def computed(self) -> bool:
@@ -94,31 +82,13 @@ class Guess:
         return cls(value=hits / num, interval=wilson(hits, num), baseline=baseline)
 
 
-def uniform(num: int) -> Floats:
+def uniform(num: int) -> FloatArray:
     """Return the prior of places that are alike."""
     return np.full(num, 1 / num)
 
 
-def locate(law: Any, num_reports: int, prior: Floats | None = None, *, noise: Noise | None = None) -> Guess:
-    """Return how often a vehicle that stays in one place is found by its reports.
-
-    Parameters
-    ----------
-    law
-        The law of one report: a frequency oracle, one with areas in clear, the planar law, or one for each place of a
-        path.
-    num_reports
-        Reports that were seen, all of the same place.
-    prior
-        What is known beforehand: a chance for each input. All alike if left out.
-    noise
-        Where draws come from, if there is no closed form.
-
-    Raises
-    ------
-    ParameterError
-        If the law has so many inputs that the attack cannot be computed here.
-    """
+def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
+    """Return how often a vehicle that stays in one place is found by its reports."""
     noise = noise or Noise()
     if isinstance(law, Independent):
         return _each_place(law, num_reports, noise)
@@ -128,7 +98,7 @@ def locate(law: Any, num_reports: int, prior: Floats | None = None, *, noise: No
     return _within(law, num_reports, beforehand, noise)
 
 
-def _checked(prior: Floats, num_inputs: int) -> Floats:
+def _checked(prior: FloatArray, num_inputs: int) -> FloatArray:
     given = np.asarray(prior, dtype=np.float64)
     if given.shape != (num_inputs,) or not (given >= 0).all() or not given.sum() > 0:
         raise ParameterError(f"a prior has a chance for each of the {num_inputs} inputs. Give their shares.")
@@ -142,7 +112,7 @@ def _each_place(law: Independent, num_reports: int, noise: Noise) -> Guess:
     return Guess(value=one.value**law.steps, interval=(low, high), baseline=one.baseline**law.steps)
 
 
-def _by_area(law: InClear, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+def _by_area(law: InClear, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
     """Guess inside each area: which one it is, is seen as soon as there is a report."""
     baseline = float(prior.max())
     if not num_reports:
@@ -160,7 +130,7 @@ def _by_area(law: InClear, num_reports: int, prior: Floats, noise: Noise) -> Gue
     return Guess(value=value, interval=(min(low, value), max(high, value)), baseline=baseline)
 
 
-def _within(law: Any, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
     baseline, possible = float(prior.max()), prior[prior > 0]
     if not num_reports:
         return Guess.exactly(baseline, baseline)
@@ -190,18 +160,10 @@ def _num_multisets(law: Any, num_reports: int) -> int:
 # Closed forms
 
 
-def mixed_powers(first: Floats, second: Floats, num: int, times: Callable[[Floats, Floats], Floats]) -> Floats:
-    """Return the sum over i < num of ``first^i second^(num - 1 - i)``, without a difference that could cancel.
-
-    Parameters
-    ----------
-    first, second
-        Numbers, or coefficients of polynomials.
-    num
-        How many terms; 2 or more.
-    times
-        How they are multiplied.
-    """
+def mixed_powers(
+    first: FloatArray, second: FloatArray, num: int, times: Callable[[FloatArray, FloatArray], FloatArray]
+) -> FloatArray:
+    """Return the sum over i < num of ``first^i second^(num - 1 - i)``, without a difference that could cancel."""
     # With S(m) the sum of m terms: S(2m) = S(m) (A^m + B^m) and S(m + 1) = A S(m) + B^m, from S(2) = A + B on.
     powers, total, done = (first, second), np.zeros(0), 1
     for digit in f"{num:b}"[1:]:
@@ -214,22 +176,8 @@ def mixed_powers(first: Floats, second: Floats, num: int, times: Callable[[Float
     return total
 
 
-def unary_guess(prior: Floats, p: float, q: float, loss: float, num_reports: int, *, alike: bool) -> float:
-    """Return the chance for unary encoding: the own bit is set with p, each other one with q, all independently.
-
-    Parameters
-    ----------
-    prior
-        Chances of the possible places.
-    p, q
-        Chances of bits.
-    loss
-        What a set bit says for its place, as a logarithm.
-    num_reports
-        Number of reports.
-    alike
-        Whether all chances of the prior are the same: then the answer does not take longer for more places.
-    """
+def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports: int, *, alike: bool) -> float:
+    """Return the chance for unary encoding: the own bit is set with p, each other one with q, all independently."""
     from scipy.stats import binom
 
     counts = np.arange(num_reports + 1)
@@ -243,7 +191,7 @@ def unary_guess(prior: Floats, p: float, q: float, loss: float, num_reports: int
     return float(sum(chance * (own @ _beats_all(prior, place, upto, loss)) for place, chance in enumerate(prior)))
 
 
-def _beats_all(prior: Floats, place: int, upto: Floats, loss: float) -> Floats:
+def _beats_all(prior: FloatArray, place: int, upto: FloatArray, loss: float) -> FloatArray:
     """Return, for each number of reports that speak for a place, the chance that no other place is likelier."""
     counts, num = np.arange(len(upto)), len(upto) - 1
     lead = (math.log(prior[place]) - np.log(np.delete(prior, place))) / loss
@@ -257,19 +205,7 @@ def _beats_all(prior: Floats, place: int, upto: Floats, loss: float) -> Floats:
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
-    """Return the chance for randomised response among places that are alike.
-
-    Parameters
-    ----------
-    num_places
-        Places that are possible.
-    num_symbols
-        Symbols there are, one for each of these and of others that are known not to be the place.
-    p
-        Chance that a report is true.
-    num_reports
-        Number of reports.
-    """
+    """Return the chance for randomised response among places that are alike."""
     from scipy.stats import binom
 
     chances = binom.pmf(np.arange(num_reports + 1), num_reports, p)
@@ -298,7 +234,7 @@ def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float
     upto, below = series.copy(), series.copy()
     upto[own + 1 :], below[own:] = 0.0, 0.0
 
-    def times(one: Floats, other: Floats) -> Floats:
+    def times(one: FloatArray, other: FloatArray) -> FloatArray:
         return np.convolve(one, other)[: rest + 1]
 
     guessed = mixed_powers(upto, below, num_places, times) / num_places
@@ -311,7 +247,7 @@ def _most_often(own: int, rest: int, num_places: int, num_symbols: int) -> float
 # All outcomes, or many of them
 
 
-def channel_matrix(law: Any) -> Floats:
+def channel_matrix(law: Any) -> FloatArray:
     """Return the probability of each symbol (columns) for each input (rows) of a law of few of both."""
     if isinstance(law, Planar):
         return _planar_rows(law)
@@ -325,7 +261,7 @@ def channel_matrix(law: Any) -> Floats:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def _log_base(law: Any) -> Floats:
+def _log_base(law: Any) -> FloatArray:
     """Return the part of the logarithm of each symbol's probability that is the same for all inputs."""
     if not isinstance(law, OptimisedUnary | SymmetricUnary):
         return np.zeros(law.num_symbols)
@@ -333,7 +269,7 @@ def _log_base(law: Any) -> Floats:
     return np.asarray(bits * math.log(law.q / (1 - law.q)))
 
 
-def _planar_rows(law: Planar) -> Floats:
+def _planar_rows(law: Planar) -> FloatArray:
     from dunnage.local.distribution import planar_matrix
 
     if law.num_inputs * law.num_symbols > MOST_ENTRIES:
@@ -343,18 +279,8 @@ def _planar_rows(law: Planar) -> Floats:
     return np.asarray(rows / rows.sum(axis=1, keepdims=True))
 
 
-def enumerated_guess(matrix: Floats, prior: Floats, num_reports: int) -> float:
-    """Return the chance by looking at every multiset of symbols.
-
-    Parameters
-    ----------
-    matrix
-        Probability of each symbol (columns) for each input (rows).
-    prior
-        Chance of each input.
-    num_reports
-        Number of reports.
-    """
+def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
+    """Return the chance by looking at every multiset of symbols."""
     total = []
     for symbols in combinations_with_replacement(range(matrix.shape[1]), num_reports):
         counts = np.bincount(symbols, minlength=1)
@@ -363,11 +289,11 @@ def enumerated_guess(matrix: Floats, prior: Floats, num_reports: int) -> float:
     return math.fsum(total)
 
 
-def _uniforms(noise: Noise, size: int) -> Floats:
+def _uniforms(noise: Noise, size: int) -> FloatArray:
     return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
 
 
-def _draw_places(prior: Floats, num: int, noise: Noise) -> Integers:
+def _draw_places(prior: FloatArray, num: int, noise: Noise) -> IntArray:
     """Draw inputs by their chances; none whose chance is 0."""
     ends = np.cumsum(prior)
     drawn = np.searchsorted(ends, _uniforms(noise, num) * ends[-1], side="right")
@@ -375,7 +301,12 @@ def _draw_places(prior: Floats, num: int, noise: Noise) -> Integers:
 
 
 def _drawn(
-    scores: Callable[[Integers], Floats], prior: Floats, width: int, num_reports: int, baseline: float, noise: Noise
+    scores: Callable[[IntArray], FloatArray],
+    prior: FloatArray,
+    width: int,
+    num_reports: int,
+    baseline: float,
+    noise: Noise,
 ) -> Guess:
     """Draw places, and count how often the one of the highest score is the true one, of several an even part."""
     step = max(1, MOST_ENTRIES // max(width, num_reports))
@@ -393,11 +324,11 @@ def _drawn(
     return Guess.drawn(hits, num, baseline)
 
 
-def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
     blocks, columns, loss = law.num_blocks, law.num_columns, float(law.loss)
     of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
 
-    def scores(true: Integers) -> Floats:
+    def scores(true: IntArray) -> FloatArray:
         drawn = batch_laws.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
         counts = _counts_by_row(drawn.reshape(len(true), num_reports), blocks * columns)
         table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
@@ -407,18 +338,18 @@ def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: Floats, nois
     return _drawn(scores, prior, law.num_symbols, num_reports, float(prior.max()), noise)
 
 
-def _counts_by_row(symbols: Integers, num_symbols: int) -> Integers:
+def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
     rows = np.arange(len(symbols))[:, None] * num_symbols
     return np.bincount((rows + symbols).ravel(), minlength=len(symbols) * num_symbols).reshape(-1, num_symbols)
 
 
-def _matrix_drawn(law: Any, num_reports: int, prior: Floats, noise: Noise) -> Guess:
+def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
     matrix = channel_matrix(law)
     ends = np.cumsum(matrix, axis=1)
     with np.errstate(divide="ignore"):
         logs = np.maximum(np.log(matrix), -1e6)  # what cannot be weighs most, and stays finite
 
-    def scores(true: Integers) -> Floats:
+    def scores(true: IntArray) -> FloatArray:
         symbols = np.empty((len(true), num_reports), dtype=np.int64)
         for place in np.unique(true).tolist():
             rows = np.flatnonzero(true == place)
@@ -434,29 +365,17 @@ def _matrix_drawn(law: Any, num_reports: int, prior: Floats, noise: Noise) -> Gu
 
 @dataclass(frozen=True, kw_only=True)
 class Movement:
-    """How well two reports tell whether a vehicle moved between them, from one known place to another.
+    """How well two reports tell whether a vehicle moved between them, from one known place to another."""
 
-    Parameters
-    ----------
-    fresh
-        Advantage of the best test when every report is drawn anew: the total variation between the two places.
-    kept
-        The same when a device keeps the symbol it once drew for a place and sends it again (memoisation): staying
-        shows as the same symbol, and moving only by accident.
-    """
-
+    # Advantage of the best test when every report is drawn anew: the total variation between the two places
     fresh: float
+    # The same when a device keeps the symbol it once drew for a place and sends it again (memoisation): staying shows
+    # as the same symbol, and moving only by accident
     kept: float
 
 
 def movement(law: Any) -> Movement:
-    """Return how well moves are seen, between the two places for which it is easiest.
-
-    Parameters
-    ----------
-    law
-        A frequency oracle, or one with areas in clear: between areas a move is then seen at once.
-    """
+    """Return how well moves are seen, between the two places for which it is easiest."""
     if isinstance(law, InClear):
         return Movement(fresh=1.0, kept=1.0) if law.num_groups > 1 else movement(law.oracle)
     if isinstance(law, Planar):
@@ -474,7 +393,7 @@ def movement(law: Any) -> Movement:
     return Movement(fresh=p - q, kept=1 - agree)
 
 
-def _matrix_movement(rows: Floats) -> Movement:
+def _matrix_movement(rows: FloatArray) -> Movement:
     fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
     return Movement(fresh=fresh, kept=1 - float((rows @ rows.T).min()))
 
@@ -482,16 +401,8 @@ def _matrix_movement(rows: Floats) -> Movement:
 # Sequences of areas
 
 
-def unique_shares(areas: Integers, lengths: Sequence[int]) -> list[float]:
-    """Return the share of vehicles whose sequence of areas, so many moments long, no other vehicle has.
-
-    Parameters
-    ----------
-    areas
-        Area of each vehicle (rows) at each moment (columns); any number stands for "missing".
-    lengths
-        How many moments are seen, each at most the number of columns.
-    """
+def unique_shares(areas: IntArray, lengths: Sequence[int]) -> list[float]:
+    """Return the share of vehicles whose sequence of areas, so many moments long, no other vehicle has."""
     groups, done, found = np.zeros(len(areas), dtype=np.int64), 0, {}
     for length in sorted(set(lengths)):
         for column in areas.T[done:length]:
@@ -504,17 +415,8 @@ def unique_shares(areas: Integers, lengths: Sequence[int]) -> list[float]:
     return [found[length] for length in lengths]
 
 
-def unique_by_slots(areas: Integers, seen: NDArray[np.bool_]) -> float:
-    """Return the share of vehicles that no other one was with at all moments at which they were seen.
-
-    Parameters
-    ----------
-    areas
-        Area of each vehicle (rows) at each moment (columns).
-    seen
-        At which moments each of the first vehicles reports. Where others were then is looked up in ``areas``, which the
-        attacker is taken to know.
-    """
+def unique_by_slots(areas: IntArray, seen: NDArray[np.bool_]) -> float:
+    """Return the share of vehicles that no other one was with at all moments at which they were seen."""
     alone = 0
     for row, moments in zip(areas, seen, strict=False):
         same = (areas[:, moments] == row[moments]).all(axis=1)
@@ -527,21 +429,11 @@ def unique_by_slots(areas: Integers, seen: NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class NumberGuess:
-    """How often the bucket of a number is guessed right.
+    """How often the bucket of a number is guessed right."""
 
-    Parameters
-    ----------
-    told
-        Chance if the report tells of the number.
-    share
-        How often a report does.
-    baseline
-        Chance without a report: of the likeliest bucket.
-    """
-
-    told: float
-    share: float
-    baseline: float
+    told: float  # Chance if the report tells of the number
+    share: float  # How often a report does
+    baseline: float  # Chance without a report: of the likeliest bucket
 
     @property
     def value(self) -> float:
@@ -549,18 +441,8 @@ class NumberGuess:
         return self.share * self.told + (1 - self.share) * self.baseline
 
 
-def bucket_weights(values: Floats, num_buckets: int, steps: int) -> Floats:
-    """Return the chances of buckets (rows) and points (columns), of numbers of [-1, 1] rounded to points at random.
-
-    Parameters
-    ----------
-    values
-        The numbers; clamped, NaN left out.
-    num_buckets
-        Buckets of equal width.
-    steps
-        The points are -steps .. steps.
-    """
+def bucket_weights(values: FloatArray, num_buckets: int, steps: int) -> FloatArray:
+    """Return the chances of buckets (rows) and points (columns), of numbers of [-1, 1] rounded to points at random."""
     kept = np.clip(values[~np.isnan(values)], -1.0, 1.0)
     if not kept.size:
         kept = np.linspace(-1, 1, 2 * num_buckets + 1)[1::2]
@@ -573,22 +455,14 @@ def bucket_weights(values: Floats, num_buckets: int, steps: int) -> Floats:
     return table / kept.size
 
 
-def even_weights(num_buckets: int, steps: int) -> Floats:
+def even_weights(num_buckets: int, steps: int) -> FloatArray:
     """Return the same for a number that is spread evenly over its domain: many numbers, evenly apart, stand for it."""
     num = num_buckets * max(16, -(-8 * steps // num_buckets))
     return bucket_weights((np.arange(num) + 0.5) * 2 / num - 1, num_buckets, steps)
 
 
-def number_guess(law: Reading, weights: Floats) -> float:
-    """Return how often the likeliest bucket is right, of a number that a report tells by a law.
-
-    Parameters
-    ----------
-    law
-        The law of the number.
-    weights
-        Chances of buckets (rows) and points (columns): see :func:`bucket_weights`.
-    """
+def number_guess(law: Reading, weights: FloatArray) -> float:
+    """Return how often the likeliest bucket is right, of a number that a report tells by a law."""
     if isinstance(law, Hybrid):  # which law was drawn is seen
         parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
         return sum(share * number_guess(part, weights) for share, part in parts)
@@ -602,7 +476,7 @@ def number_guess(law: Reading, weights: Floats) -> float:
     return float(((all_of + lean) / 2).max() + ((all_of - lean) / 2).max())
 
 
-def _window_guess(law: WindowLaw, weights: Floats) -> float:
+def _window_guess(law: WindowLaw, weights: FloatArray) -> float:
     odds = float(odds_of(law.epsilon))
     symbols = np.arange(-law.last, law.last + 1)
     before = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))  # (buckets, points + 1)
@@ -613,7 +487,7 @@ def _window_guess(law: WindowLaw, weights: Floats) -> float:
     return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
 
 
-def _laplace_guess(law: LaplaceNumber, weights: Floats) -> float:
+def _laplace_guess(law: LaplaceNumber, weights: FloatArray) -> float:
     from scipy.signal import lfilter
 
     ratio = math.exp(-float(1 / law.noise_scale))
@@ -625,16 +499,8 @@ def _laplace_guess(law: LaplaceNumber, weights: Floats) -> float:
     return float((best.sum() + (best[0] + best[-1]) * ratio / (1 - ratio)) * (1 - ratio) / (1 + ratio))
 
 
-def guess_numbers(report: SampledReport | JointReport, weights: Sequence[Floats | None]) -> list[NumberGuess]:
-    """Return how often the bucket of each number is guessed by one report.
-
-    Parameters
-    ----------
-    report
-        The law of one report. By signs of all numbers at once each is guessed by its own sign alone.
-    weights
-        Chances of buckets and points of each attribute; None for one that is not guessed.
-    """
+def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
+    """Return how often the bucket of each number is guessed by one report."""
     found = []
     for place, table in enumerate(weights):
         if table is None:
@@ -648,15 +514,7 @@ def guess_numbers(report: SampledReport | JointReport, weights: Sequence[Floats 
 
 
 def guess_tuple(guesses: Sequence[NumberGuess], num_told: int) -> float:
-    """Return how often all buckets are guessed right at once, if numbers have nothing to do with each other.
-
-    Parameters
-    ----------
-    guesses
-        One for each attribute.
-    num_told
-        How many of them a report tells, all sets of so many being as likely.
-    """
+    """Return how often all buckets are guessed right at once, if numbers have nothing to do with each other."""
     sets = [1.0] + [0.0] * num_told  # sums over sets of products, by how many of the numbers so far are told
     for guess in guesses:
         sets = [

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, VectorPacking, pack_vectors
 from dunnage.exact import exact
 from dunnage.planning.apart import packed_group
@@ -26,29 +27,17 @@ from dunnage.settle.task import whole_table
 LEAST_SECONDS = 0.05
 _KERNEL_BITS = 40
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TruePacking:
-    """Rows in bins by their true amounts. Private: its ``repr`` shows none of it.
+    """Rows in bins by their true amounts. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    bin_of_row, truck_of_bin
-        The bin of each row, and the name of the truck that a bin is.
-    cost
-        What the trucks cost together; of a single kind, their number.
-    bound
-        No packing costs less: proved.
-    """
-
-    bin_of_row: IntArray
+    bin_of_row: IntArray  # bin_of_row, truck_of_bin: the bin of each row, and the name of the truck that a bin is
     truck_of_bin: tuple[str, ...]
-    cost: Fraction
-    bound: Fraction
+    cost: Fraction  # What the trucks cost together; of a single kind, their number
+    bound: Fraction  # No packing costs less: proved
 
 
 def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
@@ -65,32 +54,15 @@ def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
 
 
 def pack_truth(
-    amounts: FloatArray,
+    amounts: FloatArray,  # Each row fits some truck. Shape: rows by quantities
     quantities: Sequence[str],
     trucks: Sequence[Truck],
-    group: IntArray,
+    group: IntArray,  # Number of the group of each row; groups never share a truck
     *,
     deadline: float,
     progress: Progress | None = None,
 ) -> TruePacking:
-    """Pack true amounts at the least cost that can be found in time, each group of rows apart.
-
-    Parameters
-    ----------
-    amounts
-        Each row fits some truck. Shape: rows by quantities.
-    quantities, trucks
-        Names of the quantities, and the kinds of truck. Of a single kind there are as many as it takes.
-    group
-        Number of the group of each row; groups never share a truck.
-    deadline, progress
-        When to stop, by ``time.monotonic``; called with a line whenever something improves.
-
-    Raises
-    ------
-    NoPlanError
-        If no packing was found with the trucks of several kinds that there are.
-    """
+    """Pack true amounts at the least cost that can be found in time, each group of rows apart."""
     if len(trucks) == 1 and len(quantities) == 1:
         bins, bound = _packed_weights(amounts[:, 0], trucks[0].capacity[quantities[0]], group, deadline, progress)
         names = [trucks[0].name] * len(bins)

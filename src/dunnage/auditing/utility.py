@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.truth import TruePacking, cost_of, pack_truth
 from dunnage.bins.fills import Items, Slots, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
@@ -36,8 +37,6 @@ DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
 MOST_PERMUTED = 100_000_000
 BINS_SECONDS = 5.0
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
@@ -45,29 +44,16 @@ Progress = Callable[[str], None]
 class Feasibility:
     """How likely a plan fits, over all ways in which the rows of a class may be the packages of the class. Private.
 
-    Parameters
-    ----------
-    value
-        Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all.
-    interval
-        Where it lies with 95 % confidence; for an exact one the value twice.
-    bins
-        Share of bins that fit, on average.
-    kind
-        ``exact`` if all arrangements were counted, else ``estimate``.
-    permutations
-        How many were drawn for an estimate, 0 for an exact one.
-
     References
     ----------
     Hoogervorst et al. 2019, section 6.1.
     """
 
-    value: float
-    interval: tuple[float, float]
-    bins: float
-    kind: str
-    permutations: int = 0
+    value: float  # Probability that every bin fits (f_k); for a sealed plan 1 if it can be filled at all
+    interval: tuple[float, float]  # Where it lies with 95 % confidence; for an exact one the value twice
+    bins: float  # Share of bins that fit, on average
+    kind: str  # `exact` if all arrangements were counted, else `estimate`
+    permutations: int = 0  # How many were drawn for an estimate, 0 for an exact one
 
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
@@ -345,18 +331,6 @@ def true_plan(
     """Plan on the true weights of the released rows, to compare with. Private: never hand it out as a plan.
 
     Packages that were not released are not in it; :func:`plan_utility` counts what all packages take.
-
-    Parameters
-    ----------
-    data, release, key
-        The rows that were published, what was published, and which row is which record.
-    capacity, trucks, by, apart, seconds, progress
-        As for :func:`dunnage.pack`.
-
-    Raises
-    ------
-    NoPlanError
-        If a package is heavier than any truck, or there are not enough trucks.
     """
     start = time.monotonic()
     records = matched_records(data, release, key)
@@ -413,22 +387,13 @@ def feasibility(
     release: Release,
     key: Key,
     *,
-    permutations: int = DEFAULT_PERMUTATIONS,
-    noise: Noise | None = None,
+    permutations: int = DEFAULT_PERMUTATIONS,  # How many orders to try if they are too many to count
+    noise: Noise | None = None,  # Randomness of the trial, by default the operating system's
 ) -> Feasibility:
     """Say how likely every bin of a plan fits, over all orders in which a class's rows may be its packages.
 
     Rows are published in random order, so all orders of rows that nobody can tell apart are equally likely; the plan
     was made for all of them.
-
-    Parameters
-    ----------
-    plan, data, release, key
-        The plan, the rows that were published, what was published, and which row is which record.
-    permutations
-        How many orders to try if they are too many to count.
-    noise
-        Randomness of the trial, by default the operating system's.
     """
     noise = noise or Noise()
     records = matched_records(data, release, key)

@@ -34,8 +34,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.chances import ROUNDING, Chances, Members, Sizes, Sums
 from dunnage.bins.covering import Choice, CoverProgram, without_surplus
 from dunnage.bins.fleets import MOST_SIZES, FleetPricing, fill_then_pack
@@ -44,8 +44,6 @@ from dunnage.bins.mixing import MOST_STEPS, STEPS_PER_ITEM, mix_classes
 from dunnage.bins.scalar import pack_bins
 from dunnage.solver import csr, solve_program
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str, int, int], None]
 
 EXACT_WORK = 3 * 10**8
@@ -80,25 +78,13 @@ class BinKind:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassPacking:
-    """How many items of each class each bin takes.
+    """How many items of each class each bin takes."""
 
-    Parameters
-    ----------
-    counts
-        Shape: (bins, classes).
-    kinds
-        Kind of each bin.
-    cost, bound
-        What the bins cost, and what any plan costs at least; their number if every kind costs 1.
-    at_least, at_most
-        Bounds on the probability that every bin fits.
-    """
-
-    counts: IntArray
-    kinds: IntArray
-    cost: int
+    counts: IntArray  # Shape: (bins, classes)
+    kinds: IntArray  # Kind of each bin
+    cost: int  # cost, bound: what the bins cost, and what any plan costs at least; their number if every kind costs 1
     bound: int
-    at_least: float
+    at_least: float  # at_least, at_most: bounds on the probability that every bin fits
     at_most: float
 
 
@@ -140,33 +126,17 @@ class _Search:
 
 
 class ChancePacker:
-    """One packing problem on classes: solved by :meth:`solve`, plans weighed by :meth:`weighed`.
-
-    Parameters
-    ----------
-    classes
-        What is known of each class.
-    caps
-        Most items of each class that a bin may take.
-    kinds
-        The kinds of bin.
-    risk
-        Largest probability that not everything fits, as a fraction: at least 0, below 1.
-    groups
-        Group of each class; classes of different groups never share a bin. By default all are of one.
-    seed
-        Of the searches.
-    """
+    """One packing problem on classes: solved by :meth:`solve`, plans weighed by :meth:`weighed`."""
 
     def __init__(
         self,
-        classes: Sequence[Sizes],
-        caps: IntArray,
-        kinds: Sequence[BinKind],
+        classes: Sequence[Sizes],  # What is known of each class
+        caps: IntArray,  # Most items of each class that a bin may take
+        kinds: Sequence[BinKind],  # The kinds of bin
         *,
-        risk: Fraction,
+        risk: Fraction,  # Largest probability that not everything fits, as a fraction: at least 0, below 1
         groups: IntArray | None = None,
-        seed: int = 0,
+        seed: int = 0,  # Of the searches
     ) -> None:
         self.classes, self.caps, self.kinds = list(classes), np.asarray(caps, dtype=np.int64), list(kinds)
         self.costs = [int(kind.cost) for kind in kinds]
@@ -210,23 +180,11 @@ class ChancePacker:
         self,
         *,
         seconds: float,
-        progress: Progress | None = None,
+        progress: Progress | None = None,  # Called with stage, cost and bound whenever one improves
         aim: int | None = None,
-        start: tuple[IntArray, IntArray] | None = None,
+        start: tuple[IntArray, IntArray] | None = None,  # Counts and kinds of a plan to begin with
     ) -> ClassPacking | None:
-        """Find the cheapest plan that can be found in time, with a bound; None if none was found.
-
-        Parameters
-        ----------
-        seconds
-            Time limit.
-        progress
-            Called with stage, cost and bound whenever one improves.
-        aim
-            A cost that is good enough: what is cheaper is not looked for, and the bound means nothing.
-        start
-            Counts and kinds of a plan to begin with.
-        """
+        """Find the cheapest plan that can be found in time, with a bound; None if none was found."""
         search = _Search(time.monotonic() + seconds, progress)
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))

@@ -20,12 +20,9 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ROUNDING = 1e-11
 MOST_SUMS = 200_000
@@ -54,13 +51,6 @@ class Sums:
 
 def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
     """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many.
-
-    Parameters
-    ----------
-    members
-        One line a member, one column a resource.
-    most
-        Largest number of draws, at most the number of members.
 
     Examples
     --------
@@ -217,13 +207,7 @@ class Sizes(Protocol):
 
 
 class Members:
-    """A class whose members are known, but not which item is which.
-
-    Parameters
-    ----------
-    values
-        One line a member, one column a resource.
-    """
+    """A class whose members are known, but not which item is which."""
 
     def __init__(self, values: IntArray) -> None:
         self.values = np.asarray(values, dtype=np.int64)
@@ -252,13 +236,6 @@ class Between:
     """A class of which only the ends are known: one item sits at each, the rest uniformly between (an assumption).
 
     Independent uniform items are no safe reading of such a class: that one of them is the heaviest is known.
-
-    Parameters
-    ----------
-    lower, upper
-        The ends, by resource.
-    count
-        Number of items.
     """
 
     def __init__(self, lower: IntArray, upper: IntArray, count: int) -> None:
@@ -356,13 +333,6 @@ def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
 
 class Chances:
     """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
-
-    Parameters
-    ----------
-    classes
-        What is known of each class.
-    capacity
-        What a bin holds of each resource.
 
     Examples
     --------

@@ -27,11 +27,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.listing import Listing
 from dunnage.solver import solve_prices, solve_program
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MARGIN = 1e-6
 BUDGET_SLACK = 1e-9
@@ -65,15 +63,7 @@ class Cover:
 
 
 class CoverProgram:
-    """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget.
-
-    Parameters
-    ----------
-    demand
-        Number of items of each class.
-    choices
-        The kinds of bin.
-    """
+    """The patterns of all kinds of bin, ready to be solved for one demand under one or another budget."""
 
     def __init__(self, demand: IntArray, choices: Sequence[Choice]) -> None:
         from scipy.sparse import vstack
@@ -95,28 +85,14 @@ class CoverProgram:
     def solve(
         self,
         *,
-        deadline: float,
-        use: FloatArray | None = None,
+        deadline: float,  # Monotonic time by which to stop
+        use: FloatArray | None = None,  # use, budget: how much of the budget each pattern takes, and the budget
         budget: float = math.inf,
         at_most: float = math.inf,
-        known_bound: int = 0,
-        usable: npt.NDArray[np.bool_] | None = None,
+        known_bound: int = 0,  # What any cover costs at least, as known from elsewhere
+        usable: npt.NDArray[np.bool_] | None = None,  # Which patterns may be used; by default all
     ) -> Cover:
-        """Find a cover of least cost, or one below ``at_most`` if there is one, with a bound.
-
-        Parameters
-        ----------
-        deadline
-            Monotonic time by which to stop.
-        use, budget
-            How much of the budget each pattern takes, and the budget.
-        at_most
-            Only covers cheaper than this are of interest; the bound never exceeds it, but for being what bins can cost.
-        known_bound
-            What any cover costs at least, as known from elsewhere.
-        usable
-            Which patterns may be used; by default all.
-        """
+        """Find a cover of least cost, or one below ``at_most`` if there is one, with a bound."""
         if math.isfinite(at_most):
             at_most = math.ceil(at_most / self.step) * self.step
         allowed = np.ones(len(self.cost), dtype=bool) if usable is None else usable

@@ -13,11 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 
 
 def shares(laws: Sequence[FloatArray]) -> FloatArray:
@@ -27,24 +24,12 @@ def shares(laws: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(eq=False)
 class Exchanges:
-    """Rows in a fixed number of bins, moved and exchanged so that everything fits more likely.
+    """Rows in a fixed number of bins, moved and exchanged so that everything fits more likely."""
 
-    Parameters
-    ----------
-    laws
-        Law of each row in units, for each quantity. Shape of each: rows, units.
-    group
-        Rows of different groups never share a bin.
-    bin_of_row
-        Where rows are; -1 for nowhere yet.
-    num_bins
-        How many bins there are.
-    """
-
-    laws: list[FloatArray]
-    group: IntArray
-    bin_of_row: IntArray
-    num_bins: int
+    laws: list[FloatArray]  # Law of each row in units, for each quantity. Shape of each: rows, units
+    group: IntArray  # Rows of different groups never share a bin
+    bin_of_row: IntArray  # Where rows are; -1 for nowhere yet
+    num_bins: int  # How many bins there are
     loads: list[FloatArray] = field(init=False)
     rests: list[FloatArray] = field(init=False)
 
@@ -124,24 +109,7 @@ def _with_and_without(laws: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def settled(state: Exchanges, budget: float, accepted: Callable[[IntArray], bool], deadline: float) -> bool:
-    """Move and exchange rows, best first, until bins are accepted; what was undone stays so for a while.
-
-    Parameters
-    ----------
-    state
-        Rows in bins, changed in place.
-    budget
-        Largest cost at which to ask whether the bins are accepted.
-    accepted
-        Whether bins fit likely enough, computed finely.
-    deadline
-        When to stop.
-
-    Returns
-    -------
-    bool
-        Whether bins were accepted; they are those of the state then.
-    """
+    """Move and exchange rows, best first, until bins are accepted; what was undone stays so for a while."""
     num = len(state.bin_of_row)
     barred = np.zeros((state.num_bins, num), dtype=np.int64)
     least, stalled, turn = math.inf, 0, 0
@@ -178,20 +146,7 @@ def _best_change(state: Exchanges, barred: BoolArray, needed: float) -> dict[int
 
 
 def without_bin(laws: list[FloatArray], group: IntArray, bin_of_row: IntArray, gone: int) -> Exchanges | None:
-    """Take a bin away: put its rows into others, the largest first, where each fits best.
-
-    Parameters
-    ----------
-    laws, group, bin_of_row
-        As for :class:`Exchanges`.
-    gone
-        The bin; those after it are numbered anew.
-
-    Returns
-    -------
-    Exchanges or None
-        None if its group has no other bin.
-    """
+    """Take a bin away: put its rows into others, the largest first, where each fits best."""
     rows = np.flatnonzero(bin_of_row == gone)
     if not (group[bin_of_row != gone] == group[rows[0]]).any():
         return None

@@ -31,11 +31,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.sweep import Below, Sweep, count_part, extremes, members_by_class, slots_of, split, ways_to_share
 from dunnage.errors import NoPlanError, ParameterError
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
 Words = Callable[[int], WordArray]
 
@@ -54,18 +53,10 @@ _LARGEST_SUM = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """What is put into slots.
+    """What is put into slots."""
 
-    Parameters
-    ----------
-    class_of
-        Class of each item, from 0 on.
-    sizes
-        Whole numbers of at least 0. Shape: items x resources.
-    """
-
-    class_of: IntArray
-    sizes: IntArray
+    class_of: IntArray  # Class of each item, from 0 on
+    sizes: IntArray  # Whole numbers of at least 0. Shape: items x resources
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "class_of", _whole(self.class_of, "class_of", 1))
@@ -81,18 +72,10 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """What a sealed plan says.
+    """What a sealed plan says."""
 
-    Parameters
-    ----------
-    counts
-        How many items of each class a bin takes. Shape: bins x classes.
-    capacities
-        What a bin holds, whole numbers. Shape: bins x resources.
-    """
-
-    counts: IntArray
-    capacities: IntArray
+    counts: IntArray  # How many items of each class a bin takes. Shape: bins x classes
+    capacities: IntArray  # What a bin holds, whole numbers. Shape: bins x resources
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "counts", _whole(self.counts, "counts", 2))
@@ -133,15 +116,9 @@ def _check_match(items: Items, slots: Slots) -> None:
 
 @dataclass(eq=False)
 class Fills:
-    """The feasible fills of a problem, counted exactly.
+    """The feasible fills of a problem, counted exactly."""
 
-    Parameters
-    ----------
-    number
-        How many there are, items told apart.
-    """
-
-    number: int
+    number: int  # How many there are, items told apart
     _items: Items
     _slots: Slots
     _sweeps: list[Sweep]
@@ -153,11 +130,6 @@ class Fills:
         """Return the share of feasible fills in which an item is in a bin. Shape: items x bins; rows add up to 1.
 
         Each is a quotient of whole numbers, rounded once.
-
-        Raises
-        ------
-        NoPlanError
-            If there is no feasible fill.
         """
         self._check_any()
         counts = self._slots.counts
@@ -170,23 +142,7 @@ class Fills:
         return np.asarray(shares, dtype=np.float64)
 
     def draw(self, below: Below) -> IntArray:
-        """Draw a feasible fill, all equally likely.
-
-        Parameters
-        ----------
-        below
-            Gives a uniform whole number from 0 to ``n - 1``, as :meth:`dunnage.noise.Noise.below` does.
-
-        Returns
-        -------
-        numpy.ndarray
-            The bin of each item.
-
-        Raises
-        ------
-        NoPlanError
-            If there is no feasible fill.
-        """
+        """Draw a feasible fill, all equally likely."""
         self._check_any()
         class_of, counts = self._items.class_of, self._slots.counts
         bin_of_item = np.full(len(class_of), -1, dtype=np.int64)
@@ -227,27 +183,6 @@ def count_fills(
     items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
 ) -> Fills | None:
     """Count the feasible fills exactly.
-
-    Parameters
-    ----------
-    items
-        What is put into slots.
-    slots
-        How many items of each class each bin takes.
-    most_states
-        Give up beyond so many states of a part; the default is a second or two.
-    deadline
-        Give up at this time of ``time.monotonic``.
-
-    Returns
-    -------
-    Fills or None
-        None if there are too many states or the time is up.
-
-    Raises
-    ------
-    ParameterError
-        If a class has not as many slots as items, or numbers are too large.
 
     Examples
     --------
@@ -294,27 +229,13 @@ def sealed_linkage(chances: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimate:
-    """What chains that walked over fills met.
+    """What chains that walked over fills met."""
 
-    Parameters
-    ----------
-    chances
-        The share of the feasible fills met in which an item is in a bin. Shape: items x bins.
-    error
-        How far starts disagree in this: a standard error, 1 if only one start met any. Same shape.
-    num_met
-        Feasible fills met, repeated ones included.
-    num_starts
-        Independent starts that met any.
-    drawn
-        The bin of each item in one of the fills met, each equally likely.
-    """
-
-    chances: FloatArray
-    error: FloatArray
-    num_met: int
-    num_starts: int
-    drawn: IntArray
+    chances: FloatArray  # The share of the feasible fills met in which an item is in a bin. Shape: items x bins
+    error: FloatArray  # How far starts disagree in this: a standard error, 1 if only one start met any. Same shape
+    num_met: int  # Feasible fills met, repeated ones included
+    num_starts: int  # Independent starts that met any
+    drawn: IntArray  # The bin of each item in one of the fills met, each equally likely
 
     def __repr__(self) -> str:
         return f"<Estimate from {self.num_met} fills of {self.num_starts} starts>"
@@ -532,45 +453,18 @@ def _spread(items: Items) -> FloatArray:
 
 
 def estimate_chances(
-    items: Items,
-    slots: Slots,
+    items: Items,  # What is put into slots
+    slots: Slots,  # How many items of each class each bin takes
     *,
-    seconds: float,
-    seed: int = 0,
+    seconds: float,  # Time limit for all starts; the first call of a process takes some seconds more
+    seed: int = 0,  # For the walks, where the numbers are no secret
     words: Words | None = None,
-    start: IntArray | None = None,
-    most_rounds: int = MOST_ROUNDS,
+    start: IntArray | None = None,  # The bin of each item where all walks begin, if random starts met nothing
+    most_rounds: int = MOST_ROUNDS,  # Rounds of each start, a quarter of them before anything is noted
 ) -> Estimate | None:
     """Estimate how likely an item is in a bin, all feasible fills equally likely, from walks over fills.
 
     Starts are random, so that no known fill is favoured, unless one is given.
-
-    Parameters
-    ----------
-    items
-        What is put into slots.
-    slots
-        How many items of each class each bin takes.
-    seconds
-        Time limit for all starts; the first call of a process takes some seconds more.
-    seed
-        For the walks, where the numbers are no secret.
-    words
-        Random 64-bit words to walk by instead: who walks over private numbers takes them from ``Noise``.
-    start
-        The bin of each item where all walks begin, if random starts met nothing.
-    most_rounds
-        Rounds of each start, a quarter of them before anything is noted.
-
-    Returns
-    -------
-    Estimate or None
-        None if no feasible fill was met.
-
-    Raises
-    ------
-    ParameterError
-        If a class has not as many slots as items, or numbers are too large.
     """
     _check_match(items, slots)
     board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
@@ -615,11 +509,6 @@ def find_fill(
     """Look for a feasible fill by walks from random starts.
 
     Parameters are those of :func:`estimate_chances`.
-
-    Returns
-    -------
-    numpy.ndarray or None
-        The bin of each item; None if no feasible fill was met in time.
     """
     _check_match(items, slots)
     board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
@@ -635,13 +524,7 @@ def find_fill(
 
 
 def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> IntArray | None:
-    """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none.
-
-    Returns
-    -------
-    numpy.ndarray or None
-        The bin of each item, checked in whole numbers; None if none was found in time or none exists.
-    """
+    """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none."""
     from scipy import optimize, sparse
 
     _check_match(items, slots)

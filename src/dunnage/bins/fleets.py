@@ -16,13 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
 from dunnage.solver import Prices, csr, solve_prices, solve_program
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_SIZES = 600
 _MARGIN = 1e-6
@@ -40,24 +37,14 @@ class FleetPacking:
 
 
 def fill_then_pack(
-    sizes: IntArray,
-    capacities: Sequence[int],
+    sizes: IntArray,  # Of each item
+    capacities: Sequence[int],  # capacities, costs, counts: of each kind of bin
     costs: Sequence[int],
     counts: Sequence[int | None],
     *,
-    deadline: float,
+    deadline: float,  # Monotonic time by which to stop
 ) -> Iterator[tuple[list[list[int]], list[int]]]:
-    """Yield packings: some bins of one kind filled to the brim, the rest packed into another.
-
-    Parameters
-    ----------
-    sizes
-        Of each item.
-    capacities, costs, counts
-        Of each kind of bin.
-    deadline
-        Monotonic time by which to stop.
-    """
+    """Yield packings: some bins of one kind filled to the brim, the rest packed into another."""
     items = np.asarray(sizes, dtype=np.int64)
     order = np.argsort(-items, kind="stable").tolist()
     for first, other in itertools.permutations(range(len(costs)), 2):
@@ -82,19 +69,11 @@ def fill_then_pack(
 
 
 class FleetPricing:
-    """The problem: sizes and how many there are of each, and the kinds of bin.
-
-    Parameters
-    ----------
-    sizes, demand
-        Sizes of at least 1, largest first, and the number of items of each.
-    capacities, costs, counts
-        Of each kind of bin; a count is None where there is no limit.
-    """
+    """The problem: sizes and how many there are of each, and the kinds of bin."""
 
     def __init__(
         self,
-        sizes: IntArray,
+        sizes: IntArray,  # sizes, demand: sizes of at least 1, largest first, and the number of items of each
         demand: IntArray,
         capacities: Sequence[int],
         costs: Sequence[int],

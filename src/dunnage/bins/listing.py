@@ -17,12 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.chances import ROUNDING, Sums
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_PATTERNS = 300_000
 MOST_WORK = 2 * 10**9
@@ -34,23 +31,15 @@ _MOST_DENSE = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Patterns in compressed rows, with the risk of each.
+    """Patterns in compressed rows, with the risk of each."""
 
-    Parameters
-    ----------
-    starts, kinds, numbers
-        Pattern j takes ``numbers[i]`` items of class ``kinds[i]`` for i from ``starts[j]`` to ``starts[j + 1]``.
-    risk
-        Probability that the pattern does not fit; exactly 0 where it fits surely.
-    num_classes
-        Number of classes.
-    """
-
+    # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
+    # + 1]`
     starts: IntArray
     kinds: IntArray
     numbers: IntArray
-    risk: FloatArray
-    num_classes: int
+    risk: FloatArray  # Probability that the pattern does not fit; exactly 0 where it fits surely
+    num_classes: int  # Number of classes
 
     def __len__(self) -> int:
         return len(self.risk)
@@ -79,33 +68,15 @@ class Listing:
 def list_patterns(
     classes: Sequence[Sequence[Sums]],
     worst: Sequence[IntArray],
-    capacity: IntArray,
+    capacity: IntArray,  # What a bin holds of each resource
     *,
-    most_risk: float,
+    most_risk: float,  # Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed
     least: int = 0,
     slack: int = 0,
-    most_patterns: int = MOST_PATTERNS,
+    most_patterns: int = MOST_PATTERNS,  # most_patterns, most_work: where to give up
     most_work: int = MOST_WORK,
 ) -> Listing | None:
-    """List the useful patterns whose risk is at most a limit; None if there are too many.
-
-    Parameters
-    ----------
-    classes
-        For each class the sums of 0, 1, 2 ... items; as many as a bin may take at most.
-    worst
-        For each class the largest sums of 0, 1, 2 ... items, so that what fits surely is known exactly.
-    capacity
-        What a bin holds of each resource.
-    most_risk
-        Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed.
-    least, slack
-        With one resource: list only patterns whose sum lies, but for the same risk, between this and the capacity.
-        Adding independent items only spreads a sum, so a walk turns back where no window of that width holds enough.
-        Where sizes were rounded down, ``slack`` is the most that rounding can take from the sum of a bin.
-    most_patterns, most_work
-        Where to give up.
-    """
+    """List the useful patterns whose risk is at most a limit; None if there are too many."""
     capacity = np.asarray(capacity, dtype=np.int64)
     flat = _flattened(classes, worst, capacity)
     limits = (most_risk + ROUNDING, least, slack, float(most_work))

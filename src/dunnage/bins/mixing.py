@@ -14,12 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.chances import Sizes
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 STEPS_PER_ITEM = 4000
 MOST_STEPS = 3_000_000
@@ -28,24 +25,7 @@ MOST_STEPS = 3_000_000
 def mix_classes(
     classes: Sequence[Sizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
 ) -> IntArray | None:
-    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no place.
-
-    Parameters
-    ----------
-    classes
-        What is known of each class.
-    caps
-        Most items of each class that a bin may take.
-    capacities
-        What each bin holds. Shape: (bins, resources).
-    seed, steps
-        Seed of the search, and how many steps it takes.
-
-    Returns
-    -------
-    IntArray
-        Number of items of each class in each bin. Shape: (bins, classes).
-    """
+    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no place."""
     sizes = np.array([known.count for known in classes], dtype=np.int64)
     room = np.asarray(capacities, dtype=np.float64)
     unit = np.maximum(room.max(axis=0), 1.0)

@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 CONFIDENCE = 0.95
 _CHUNK_NUMBERS = 2_000_000
@@ -24,20 +20,6 @@ _CHUNK_NUMBERS = 2_000_000
 
 def within_class_permutations(class_of_row: IntArray, num: int, seed: int) -> IntArray:
     """Draw permutations of rows that exchange rows of one class only, each equally likely.
-
-    Parameters
-    ----------
-    class_of_row
-        Class of each row.
-    num
-        How many to draw, independently.
-    seed
-        Equal seeds draw equal permutations.
-
-    Returns
-    -------
-    array
-        One line a permutation: row ``j`` takes the value of row ``line[j]``, which is of its class.
 
     Examples
     --------
@@ -61,40 +43,17 @@ def _permutations(classes: list[IntArray], num: int, generator: np.random.Genera
 
 
 def fits_by_permutation(
-    values: FloatArray,
-    class_of_row: IntArray,
+    values: FloatArray,  # What each row weighs if nothing is exchanged; one column a resource, or one number a row
+    class_of_row: IntArray,  # class_of_row, bin_of_row: class and bin of each row; bins count from 0
     bin_of_row: IntArray,
-    capacities: FloatArray,
+    capacities: FloatArray,  # What each bin holds of each resource; one line, or one number, stands for all bins
     *,
-    permutations: int,
-    seed: int,
+    permutations: int,  # How many to draw
+    seed: int,  # Equal seeds draw equal permutations
 ) -> Iterator[BoolArray]:
     """Try a plan on random permutations inside classes, some thousands at a time.
 
     Decimals are added up as whole numbers, so that a load equal to the capacity fits.
-
-    Parameters
-    ----------
-    values
-        What each row weighs if nothing is exchanged; one column a resource, or one number a row.
-    class_of_row, bin_of_row
-        Class and bin of each row; bins count from 0.
-    capacities
-        What each bin holds of each resource; one line, or one number, stands for all bins.
-    permutations
-        How many to draw.
-    seed
-        Equal seeds draw equal permutations.
-
-    Yields
-    ------
-    array
-        One line a permutation, one column a bin: whether the bin holds its rows.
-
-    Raises
-    ------
-    ParameterError
-        If the arguments do not belong together.
     """
     loads, rooms = _exact_columns(values, capacities, class_of_row, bin_of_row)
     order = np.argsort(bin_of_row, kind="stable")
@@ -152,17 +111,6 @@ def held_out_feasibility(
 
     This is the feasibility ``f_k`` of Hoogervorst et al. 2019, section 6.1. It judges any plan independently of how it
     was made.
-
-    Parameters
-    ----------
-    values, class_of_row, bin_of_row, capacities, permutations, seed
-        As for :func:`fits_by_permutation`; the seed must not be one that the plan was made with.
-
-    Returns
-    -------
-    tuple
-        The share of permutations for which every bin fits, and the ends of its exact (Clopper-Pearson) interval of 95 %
-        confidence.
 
     Examples
     --------

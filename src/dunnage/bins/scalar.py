@@ -39,12 +39,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.solver import Patterns, Relaxation, affordable, relax_cover, whole_cover
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Pattern = npt.NDArray[np.int32]
 Bins = list[list[int]]
 Progress = Callable[[str, int, int], None]
@@ -69,21 +68,11 @@ _TRIES_BEFORE_PROGRAM = 4
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """Items in bins, and how few bins any packing needs at least.
+    """Items in bins, and how few bins any packing needs at least."""
 
-    Parameters
-    ----------
-    bins
-        For each bin the positions of its items.
-    bound
-        No packing has fewer bins.
-    seconds
-        Time taken.
-    """
-
-    bins: Bins
-    bound: int
-    seconds: float
+    bins: Bins  # For each bin the positions of its items
+    bound: int  # No packing has fewer bins
+    seconds: float  # Time taken
 
     @property
     def objective(self) -> int:
@@ -145,30 +134,6 @@ def pack_bins(
 
     Best fit is always finished, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. With
     the same seed the result is the same, unless the time limit cut the search short.
-
-    Parameters
-    ----------
-    weights
-        Whole numbers of at least 0 and at most the capacity.
-    capacity
-        What a bin holds.
-    seconds
-        Time limit.
-    progress
-        Called with stage, number of bins and bound whenever one improves.
-    seed
-        For the randomness of fills and dives. On released numbers privacy does not depend on it; who packs private
-        ones draws it from ``Noise``.
-
-    Returns
-    -------
-    Packing
-        Bins as lists of positions in ``weights``.
-
-    Raises
-    ------
-    ParameterError
-        If a weight does not fit into a bin, or an argument is of the wrong kind.
 
     Examples
     --------
@@ -430,24 +395,12 @@ def _best_subset(sizes: list[int], room: int) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """A packing problem with equal items taken together.
+    """A packing problem with equal items taken together."""
 
-    Parameters
-    ----------
-    sizes
-        Distinct, largest first, at least 1.
-    demand
-        How many items there are of each.
-    capacity
-        What a bin holds.
-    positions
-        Which items they are.
-    """
-
-    sizes: IntArray
-    demand: IntArray
-    capacity: int
-    positions: Sequence[list[int]] = ()
+    sizes: IntArray  # Distinct, largest first, at least 1
+    demand: IntArray  # How many items there are of each
+    capacity: int  # What a bin holds
+    positions: Sequence[list[int]] = ()  # Which items they are
 
     @classmethod
     def of(cls, items: IntArray, rest: list[int], capacity: int) -> Sizes:

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from dunnage.arrays import IntArray
 
 MOST_CELLS = 20_000_000
 _STEPS = 200_000
@@ -24,31 +23,17 @@ _EXCESS = 1e6
 
 
 def spread_items(
-    sizes: IntArray,
+    sizes: IntArray,  # Of each item, one column a resource
     class_of: IntArray,
     group_of: IntArray,
     bin_of: IntArray,
-    room: IntArray,
+    room: IntArray,  # What each bin holds. Shape: (bins, resources). A bin may be empty
     *,
-    caps: IntArray,
-    seconds: float,
+    caps: IntArray,  # Most items of each class that a bin should take; reached if the descent finds a way
+    seconds: float,  # seconds, seed: time limit and seed
     seed: int = 0,
 ) -> IntArray:
-    """Return bins of items with each class spread wider, every bin still fitting.
-
-    Parameters
-    ----------
-    sizes
-        Of each item, one column a resource.
-    class_of, group_of, bin_of
-        Class and bin of each item; items of different groups never share a bin.
-    room
-        What each bin holds. Shape: (bins, resources). A bin may be empty.
-    caps
-        Most items of each class that a bin should take; reached if the descent finds a way.
-    seconds, seed
-        Time limit and seed.
-    """
+    """Return bins of items with each class spread wider, every bin still fitting."""
     num_classes, num_bins = int(class_of.max()) + 1, len(room)
     if num_classes * num_bins > MOST_CELLS or num_bins < 2 or seconds <= 0:
         return bin_of

@@ -22,7 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from dunnage.arrays import IntArray
+
 Below = Callable[[int], int]
 Amounts = tuple[int, ...]
 
@@ -40,21 +41,12 @@ class Sort(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of a problem that shares no class and no bin that matters with any other.
+    """A part of a problem that shares no class and no bin that matters with any other."""
 
-    Parameters
-    ----------
-    members
-        The items of each class, largest first.
-    sorts
-        Bins that matter. Slots of a class in all other bins are together one bin, with number ``-1 - class``.
-    pools
-        For each class the bin of each of those slots.
-    """
-
-    members: dict[int, list[int]]
+    members: dict[int, list[int]]  # The items of each class, largest first
+    # Bins that matter. Slots of a class in all other bins are together one bin, with number `-1 - class`
     sorts: list[Sort]
-    pools: dict[int, list[int]]
+    pools: dict[int, list[int]]  # For each class the bin of each of those slots
 
 
 def ways_to_share(bins: Sequence[int]) -> int:
@@ -109,21 +101,7 @@ def _partial_sums(sizes: IntArray) -> tuple[IntArray, IntArray]:
 def split(
     members: list[list[int]], sizes: IntArray, counts: IntArray, capacities: IntArray, most: IntArray
 ) -> list[Part]:
-    """Take out what cannot matter, and split the rest into parts.
-
-    Parameters
-    ----------
-    members
-        The items of each class, largest first.
-    sizes
-        Shape: items x resources.
-    counts
-        Slots. Shape: bins x classes.
-    capacities
-        Shape: bins x resources.
-    most
-        The largest load each bin could have. Shape: bins x resources.
-    """
+    """Take out what cannot matter, and split the rest into parts."""
     varied = np.array([bool(np.any(sizes[found] != sizes[found[:1]])) for found in members], dtype=bool)
     can_overflow = np.max(most - capacities, axis=1, keepdims=True) > 0
     matters = can_overflow & varied & (counts > 0)  # bins x classes

@@ -10,69 +10,35 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import IntArray
 from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking, Progress
 from dunnage.bins.chances import Members
 from dunnage.bins.scalar import pack_bins
 from dunnage.errors import NoPlanError
 
-IntArray = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class VectorPacking:
-    """Items in bins, the kind of each bin, what they cost and what any packing costs at least.
+    """Items in bins, the kind of each bin, what they cost and what any packing costs at least."""
 
-    Parameters
-    ----------
-    bins
-        For each bin the positions of its items.
-    kind_of_bin
-        Kind of each bin.
-    cost, bound
-        What the bins cost, and what any packing costs at least.
-    seconds
-        Time taken.
-    """
-
-    bins: list[list[int]]
-    kind_of_bin: list[int]
-    cost: Fraction
+    bins: list[list[int]]  # For each bin the positions of its items
+    kind_of_bin: list[int]  # Kind of each bin
+    cost: Fraction  # cost, bound: what the bins cost, and what any packing costs at least
     bound: Fraction
-    seconds: float
+    seconds: float  # Time taken
 
 
 def pack_vectors(
-    items: IntArray,
-    kinds: Sequence[BinKind],
+    items: IntArray,  # One line an item, one column a resource: whole numbers of at least 0
+    kinds: Sequence[BinKind],  # The kinds of bin; costs may be fractions
     *,
     seconds: float,
-    groups: IntArray | None = None,
-    progress: Progress | None = None,
-    seed: int = 0,
+    groups: IntArray | None = None,  # Group of each item; items of different groups never share a bin
+    progress: Progress | None = None,  # Called with stage, cost and bound
+    seed: int = 0,  # Of the searches
 ) -> VectorPacking:
     """Pack items into bins of least total cost, as far as that can be found in time.
-
-    Parameters
-    ----------
-    items
-        One line an item, one column a resource: whole numbers of at least 0.
-    kinds
-        The kinds of bin; costs may be fractions.
-    seconds
-        Time limit.
-    groups
-        Group of each item; items of different groups never share a bin.
-    progress
-        Called with stage, cost and bound.
-    seed
-        Of the searches.
-
-    Raises
-    ------
-    NoPlanError
-        If an item is larger than every bin, or no packing was found with the bins there are.
 
     Examples
     --------

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.clustering.constraints import Constraints
 from dunnage.clustering.growth import Progress, grow
-from dunnage.clustering.metric import CodeArray, FloatArray, IntArray, Metric
+from dunnage.clustering.metric import CodeArray, Metric
 from dunnage.errors import ParameterError
 
 SIZE = 20_000  # a table of up to so many records is one block
@@ -25,43 +26,21 @@ Method = Callable[..., IntArray]
 
 
 def in_blocks(
-    metric: Metric,
-    k: int,
+    metric: Metric,  # Records, and what distances cost
+    k: int,  # Smallest number of distinct persons in a class; of records when `person` is not given
     method: Method,
     *,
-    size: int = SIZE,
-    constraints: Constraints | None = None,
-    person: IntArray | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    size: int = SIZE,  # A table of up to so many records is one block
+    constraints: Constraints | None = None,  # What classes must keep to besides
+    person: IntArray | None = None,  # Code of the person of each record, from 0
+    workers: int | None = None,  # How many blocks are grouped at once; as many as there are cores by default
+    progress: Progress | None = None,  # Called with the share of records that are grouped
     **options: Any,
 ) -> IntArray:
     """Return the class of each record, from a method that is run on each block of the table, on several at once.
 
     The result does not depend on how many are run at once. A block that holds too few persons for one class is never
     cut off, so that every block can be grouped if the table can; records that a block leaves in no class stay so.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    k
-        Smallest number of distinct persons in a class; of records when ``person`` is not given.
-    method
-        ``method(metric, k, **options)`` returns the class of each record of one block; ``constraints`` and ``person``
-        of the block are among the options where they are given.
-    size
-        A table of up to so many records is one block.
-    constraints
-        What classes must keep to besides.
-    person
-        Code of the person of each record, from 0.
-    progress
-        Called with the share of records that are grouped.
-    workers
-        How many blocks are grouped at once; as many as there are cores by default.
-    options
-        Further options of the method.
     """
     if size < 1:
         raise ParameterError(f"size must be at least 1. Got {size}. Give the largest number of records in one block.")
@@ -109,37 +88,17 @@ def _num_cores() -> int:
 
 
 def grow_in_blocks(
-    metric: Metric,
-    k: int,
+    metric: Metric,  # Records, and what distances cost
+    k: int,  # Smallest number of distinct persons in a class; of records when `person` is not given
     *,
-    size: int = SIZE,
-    constraints: Constraints | None = None,
-    person: IntArray | None = None,
-    price: float = 1.0,
-    workers: int | None = None,
-    progress: Progress | None = None,
+    size: int = SIZE,  # A table of up to so many records is one block
+    constraints: Constraints | None = None,  # What classes must keep to besides
+    person: IntArray | None = None,  # Code of the person of each record, from 0
+    price: float = 1.0,  # What a record in no class costs
+    workers: int | None = None,  # How many blocks are grouped at once; as many as there are cores by default
+    progress: Progress | None = None,  # Called with the share of records that are grouped
 ) -> IntArray:
-    """Return classes grown in blocks: with heads put off in a table of one block, without in larger ones, for time.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    k
-        Smallest number of distinct persons in a class; of records when ``person`` is not given.
-    size
-        A table of up to so many records is one block.
-    constraints
-        What classes must keep to besides.
-    person
-        Code of the person of each record, from 0.
-    price
-        What a record in no class costs.
-    workers
-        How many blocks are grouped at once; as many as there are cores by default.
-    progress
-        Called with the share of records that are grouped.
-    """
+    """Return classes grown in blocks: with heads put off in a table of one block, without in larger ones, for time."""
     given: dict[str, Any] = {"constraints": constraints, "person": person, "price": price, "progress": progress}
     if len(metric) <= size:
         return grow(metric, k, **given)
@@ -147,20 +106,7 @@ def grow_in_blocks(
 
 
 def blocks(metric: Metric, k: int, *, size: int = SIZE, person: IntArray | None = None) -> Iterator[IntArray]:
-    """Give the records of each block, in ascending order.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    k
-        Each block holds at least so many persons, unless the table holds fewer.
-    size
-        A table of up to so many records is one block; a larger one is cut into blocks of about 12,500 (or ``size`` if
-        that is less), where it can be cut at all.
-    person
-        Code of the person of each record, from 0.
-    """
+    """Give the records of each block, in ascending order."""
     # block, and how many parts it is still to be cut into: parts of equal size need equal time
     waiting = [
         (np.arange(len(metric), dtype=np.int64), 1 if len(metric) <= size else -(-len(metric) // min(size, TARGET)))

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dunnage.clustering.metric import CodeArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.clustering.metric import CodeArray
 from dunnage.compiling import piece
 
 

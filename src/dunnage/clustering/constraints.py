@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dunnage.clustering.metric import CodeArray, FloatArray, IntArray, Metric
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.clustering.metric import CodeArray, Metric
 from dunnage.errors import ParameterError
 
 TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound keeps it
@@ -16,38 +17,25 @@ TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound ke
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Constraints:
-    """Conditions on each class and on the number of lost records. Private: its ``repr`` shows nothing.
+    """Conditions on each class and on the number of lost records. Private: its ``repr`` shows nothing."""
 
-    Parameters
-    ----------
-    limits
-        Largest width a class may have in each attribute, in the metric's order and in its units of distance; infinity
-        for none (Bhati et al. 2021, C1).
-    max_suppressed
-        Largest share of records that methods may leave out by their own choice (C2). Records that no class can take
-        are left out whatever it says: ``kept`` tells.
-    l
-        Smallest diversity of each sensitive attribute in each class.
-    l_kind
-        ``"distinct"``: number of values; ``"entropy"``: exponential of the entropy.
-    t
-        Largest distance of a class's sensitive values from those of the whole table; infinity for none.
-    t_kind
-        ``"equal"``: all values equally far apart; ``"ordered"``: codes are in order, neighbours 1/(codes - 1) apart.
-    sensitive
-        Codes of sensitive attributes. Shape: attributes, records.
-    shares
-        Share of each code in the whole table, for each sensitive attribute; by default that of ``sensitive``. Parts of
-        a table are measured against the whole.
-    """
-
+    # Largest width a class may have in each attribute, in the metric's order and in its units of distance; infinity for
+    # none (Bhati et al. 2021, C1)
     limits: FloatArray | None = None
+    # Largest share of records that methods may leave out by their own choice (C2). Records that no class can take are
+    # left out whatever it says: `kept` tells
     max_suppressed: float = 1.0
+    # Smallest diversity of each sensitive attribute in each class
     l: float = 1.0  # noqa: E741 - the literature's name
+    # `"distinct"`: number of values; `"entropy"`: exponential of the entropy
     l_kind: Literal["distinct", "entropy"] = "distinct"
-    t: float = np.inf
+    t: float = np.inf  # Largest distance of a class's sensitive values from those of the whole table; infinity for none
+    # `"equal"`: all values equally far apart; `"ordered"`: codes are in order, neighbours 1/(codes - 1) apart
     t_kind: Literal["equal", "ordered"] = "equal"
+    # Codes of sensitive attributes. Shape: attributes, records
     sensitive: CodeArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int32))
+    # Share of each code in the whole table, for each sensitive attribute; by default that of `sensitive`. Parts of a
+    # table are measured against the whole
     shares: tuple[FloatArray, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.clustering.constraints import Constraints, packed, spare
-from dunnage.clustering.metric import FloatArray, IntArray, Metric
+from dunnage.clustering.metric import Metric
 from dunnage.errors import ParameterError
 
 SMALL = 2_000  # up to here the published method is run too, for it takes no time, and the better result is kept
@@ -29,15 +30,15 @@ Progress = Callable[[float], None]
 
 
 def grow(
-    metric: Metric,
-    k: int,
+    metric: Metric,  # Records, and what distances cost
+    k: int,  # Smallest number of distinct persons in a class; of records when `person` is not given
     *,
     heads: Literal["density"] | IntArray = "density",
-    constraints: Constraints | None = None,
-    person: IntArray | None = None,
-    price: float = 1.0,
+    constraints: Constraints | None = None,  # What classes must keep to besides
+    person: IntArray | None = None,  # Code of the person of each record, from 0
+    price: float = 1.0,  # What a record in no class costs
     patience: int = PATIENCE,
-    progress: Progress | None = None,
+    progress: Progress | None = None,  # Called with the share of the work that is done
 ) -> IntArray:
     """Return the class of each record, from classes grown one after another; -1 for records in none.
 
@@ -49,27 +50,6 @@ def grow(
     With constraints, records that no class may take, or (up to the share that may be suppressed) that cost more than
     ``price`` everywhere, are in no class. Up to 2,000 records the result is never worse than that of the published
     density method, where that applies: no persons, no constraints.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    k
-        Smallest number of distinct persons in a class; of records when ``person`` is not given.
-    heads
-        ``"density"``: records nearest to their k - 1 nearest ones first (from 2,000 records on by a sample); or all
-        record numbers in the order in which they are tried.
-    constraints
-        What classes must keep to besides.
-    person
-        Code of the person of each record, from 0.
-    price
-        What a record in no class costs.
-    patience
-        How often a head may be put off. With 0 growth is three to eight times as fast, without exchanges at
-        the end, and classes cost 6 to 26 % more.
-    progress
-        Called with the share of the work that is done.
     """
     check(metric, k, person)
     order, sorted_metric, lead = sort_for_search(metric)

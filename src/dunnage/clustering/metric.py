@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dunnage.arrays import FloatArray, IntArray
+
 CodeArray = npt.NDArray[np.int32]
 
 
@@ -28,26 +28,14 @@ class Metric:
     """Records as numbers and codes, with what distances count. Private: its ``repr`` shows nothing.
 
     Attributes are in one order throughout: numeric ones first, then coded ones.
-
-    Parameters
-    ----------
-    numbers
-        Numeric attributes. Shape: attributes, records.
-    codes
-        Coded attributes. Shape: attributes, records.
-    tables
-        For each coded attribute the symmetric distances of its codes.
-    charge
-        What a unit of the largest pairwise distance in a class costs, per attribute: weight over diameter.
-    near
-        What a unit of distance between two records counts when neighbours are looked for, per attribute.
     """
 
-    numbers: FloatArray
-    codes: CodeArray
-    tables: tuple[FloatArray, ...]
+    numbers: FloatArray  # Numeric attributes. Shape: attributes, records
+    codes: CodeArray  # Coded attributes. Shape: attributes, records
+    tables: tuple[FloatArray, ...]  # For each coded attribute the symmetric distances of its codes
+    # What a unit of the largest pairwise distance in a class costs, per attribute: weight over diameter
     charge: FloatArray
-    near: FloatArray
+    near: FloatArray  # What a unit of distance between two records counts when neighbours are looked for, per attribute
 
     def __post_init__(self) -> None:
         num = len(self.numbers) + len(self.codes)
@@ -81,13 +69,7 @@ class Metric:
         return Metric(self.numbers[:, records], self.codes[:, records], self.tables, self.charge, self.near)
 
     def widths(self, of_record: IntArray) -> FloatArray:
-        """Return the largest pairwise distance of each class in each attribute. Shape: attributes, classes.
-
-        Parameters
-        ----------
-        of_record
-            Class of each record, numbered from 0; -1 for records in none.
-        """
+        """Return the largest pairwise distance of each class in each attribute. Shape: attributes, classes."""
         num = int(of_record.max(initial=-1)) + 1
         found = np.zeros((len(self.charge), num))
         inside = np.flatnonzero(of_record >= 0)

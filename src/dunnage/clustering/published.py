@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dunnage.clustering.metric import FloatArray, IntArray, Metric
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.clustering.metric import Metric
 from dunnage.clustering.scaling import distance_moments
 from dunnage.errors import ParameterError
 
@@ -37,23 +38,7 @@ _CELLS_PER_RECORD = 4
 
 
 def published_greedy(metric: Metric, k: int, *, order: IntArray, limits: FloatArray | None = None) -> IntArray:
-    """Form classes around heads in a given random order, each with its k - 1 nearest free records.
-
-    Parameters
-    ----------
-    metric
-        The records and their distances.
-    k
-        Least number of records in a class.
-    order
-        Every record once, in the order in which they become heads if they are still free.
-    limits
-        Largest width of a class in each attribute, in its own unit; infinite for none.
-
-    Returns
-    -------
-    Class of each record, numbered in the order of forming; -1 for suppressed ones. Ties: see the module.
-    """
+    """Form classes around heads in a given random order, each with its k - 1 nearest free records."""
     _check_size(metric, k)
     order = np.asarray(order, dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(len(metric))):
@@ -70,19 +55,6 @@ def published_density(metric: Metric, k: int, *, limits: FloatArray | None = Non
     """Form classes around the record that is nearest on average to its k - 1 nearest free records.
 
     The result is exactly that of computing all averages anew after every class; only those that can matter are.
-
-    Parameters
-    ----------
-    metric
-        The records and their distances.
-    k
-        Least number of records in a class.
-    limits
-        Largest width of a class in each attribute, in its own unit; infinite for none.
-
-    Returns
-    -------
-    Class of each record, numbered in the order of forming; -1 for suppressed ones. Ties: see the module.
     """
     _check_size(metric, k)
     limits = _checked_limits(metric, limits)

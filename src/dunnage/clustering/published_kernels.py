@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.clustering.compiling import distance
-from dunnage.clustering.metric import CodeArray, FloatArray, IntArray
+from dunnage.clustering.metric import CodeArray
 from dunnage.compiling import kernel, piece
 
 _SAFE = 1 - 1e-12
@@ -178,12 +179,7 @@ def _search_cell(
 
 @piece
 def nearest(head: int, distances: FloatArray, found: IntArray, places: Places, living: Living) -> int:
-    """Find the living records nearest to one, by distance and number, as many as there is room for.
-
-    Returns
-    -------
-    How many were found: fewer than asked for only if fewer live.
-    """
+    """Find the living records nearest to one, by distance and number, as many as there is room for."""
     num, last = 0, len(found) - 1
     if last < 0:
         return 0
@@ -356,21 +352,7 @@ def _best_class(reach: FloatArray, class_sizes: IntArray, limits: FloatArray, ch
 def place_left_over(
     of_record: IntArray, left_over: IntArray, widths: FloatArray, limits: FloatArray, charge: FloatArray, records: Any
 ) -> None:
-    """Put each left-over record, lowest number first, into its best class; one that fits nowhere stays in none.
-
-    Parameters
-    ----------
-    of_record
-        Class of each record; changed.
-    left_over
-        Records to place, ascending.
-    widths
-        Largest pairwise distance of each class in each attribute. Shape: classes, attributes.
-    limits, charge
-        Largest width allowed, and what a unit of it costs, per attribute.
-    records
-        Numbers, codes and tables of the records.
-    """
+    """Put each left-over record, lowest number first, into its best class; one that fits nowhere stays in none."""
     class_sizes = np.zeros(len(widths), dtype=np.int64)
     for number in of_record:
         if number >= 0:

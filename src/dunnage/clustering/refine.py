@@ -11,53 +11,33 @@ import time
 
 import numpy as np
 
+from dunnage.arrays import IntArray
 from dunnage.clustering.blocks import blocks
 from dunnage.clustering.constraints import Constraints, packed
 from dunnage.clustering.growth import Progress, check
-from dunnage.clustering.metric import IntArray, Metric
+from dunnage.clustering.metric import Metric
 from dunnage.clustering.search import Clock, renumbered, search_on, small_enough
 
 GROUP = 3_000  # larger numbers of classes are searched in groups that lie apart
 
 
 def refine(
-    metric: Metric,
-    of_record: IntArray,
-    k: int,
+    metric: Metric,  # Records, and what distances cost
+    of_record: IntArray,  # Class of each record, from 0; -1 for records in none. The classes must be valid
+    k: int,  # Smallest number of distinct persons in a class; of records when `person` is not given
     *,
-    seconds: float,
-    person: IntArray | None = None,
-    constraints: Constraints | None = None,
-    price: float = 1.0,
-    progress: Progress | None = None,
-    clock: Clock = time.monotonic,
+    seconds: float,  # When to end, by the clock
+    person: IntArray | None = None,  # Code of the person of each record, from 0
+    constraints: Constraints | None = None,  # What classes must keep to besides. Without them no record is left out
+    price: float = 1.0,  # What a record in no class costs
+    progress: Progress | None = None,  # Called with the share of the time that is gone, 1 at the end
+    clock: Clock = time.monotonic,  # Tells the time in seconds
 ) -> IntArray:
     """Return classes that cost no more than those given, found by local search.
 
     Two classes near each other exchange two records, one gives a record to the other, or both are split anew; a class
     whose records cost less elsewhere is dissolved. When nothing of this helps, classes farther off are looked at too.
     Ends when nothing helps there either, or when time is up. Classes of more than 4 k + 64 records stay as they are.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    of_record
-        Class of each record, from 0; -1 for records in none. The classes must be valid.
-    k
-        Smallest number of distinct persons in a class; of records when ``person`` is not given.
-    seconds
-        When to end, by the clock.
-    person
-        Code of the person of each record, from 0.
-    constraints
-        What classes must keep to besides. Without them no record is left out.
-    price
-        What a record in no class costs.
-    progress
-        Called with the share of the time that is gone, 1 at the end.
-    clock
-        Tells the time in seconds.
     """
     check(metric, k, person)
     found = _recalled(metric, of_record, constraints, price)
@@ -78,33 +58,18 @@ def refine(
 
 
 def dissolve(
-    metric: Metric,
-    of_record: IntArray,
-    k: int,
+    metric: Metric,  # Records, and what distances cost
+    of_record: IntArray,  # Class of each record, from 0; -1 for records in none. The classes must be valid
+    k: int,  # Smallest number of distinct persons in a class; of records when `person` is not given
     *,
-    person: IntArray | None = None,
-    constraints: Constraints | None = None,
-    price: float = 1.0,
+    person: IntArray | None = None,  # Code of the person of each record, from 0
+    constraints: Constraints | None = None,  # What classes must keep to besides. Without them no record is left out
+    price: float = 1.0,  # What a record in no class costs
 ) -> IntArray:
     """Return the classes without those whose records cost less elsewhere, dearest first.
 
     Each record of such a class goes to the class near by where it costs least in all, or into none at its price, as
     long as the constraints let records be left out. So records are suppressed without any limit on widths.
-
-    Parameters
-    ----------
-    metric
-        Records, and what distances cost.
-    of_record
-        Class of each record, from 0; -1 for records in none. The classes must be valid.
-    k
-        Smallest number of distinct persons in a class; of records when ``person`` is not given.
-    person
-        Code of the person of each record, from 0.
-    constraints
-        What classes must keep to besides. Without them no record is left out.
-    price
-        What a record in no class costs.
     """
     check(metric, k, person)
     found = _recalled(metric, of_record, constraints, price)

@@ -16,24 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.clustering.metric import CodeArray, FloatArray
+from dunnage.arrays import FloatArray
+from dunnage.clustering.metric import CodeArray
 
 _ALL_ALIKE = 1e-9  # a deviation below this share of the mean is rounding: the distances are all the same
 
 
 def distance_moments(values: npt.NDArray[Any], table: FloatArray | None = None) -> tuple[float, float]:
     """Return the mean and the standard deviation of the distances of all pairs of records.
-
-    Parameters
-    ----------
-    values
-        Numbers, or codes if there is a table. One for each record.
-    table
-        Symmetric distances of codes.
-
-    Returns
-    -------
-    Mean and deviation; both are 0 for fewer than two records. The deviation is exactly 0 where all distances are alike.
 
     Notes
     -----
@@ -58,16 +48,7 @@ def distance_deviations(numbers: FloatArray, codes: CodeArray, tables: tuple[Flo
 
 
 def near_weights(weights: FloatArray, scales: FloatArray) -> FloatArray:
-    """Return what a unit of distance counts: the weight of an attribute over its scale, 0 where the scale is 0.
-
-    Parameters
-    ----------
-    weights
-        Importance of each attribute.
-    scales
-        What its distances are divided by: deviations, or the diameters of domains. An attribute whose distances are all
-        alike tells no record from another and drops out.
-    """
+    """Return what a unit of distance counts: the weight of an attribute over its scale, 0 where the scale is 0."""
     return np.divide(weights, scales, out=np.zeros(len(weights)), where=np.asarray(scales) > 0)
 
 

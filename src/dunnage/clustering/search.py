@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import IntArray
 from dunnage.clustering.constraints import Constraints, spare
 from dunnage.clustering.growth import persons_of, rules_for, with_numbers
-from dunnage.clustering.metric import IntArray, Metric
+from dunnage.clustering.metric import Metric
 
 VISITS = 100  # classes that are visited between two looks at the clock
 STAGES = (3, 6, 12)  # classes looked at for each record of a class: more once nothing helps with fewer

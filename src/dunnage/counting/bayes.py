@@ -30,12 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Expectation maximisation is stopped early on purpose: where noise drowns all counts it has then hardly moved from its
 # sceptical start, while going on would fit the mixture to the largest noise.
@@ -58,47 +55,22 @@ _LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimate:
-    """What counts probably are.
+    """What counts probably are."""
 
-    Parameters
-    ----------
-    means, variances
-        Of the law of each count, given the noisy counts.
-    """
-
-    means: FloatArray
+    means: FloatArray  # means, variances: of the law of each count, given the noisy counts
     variances: FloatArray
 
 
 def estimate_cells(
-    values: IntArray,
-    scale: float,
+    values: IntArray,  # Noisy value of each cell: its count plus discrete Laplace noise
+    scale: float,  # Scale of that noise
     *,
-    pairs: IntArray,
+    pairs: IntArray,  # Pair of each cell, from 0; cells of a pair are expected to be busy together
     rates: FloatArray,
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
 ) -> Estimate:
     """Estimate the counts of all cells from noisy counts.
-
-    Parameters
-    ----------
-    values
-        Noisy value of each cell: its count plus discrete Laplace noise.
-    scale
-        Scale of that noise.
-    pairs
-        Pair of each cell, from 0; cells of a pair are expected to be busy together.
-    rates
-        What each cell may be expected to hold by coarse sums alone: those of the projection, spread evenly over the
-        cells of each join group.
-    margin, margin_scale
-        Noisy sum over all cells of each pair and the scale of its noise, if it was asked.
-
-    Raises
-    ------
-    ParameterError
-        If lengths or scales do not fit.
 
     Examples
     --------
@@ -167,15 +139,7 @@ def _drawn_to(margin: IntArray, scale: float, estimate: Estimate, pairs: IntArra
 
 
 def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
-    """Fit the mixture to noisy values and return what each count probably is.
-
-    Parameters
-    ----------
-    values, scale
-        Noisy values and the scale of their discrete Laplace noise.
-    expected
-        A prediction of each count from other things than its value; only ratios need to be about right.
-    """
+    """Fit the mixture to noisy values and return what each count probably is."""
     scale = max(scale, SMALLEST_SCALE)
     clipped = np.maximum(values, 0)  # values below zero say what zero does
     grid, num_even = _grid(scale, int(clipped.max()))
@@ -197,19 +161,7 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
 def fit_weights(
     likelihoods: FloatArray, histogram: FloatArray, first: FloatArray, iterations: int = ITERATIONS
 ) -> FloatArray:
-    """Find mixture weights by expectation maximisation.
-
-    Parameters
-    ----------
-    likelihoods
-        Likelihood of each noisy value under each law. Shape: bins, values, laws.
-    histogram
-        How many cells have each noisy value. Shape: bins, values.
-    first
-        Weights to begin with, and to lean on with ``PSEUDO_CELLS``.
-    iterations
-        How often they are improved. Each time, likelihood times prior grows.
-    """
+    """Find mixture weights by expectation maximisation."""
     seen = histogram > 0
     rows, cells = likelihoods[seen], histogram[seen]
     weights = first
@@ -220,17 +172,7 @@ def fit_weights(
 
 
 def moments(values: FloatArray, means: FloatArray, scale: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the sums over n of n**j (1 - p) p**n r**abs(value - n) for j = 0, 1 and 2.
-
-    Parameters
-    ----------
-    values
-        Noisy values, not negative.
-    means
-        Means p / (1 - p) of geometric laws; 0 for a count that is surely zero.
-    scale
-        Scale of noise, r = exp(-1 / scale). Digits are lost to cancellation where p is near r, all of them if equal.
-    """
+    """Return the sums over n of n**j (1 - p) p**n r**abs(value - n) for j = 0, 1 and 2."""
     r, p = np.exp(-1 / scale), means / (1 + means)
     decay, power = np.exp(-values / scale), np.exp(values * np.log(np.maximum(p, _TINY)))
     # n from 0 to the value
@@ -314,11 +256,11 @@ def reconciling_ratios(
     estimate: Estimate,
     scale: float,
     *,
-    starts: IntArray,
-    groups: Sequence[IntArray],
+    starts: IntArray,  # Where each join group starts, and the number of cells
+    groups: Sequence[IntArray],  # For each coarse feature the group of each join group
     sums: Sequence[FloatArray],
     variances: Sequence[float],
-    total: float,
+    total: float,  # All trips, as far as coarse sums tell
 ) -> tuple[float, ...]:
     """Return how much noisy sums weigh beside estimated cells when both are made consistent.
 
@@ -327,24 +269,6 @@ def reconciling_ratios(
     all be misplaced; and what the noisy sums themselves show, if it is more than their noise explains. A feature weighs
     that error over the variance of its noise and over the number of cells in a group that can move; never more than
     the number of cells in a group, which is its weight in the paper.
-
-    Parameters
-    ----------
-    estimate, scale
-        Estimated cells, join group by join group, and the scale of the noise they were estimated from.
-    starts
-        Where each join group starts, and the number of cells.
-    groups
-        For each coarse feature the group of each join group.
-    sums, variances
-        For each coarse feature its noisy sums, and the variance of their noise.
-    total
-        All trips, as far as coarse sums tell.
-
-    Returns
-    -------
-    tuple of float
-        For each coarse feature its weight over that of cells: the ``ratios`` of a projection.
     """
     num_cells = len(estimate.means)
     joined = np.diff(np.concatenate(([0.0], np.cumsum(estimate.means)))[starts])

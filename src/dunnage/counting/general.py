@@ -17,16 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.counting.projection import (
-    Candidates,
-    Family,
-    FloatArray,
-    IntArray,
-    Projection,
-    check_lengths,
-    optimality,
-    project,
-)
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.counting.projection import Candidates, Family, Projection, check_lengths, optimality, project
 from dunnage.errors import InternalError, ParameterError
 
 # By its own settings PIQP calls some of these problems infeasible, where weights are far apart: none is.
@@ -41,31 +33,15 @@ SETTINGS = {
 
 
 def project_cells(
-    cells: npt.ArrayLike,
-    groups: Sequence[npt.ArrayLike],
-    sums: Sequence[npt.ArrayLike],
-    weights: Sequence[float],
+    cells: npt.ArrayLike,  # Noisy value of each cell
+    groups: Sequence[npt.ArrayLike],  # For each coarse feature the group of each cell, numbered from 0
+    sums: Sequence[npt.ArrayLike],  # For each coarse feature the noisy sums of its groups
+    weights: Sequence[float],  # Weight of the cells, then that of each coarse feature
     *,
-    tolerance: float = 1e-10,
+    tolerance: float = 1e-10,  # Largest residual that is let through
     method: Literal["newton", "general"] = "newton",
 ) -> Projection:
-    """Return the projection of cells under any partitions; ``x`` is in the order of the cells.
-
-    Parameters
-    ----------
-    cells
-        Noisy value of each cell.
-    groups
-        For each coarse feature the group of each cell, numbered from 0.
-    sums
-        For each coarse feature the noisy sums of its groups.
-    weights
-        Weight of the cells, then that of each coarse feature.
-    tolerance
-        Largest residual that is let through.
-    method
-        ``"newton"``, or ``"general"`` for a general solver of quadratic programs.
-    """
+    """Return the projection of cells under any partitions; ``x`` is in the order of the cells."""
     values = np.asarray(cells, dtype=np.float64)
     parts = [np.asarray(part, dtype=np.float64) for part in sums]
     codes = [np.asarray(part) for part in groups]

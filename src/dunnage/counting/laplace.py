@@ -23,10 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.noise import Noise
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 FLOATING_BITS = 52
 """Bits of a word that a floating-point number is made of: with one more its middle would be rounded."""
 

@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.counting.projection import Candidates, Family, Projection, project
 from dunnage.counting.tails import Tail, draw_tail, lower
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 FIRST_LISTED = 200_000
 MOST_LISTED = 100_000_000
@@ -30,54 +27,25 @@ _FACTOR = 16.0
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Listed:
-    """Cells that may come out positive, join group by join group, with their counts.
+    """Cells that may come out positive, join group by join group, with their counts."""
 
-    Parameters
-    ----------
-    groups
-        Join group of each, rising.
-    occupied
-        Which of the occupied cells it is; -1 for an empty one, whose place is still open.
-    counts
-        Its count before rounding.
-    residual
-        How exact the projection is.
-    """
-
-    groups: IntArray
-    occupied: IntArray
-    counts: FloatArray
-    residual: float
+    groups: IntArray  # Join group of each, rising
+    occupied: IntArray  # Which of the occupied cells it is; -1 for an empty one, whose place is still open
+    counts: FloatArray  # Its count before rounding
+    residual: float  # How exact the projection is
 
 
 def project_lazily(
-    noise: Noise,
+    noise: Noise,  # noise, scale: where noise comes from, and its scale
     scale: Fraction,
     *,
-    sizes: IntArray,
-    groups: IntArray,
+    sizes: IntArray,  # Cells of each join group
+    groups: IntArray,  # groups, values: join group and noisy value of each occupied cell
     values: IntArray,
-    family: Family,
+    family: Family,  # family, sums: coarse features, and their noisy sums
     sums: Sequence[FloatArray],
 ) -> Listed:
-    """Draw the noise of empty cells as far as it matters, and project.
-
-    Parameters
-    ----------
-    noise, scale
-        Where noise comes from, and its scale.
-    sizes
-        Cells of each join group.
-    groups, values
-        Join group and noisy value of each occupied cell.
-    family, sums
-        Coarse features, and their noisy sums.
-
-    Raises
-    ------
-    ParameterError
-        If far too many cells would have to be listed.
-    """
+    """Draw the noise of empty cells as far as it matters, and project."""
     empty = sizes - np.bincount(groups, minlength=len(sizes))
     first = max(1, math.ceil(float(scale) * math.log(max(1.0, float(empty.sum()) / FIRST_LISTED / 2))))
     tail, start = draw_tail(noise, scale, empty, np.full(len(sizes), first)), None

@@ -40,13 +40,9 @@ from itertools import combinations_with_replacement, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import InternalError, ParameterError
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 MOST_STEPS = 300  # Newton steps; ten are usual
 STALLED = 5  # steps in a row that no longer halve the distance: rounding is reached
@@ -60,24 +56,13 @@ MOST_DENSE = 4_000  # unknowns of a dense Cholesky factor
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Family:
-    """Coarse features over join groups: public, and prepared once for any number of projections.
+    """Coarse features over join groups: public, and prepared once for any number of projections."""
 
-    Parameters
-    ----------
-    groups
-        For each coarse feature the group, from 0, of each join group.
-    sizes
-        For each coarse feature the number of its groups; groups without any cell are allowed.
-    ratios
-        For each coarse feature its weight over the weight of cells.
-    blocks
-        Block of each join group, if features are known to be mostly local to some blocks (slots of time); else blocks
-        are sought among the features themselves.
-    """
-
-    groups: tuple[IntArray, ...]
-    sizes: tuple[int, ...]
-    ratios: tuple[float, ...]
+    groups: tuple[IntArray, ...]  # For each coarse feature the group, from 0, of each join group
+    sizes: tuple[int, ...]  # For each coarse feature the number of its groups; groups without any cell are allowed
+    ratios: tuple[float, ...]  # For each coarse feature its weight over the weight of cells
+    # Block of each join group, if features are known to be mostly local to some blocks (slots of time); else blocks are
+    # sought among the features themselves
     blocks: IntArray | None = None
 
     def __post_init__(self) -> None:
@@ -118,24 +103,13 @@ class Family:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Candidates:
-    """Noisy values of cells that may come out positive, sorted downwards inside each join group.
+    """Noisy values of cells that may come out positive, sorted downwards inside each join group."""
 
-    Parameters
-    ----------
-    values
-        Values of all listed cells, join group by join group.
-    starts
-        Where each join group starts in ``values``, and their length.
-    floors
-        For each join group a value that no cell exceeds which is not listed; minus infinity where all are listed.
-    cells
-        Where each listed cell stood before sorting, if that is known.
-    """
-
-    values: FloatArray
-    starts: IntArray
+    values: FloatArray  # Values of all listed cells, join group by join group
+    starts: IntArray  # Where each join group starts in `values`, and their length
+    # For each join group a value that no cell exceeds which is not listed; minus infinity where all are listed
     floors: FloatArray
-    cells: IntArray | None = None
+    cells: IntArray | None = None  # Where each listed cell stood before sorting, if that is known
 
     def __post_init__(self) -> None:
         if len(self.starts) != len(self.floors) + 1 or (self.starts[0], self.starts[-1]) != (0, len(self.values)):
@@ -152,79 +126,37 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Projection:
-    """Counts that are consistent and not negative, and how exact they are.
+    """Counts that are consistent and not negative, and how exact they are."""
 
-    Parameters
-    ----------
-    theta
-        For each join group what its cells were moved by before negative ones were set to zero.
-    rest
-        What rounding took of theta: x = (values + theta) + rest where positive, exact even where the first sum is
-        next to nothing.
-    x
-        Counts of the listed cells, in the order of the candidates; of whole tables (``project_dense``) of all cells, or
-        (``project_table``) of the positive ones.
-    counts
-        Number of listed cells of each join group that are positive.
-    sums
-        For each coarse feature the sums of x over its groups.
-    duals
-        For each coarse feature the multipliers u of its groups; a start for a further projection.
-    residual
-        See :func:`kkt_residual`: over the listed cells.
-    distance
-        Upper bound on the Euclidean distance of x from the exact projection, over the listed cells.
-    iterations
-        Newton steps.
-    needed
-        Join groups in which a cell that is not listed might be positive: list cells down to below -theta there and
-        project again. Where none is needed, the projection is the one over all cells.
-    cells
-        Of ``project_table``: where the positive cells are in the table, rising.
-    """
-
-    theta: FloatArray
+    theta: FloatArray  # For each join group what its cells were moved by before negative ones were set to zero
+    # What rounding took of theta: x = (values + theta) + rest where positive, exact even where the first sum is next to
+    # nothing
     rest: FloatArray
+    # Counts of the listed cells, in the order of the candidates; of whole tables (`project_dense`) of all cells, or
+    # (`project_table`) of the positive ones
     x: FloatArray
-    counts: IntArray
-    sums: tuple[FloatArray, ...]
+    counts: IntArray  # Number of listed cells of each join group that are positive
+    sums: tuple[FloatArray, ...]  # For each coarse feature the sums of x over its groups
+    # For each coarse feature the multipliers u of its groups; a start for a further projection
     duals: tuple[FloatArray, ...]
-    residual: float
-    distance: float
-    iterations: int
+    residual: float  # See :func:`kkt_residual`: over the listed cells
+    distance: float  # Upper bound on the Euclidean distance of x from the exact projection, over the listed cells
+    iterations: int  # Newton steps
+    # Join groups in which a cell that is not listed might be positive: list cells down to below -theta there and
+    # project again. Where none is needed, the projection is the one over all cells
     needed: BoolArray
-    cells: IntArray | None = None
+    cells: IntArray | None = None  # Of `project_table`: where the positive cells are in the table, rising
 
 
 def project(
-    candidates: Candidates,
-    family: Family,
-    sums: Sequence[FloatArray],
+    candidates: Candidates,  # Noisy values of cells
+    family: Family,  # Coarse features
+    sums: Sequence[FloatArray],  # Noisy sums: for each coarse feature those of its groups
     *,
-    tolerance: float = 1e-10,
-    start: Sequence[FloatArray] | None = None,
+    tolerance: float = 1e-10,  # Largest residual that is let through
+    start: Sequence[FloatArray] | None = None,  # `duals` of a similar projection
 ) -> Projection:
-    """Return the projection over the listed cells, exact to rounding.
-
-    Parameters
-    ----------
-    candidates
-        Noisy values of cells.
-    family
-        Coarse features.
-    sums
-        Noisy sums: for each coarse feature those of its groups.
-    tolerance
-        Largest residual that is let through.
-    start
-        ``duals`` of a similar projection.
-
-    Raises
-    ------
-    InternalError
-        If the residual is above the tolerance, of counts or of multipliers: there is no wrong result. In trials with
-        weights up to 1e12 times above and below that of cells it was always below 1e-12.
-    """
+    """Return the projection over the listed cells, exact to rounding."""
     check_lengths(candidates, family, sums)
     problem, unknowns = problem_of(family.plan, candidates, sums), family.plan.start(start)
     settle(family.plan, problem, unknowns)
@@ -384,69 +316,36 @@ def _moved(unknowns: FloatArray, step: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Arrow:
-    """Where the entries of a Hessian by blocks are; see :func:`~dunnage.counting.projection_kernels.arrow_step`.
+    """Where the entries of a Hessian by blocks are; see :func:`~dunnage.counting.projection_kernels.arrow_step`."""
 
-    Parameters
-    ----------
-    layout
-        Number of shared unknowns; where blocks start, and their rows against shared ones; widths; first members.
-    members
-        Unknowns block by block, the shared ones last.
-    fixed
-        The part of the Hessian that does not depend on active cells.
-    places
-        For each pair of chains and join group the entry that its active cells add to.
-    """
-
+    # Number of shared unknowns; where blocks start, and their rows against shared ones; widths; first members
     layout: tuple[int, IntArray, IntArray, IntArray, IntArray]
-    members: IntArray
-    fixed: FloatArray
-    places: IntArray
+    members: IntArray  # Unknowns block by block, the shared ones last
+    fixed: FloatArray  # The part of the Hessian that does not depend on active cells
+    places: IntArray  # For each pair of chains and join group the entry that its active cells add to
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
-    """Unknowns of a family in chains, and the way Newton steps are solved.
+    """Unknowns of a family in chains, and the way Newton steps are solved."""
 
-    Parameters
-    ----------
-    order
-        Coarse features as their unknowns are numbered: those above before those below.
-    firsts
-        First unknown of each coarse feature of ``order``, and their number.
-    parent
-        Unknown above each unknown, -1 if there is none.
-    slack
-        Reciprocal ratio of each unknown.
-    leaves
-        For each chain and join group the unknown of the lowest feature of the chain.
-    way
-        ``"arrow"``: by blocks and a few shared unknowns; ``"dense"``: by one factor after the unknowns of one feature,
-        which are not coupled among each other, were eliminated; ``"conjugate"``: by conjugate gradients after the same,
-        with the features that are left, by blocks, as preconditioner; ``"sparse"``: by one sparse factor.
-    arrow
-        Of ``"arrow"``: where entries are.
-    eliminated
-        Of ``"dense"`` and ``"conjugate"``: unknowns of the feature that is eliminated; it ends a chain.
-    without, kept
-        Of ``"conjugate"``: plan of the features that are left, and which unknowns its unknowns are.
-    blocks
-        Block of each join group.
-    coarsest
-        The coarsest feature that is local to blocks: its sums tell at what level a first list of cells may end.
-    """
-
-    order: tuple[int, ...]
-    firsts: IntArray
-    parent: IntArray
-    slack: FloatArray
-    leaves: IntArray
+    order: tuple[int, ...]  # Coarse features as their unknowns are numbered: those above before those below
+    firsts: IntArray  # First unknown of each coarse feature of `order`, and their number
+    parent: IntArray  # Unknown above each unknown, -1 if there is none
+    slack: FloatArray  # Reciprocal ratio of each unknown
+    leaves: IntArray  # For each chain and join group the unknown of the lowest feature of the chain
+    # `"arrow"`: by blocks and a few shared unknowns; `"dense"`: by one factor after the unknowns of one feature, which
+    # are not coupled among each other, were eliminated; `"conjugate"`: by conjugate gradients after the same, with the
+    # features that are left, by blocks, as preconditioner; `"sparse"`: by one sparse factor
     way: Literal["arrow", "dense", "conjugate", "sparse"] = "sparse"
-    arrow: Arrow | None = None
+    arrow: Arrow | None = None  # Of `"arrow"`: where entries are
+    # Of `"dense"` and `"conjugate"`: unknowns of the feature that is eliminated; it ends a chain
     eliminated: IntArray | None = None
+    # without, kept: of `"conjugate"`: plan of the features that are left, and which unknowns its unknowns are
     without: Plan | None = None
     kept: IntArray | None = None
-    blocks: IntArray
+    blocks: IntArray  # Block of each join group
+    # The coarsest feature that is local to blocks: its sums tell at what level a first list of cells may end
     coarsest: int = 0
 
     @cached_property
@@ -683,17 +582,6 @@ def kkt_residual(
     - complementarity: where both g_j and x_j are positive, the smaller of the two, each over its scale.
 
     It is computed from x alone and does not change when values and sums, or all weights, are multiplied by a number.
-
-    Parameters
-    ----------
-    x, values
-        Counts and noisy values of cells, join group by join group, in any order inside each.
-    starts
-        Where each join group starts, and the number of cells.
-    family
-        Coarse features.
-    sums
-        Noisy sums of the groups of each coarse feature.
     """
     return optimality(np.asarray(x, dtype=np.float64), values, starts, family, sums)[0]
 

@@ -12,14 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.counting.bayes import estimate_cells, reconciling_ratios
 from dunnage.counting.projection import Family, Projection
 from dunnage.counting.tables import project_dense
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 _STEPS = 2.0**16
 """Estimates are put on a grid of so many steps a trip, as projections of whole tables are of whole numbers."""
@@ -27,44 +24,24 @@ _STEPS = 2.0**16
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Margin:
-    """Noisy sums over all cells of each pair.
+    """Noisy sums over all cells of each pair."""
 
-    Parameters
-    ----------
-    pairs
-        Pair of each cell, in the order of the cells.
-    sums, scale
-        Noisy sums, and the scale of their noise.
-    """
-
-    pairs: IntArray
-    sums: IntArray
+    pairs: IntArray  # Pair of each cell, in the order of the cells
+    sums: IntArray  # sums, scale: noisy sums, and the scale of their noise
     scale: float
 
 
 def project_estimates(
-    noisy: IntArray,
+    noisy: IntArray,  # noisy, scale: noisy cells, join group by join group, and the scale of their noise
     scale: float,
     *,
-    starts: IntArray,
-    margin: Margin,
-    family: Family,
+    starts: IntArray,  # Where each join group starts, and the number of cells
+    margin: Margin,  # Noisy sums over the cells of pairs
+    family: Family,  # family, sums, variances: coarse features, their noisy sums, and the variance of the noise of each
     sums: Sequence[FloatArray],
     variances: Sequence[float],
 ) -> Projection:
-    """Return consistent, non-negative counts near the Bayes estimates of cells.
-
-    Parameters
-    ----------
-    noisy, scale
-        Noisy cells, join group by join group, and the scale of their noise.
-    starts
-        Where each join group starts, and the number of cells.
-    margin
-        Noisy sums over the cells of pairs.
-    family, sums, variances
-        Coarse features, their noisy sums, and the variance of the noise of each.
-    """
+    """Return consistent, non-negative counts near the Bayes estimates of cells."""
     plain = project_dense(noisy, starts, family, sums)
     sizes = np.diff(starts)
     rates = np.repeat(np.add.reduceat(plain.x, starts[:-1]) / sizes, sizes)

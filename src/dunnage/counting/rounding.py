@@ -26,15 +26,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 SLACK = 1e-9
 """A cell within this distance of a whole number counts as whole: more if the total is above 2**29, as its sums are
@@ -58,21 +54,6 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     Parents hand their number down to their children: everyone gets its value rounded down, and the largest remainders
     one more. Of equal remainders the larger value comes first; equal values are drawn at random. The topmost nodes are
     rounded to the nearest number, halves at random.
-
-    Parameters
-    ----------
-    values
-        The finest values, of either sign.
-    levels
-        The levels above them, from the finest to the coarsest: node g of a level holds the values
-        ``starts[g], ..., starts[g + 1] - 1``. The starts of a level are among those of the level before.
-    noise
-        Where the randomness of ties comes from.
-
-    Returns
-    -------
-    array of int
-        For each value the whole number below or above it; for a whole value, that value.
 
     Examples
     --------

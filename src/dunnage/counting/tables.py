@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.counting.projection import (
     Candidates,
     Family,
@@ -25,26 +26,13 @@ from dunnage.counting.projection import (
 )
 from dunnage.errors import ParameterError
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 STRETCH = 2**15  # values that stay in the cache between two passes
 BINS = 2_048  # bins of the histogram that the first list of candidates is taken from
 SPARE = 5  # cells listed at first, for each one that looks active; and again that many times more where that is short
 
 
 def sort_candidates(values: IntArray, starts: IntArray, floors: FloatArray | None = None) -> Candidates:
-    """Return the cells above the floors, sorted downwards inside each join group.
-
-    Parameters
-    ----------
-    values
-        Whole numbers: noisy values of all cells, join group by join group.
-    starts
-        Where each join group starts, and the number of cells.
-    floors
-        Only cells above the floor of their join group are listed; without floors all are.
-    """
+    """Return the cells above the floors, sorted downwards inside each join group."""
     values = _whole(values)[0]
     return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
 
@@ -75,13 +63,7 @@ def _whole(values: npt.NDArray[Any]) -> tuple[IntArray, int, int]:
 def project_dense(
     values: IntArray, starts: IntArray, family: Family, sums: Sequence[FloatArray], *, tolerance: float = 1e-10
 ) -> Projection:
-    """Return the projection of a table that is held whole; ``x`` holds the counts of all its cells, in their order.
-
-    Parameters
-    ----------
-    values, starts, family, sums, tolerance
-        As for :func:`project_table`, which is faster where most counts are zero.
-    """
+    """Return the projection of a table that is held whole; ``x`` holds the counts of all its cells, in their order."""
     found = project_table(values, starts, family, sums, tolerance=tolerance)
     x = np.zeros(len(values))
     x[found.cells] = found.x
@@ -95,15 +77,6 @@ def project_table(
 
     Only cells that may come out positive are sorted: first those above a level that a histogram tells, then, in join
     groups where that was too high, more.
-
-    Parameters
-    ----------
-    values
-        Whole numbers: noisy values of all cells, join group by join group.
-    starts
-        Where each join group starts, and the number of cells.
-    family, sums, tolerance
-        As for :func:`project`.
     """
     from dunnage.counting.projection_kernels import levels, positive
 

@@ -25,11 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.counting.laplace import CountLaw
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise, positive
 
-IntArray = npt.NDArray[np.int64]
 Listing = tuple[IntArray, IntArray]
 """Groups and values of listed cells."""
 
@@ -41,27 +41,14 @@ _FEW = 1000  # listings that cost so little that a higher threshold would not pa
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Tail:
-    """Empty cells whose noise is at least their group's threshold, group by group.
+    """Empty cells whose noise is at least their group's threshold, group by group."""
 
-    Parameters
-    ----------
-    scale
-        Scale of the discrete Laplace law.
-    sizes
-        Number of empty cells of each group.
-    thresholds
-        Of each group: all cells that are not listed have noise below it.
-    groups
-        Group of each listed cell, in ascending order.
-    values
-        Noise of each listed cell. Inside a group, cells listed earlier come first; among those listed together
-        the order tells nothing.
-    """
-
-    scale: Fraction
-    sizes: IntArray
-    thresholds: IntArray
-    groups: IntArray
+    scale: Fraction  # Scale of the discrete Laplace law
+    sizes: IntArray  # Number of empty cells of each group
+    thresholds: IntArray  # Of each group: all cells that are not listed have noise below it
+    groups: IntArray  # Group of each listed cell, in ascending order
+    # Noise of each listed cell. Inside a group, cells listed earlier come first; among those listed together the order
+    # tells nothing
     values: IntArray
 
     @property
@@ -72,17 +59,6 @@ class Tail:
 
 def draw_tail(noise: Noise, scale: int | Fraction, sizes: IntArray, thresholds: IntArray) -> Tail:
     """Draw the noise of all empty cells as far as it reaches the thresholds.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    scale
-        Scale of the discrete Laplace law, above 0 and at most 2**40.
-    sizes
-        Number of empty cells of each group, 2**46 in all at most.
-    thresholds
-        Whole numbers of either sign, one for each group. At 0 or less all of the group's cells are drawn.
 
     Runtime
     -------
@@ -103,17 +79,7 @@ def draw_tail(noise: Noise, scale: int | Fraction, sizes: IntArray, thresholds: 
 
 
 def lower(noise: Noise, tail: Tail, thresholds: IntArray) -> Tail:
-    """List further cells: those whose noise lies between new thresholds and the present ones.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    tail
-        What was listed before.
-    thresholds
-        One for each group, none above the present one. Groups whose threshold stays are left as they are.
-    """
+    """List further cells: those whose noise lies between new thresholds and the present ones."""
     if thresholds.shape != tail.sizes.shape or np.any(thresholds > tail.thresholds):
         raise ParameterError("Each group needs one threshold, not above its present one. Pass lower ones or the same.")
     pending = np.where(thresholds < tail.thresholds, tail.sizes - tail.counts, 0)
@@ -182,26 +148,7 @@ def _bases(scale: Fraction, sizes: IntArray, thresholds: IntArray) -> IntArray:
 def exceeding_cells(
     noise: Noise, law: CountLaw, size: int, threshold: int, *, taken: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Draw which of the cells that are not taken have noise of at least a threshold, and that noise.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    law
-        The noise of every cell: a law of whole numbers.
-    size
-        Number of cells, ``taken`` ones included.
-    threshold
-        At least 1.
-    taken
-        Cells that are left out, in ascending order.
-
-    Returns
-    -------
-    tuple of arrays
-        Cells in no order, and their noise.
-    """
+    """Draw which of the cells that are not taken have noise of at least a threshold, and that noise."""
     x, y = _tail_chance(law, threshold)
     (number,) = noise_arrays.binomial_exp(noise, x, y, np.array([size - taken.size])).tolist()
     cells = addresses(noise, np.array([0, size]), np.zeros(number, dtype=np.int64), taken)
@@ -227,22 +174,6 @@ def addresses(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray)
     """Draw where listed cells lie: distinct places, uniform among the free ones of each cell's group.
 
     Every way to give the listed cells distinct free places of their groups is equally likely.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    starts
-        Group g has the places ``starts[g], ..., starts[g + 1] - 1``.
-    groups
-        The group of each listed cell.
-    taken
-        Places that are not free, in ascending order.
-
-    Returns
-    -------
-    array of int
-        One place for each listed cell.
     """
     room, wanted = np.diff(starts), np.bincount(groups, minlength=starts.size - 1)
     used = np.diff(np.searchsorted(taken, starts))

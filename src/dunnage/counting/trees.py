@@ -14,31 +14,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from dunnage.arrays import FloatArray, IntArray
 
 
 def consistent_tree(
     noisy: Sequence[FloatArray], parents: Sequence[IntArray], variances: Sequence[float], *, prune: bool
 ) -> list[FloatArray]:
-    """Estimate all counts of a tree so that each is the sum of those below it.
-
-    Parameters
-    ----------
-    noisy
-        Noisy counts of each level, from the root down.
-    parents
-        For each level but the first, the node of the level above that each node belongs to.
-    variances
-        Variance of the noise of each level.
-    prune
-        Whether a node whose estimate from itself and all below is not positive is made zero, with all below.
-
-    Returns
-    -------
-    list
-        Estimates of each level: with ``prune`` false, those of (weighted) least squares.
-    """
+    """Estimate all counts of a tree so that each is the sum of those below it."""
     estimates, spreads = _upwards(noisy, parents, variances)
     alive = _alive(estimates, parents) if prune else [np.ones(len(level), dtype=bool) for level in estimates]
     final = [np.where(alive[0], estimates[0], 0.0)]

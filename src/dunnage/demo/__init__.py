@@ -40,41 +40,16 @@ _EARLIER = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What a demo run made.
+    """What a demo run made."""
 
-    Parameters
-    ----------
-    report
-        The page.
-    lines
-        What came out, one line a story.
-    """
-
-    report: Path
-    lines: tuple[str, ...]
+    report: Path  # The page
+    lines: tuple[str, ...]  # What came out, one line a story
 
 
 def run_demo(
     out: str | os.PathLike[str], *, quick: bool = False, force: bool = False, progress: Progress | None = None
 ) -> Demo:
-    """Run the demo into a new folder.
-
-    Parameters
-    ----------
-    out
-        Folder to make.
-    quick
-        Less of everything.
-    force
-        Replace a folder that an earlier demo made, and nothing else.
-    progress
-        Called with the name of each stage.
-
-    Raises
-    ------
-    OutputError
-        If the folder cannot be made, or holds anything that a demo did not write.
-    """
+    """Run the demo into a new folder."""
     folder = _fresh_folder(Path(out), force=force)
     tell = progress or (lambda stage: None)
     told = [_run(folder / name, name, quick, tell) for name in _STORIES]

@@ -109,17 +109,7 @@ FULL, QUICK = (
 
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty.
-
-    Parameters
-    ----------
-    folder
-        The chapter's folder.
-    quick
-        Fewer trucks, and a coarser map.
-    tell
-        Called with the name of each stage.
-    """
+    """Run the story in a folder that is there and empty."""
     size = QUICK if quick else FULL
     tell("carriers: generating trucks")
     generate_telemetry(TelemetrySetting(size=size.vehicles), folder / SOURCES[NUMBERS], seed=SEED)

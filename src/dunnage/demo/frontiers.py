@@ -25,21 +25,7 @@ DRAWS, QUICK_DRAWS = 3, 2
 def write_frontier(
     folder: Path, data: Path, policy: Path, *, goal: str, quick: bool, tell: Progress, **more: Any
 ) -> None:
-    """Measure a small frontier and write it into a chapter's folder, with its page.
-
-    Parameters
-    ----------
-    folder
-        The chapter's folder.
-    data, policy
-        What the advice is about.
-    goal, more
-        As for :func:`~dunnage.advising.advice.advise`.
-    quick
-        Measure in this process only, as few points as there can be.
-    tell
-        Called with a line whenever a point is done.
-    """
+    """Measure a small frontier and write it into a chapter's folder, with its page."""
     place = folder / FOLDER
     jobs = 1 if quick else min(JOBS, os.cpu_count() or 1)
     found = advise(
@@ -59,20 +45,7 @@ def write_frontier(
 
 
 def frontier_part(numbers: Numbers, *, cost: str, risk: str, note: str = "", more: Sequence[Told] = ()) -> Part:
-    """Tell of the frontier in a chapter's folder.
-
-    Parameters
-    ----------
-    numbers
-        The chapter's numbers.
-    cost, risk
-        What privacy costs, behind a share, and what the attacker gets, before one: ``more trucks``, ``a truck is named
-        with``.
-    note
-        What else to know of the picture.
-    more
-        What else to know of the advice.
-    """
+    """Tell of the frontier in a chapter's folder."""
     found = Frontier.read(numbers.folder / FOLDER)
     tried = numbers.compute("policies measured", len(found.points), "points of the frontier", [FILE])
     picture = Picture(

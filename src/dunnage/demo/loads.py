@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.audit import audit
 from dunnage.auditing.finding import percent
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
@@ -33,8 +34,6 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
-
-FloatArray = npt.NDArray[np.float64]
 
 NAME = "loads"
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
@@ -85,17 +84,7 @@ class _Packed:
 
 
 def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty.
-
-    Parameters
-    ----------
-    folder
-        The chapter's folder.
-    quick
-        Fewer packages.
-    tell
-        Called with the name of each stage.
-    """
+    """Run the story in a folder that is there and empty."""
     tell("loads: generating packages")
     setting = PackageSetting(size=60 if quick else 240, destinations=3 if quick else 4, decimals=1)
     source, policy = generate_packages(setting, folder / "parcels.csv", seed=SEED)

@@ -73,13 +73,7 @@ def find_field(content: Any, field: str) -> Any:
 
 
 class Numbers:
-    """The numbers of one chapter, as they are read from the files of its folder.
-
-    Parameters
-    ----------
-    folder
-        The chapter's folder; files are named relative to it, and on the page relative to the folder above.
-    """
+    """The numbers of one chapter, as they are read from the files of its folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,17 +82,7 @@ class Numbers:
         self._figures: dict[str, dict[str, Any]] = {}
 
     def read(self, name: str, file: str, field: str, show: Shown = plain) -> Traced:
-        """Read a number from a JSON file.
-
-        Parameters
-        ----------
-        name
-            What it is.
-        file, field
-            Where it is: the file in the chapter's folder, and a JSON pointer.
-        show
-            How it is written.
-        """
+        """Read a number from a JSON file."""
         value = find_field(self._content(file), field)
         if not isinstance(value, int | float | str):
             raise InternalError(f"{file} has no number at {field}.")
@@ -119,19 +103,7 @@ class Numbers:
         return self.read(f"{finding}, {part}", file, f"/findings/{number}/{part}", shown)
 
     def compute(self, name: str, value: float, how: str, inputs: Sequence[Traced | str], show: Shown = plain) -> Traced:
-        """Write a number that was worked out into ``figures.json``, with what it was worked out from; then read it.
-
-        Parameters
-        ----------
-        name, value
-            What it is, and the number.
-        how
-            How it was worked out.
-        inputs
-            Numbers of this chapter, or files of its folder.
-        show
-            How it is written.
-        """
+        """Write a number that was worked out into ``figures.json``, with what it was worked out from; then read it."""
         places = [self.place(item) if isinstance(item, str) else f"{item.file}#{item.field}" for item in inputs]
         self._figures[name] = {"value": value, "how": how, "from": places}
         text = json.dumps({"format": 1, "figures": self._figures}, indent=2, ensure_ascii=False) + "\n"

@@ -21,31 +21,15 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """A story that was run.
+    """A story that was run."""
 
-    Parameters
-    ----------
-    chapter
-        Its chapter of the page.
-    numbers
-        All numbers on it.
-    line
-        What came out, in a line.
-    """
-
-    chapter: Chapter
-    numbers: Numbers
-    line: Told
+    chapter: Chapter  # Its chapter of the page
+    numbers: Numbers  # All numbers on it
+    line: Told  # What came out, in a line
 
 
 def check(release: Path) -> None:
-    """Verify a release that was just written.
-
-    Raises
-    ------
-    CheckFailed
-        If a check fails.
-    """
+    """Verify a release that was just written."""
     found = verify(release)
     if not found.ok:
         raise CheckFailed(found.summary())

@@ -24,13 +24,7 @@ TALLIES_KIND = "dunnage tallies"
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
-    """Read the task file that ``dunnage device task`` wrote.
-
-    Raises
-    ------
-    TaskError
-        If it cannot be read, is not a task, or cannot be kept.
-    """
+    """Read the task file that ``dunnage device task`` wrote."""
     file = Path(path)
     try:
         with file.open("rb") as source:
@@ -46,27 +40,13 @@ def read_task_file(path: str | os.PathLike[str]) -> Task:
 
 @dataclass(kw_only=True)
 class Collected:
-    """What came in for a task.
+    """What came in for a task."""
 
-    Parameters
-    ----------
-    tallies
-        What is kept of the reports.
-    num_read
-        Reports that were read, and those held by files of tallies.
-    left_out
-        Reports that were not counted, by kind.
-    first_bad
-        Where the first of them were, and why.
-    warnings
-        What else is to be known.
-    """
-
-    tallies: Tallies
-    num_read: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
-    first_bad: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    tallies: Tallies  # What is kept of the reports
+    num_read: int = 0  # Reports that were read, and those held by files of tallies
+    left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
+    first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
+    warnings: list[str] = field(default_factory=list)  # What else is to be known
     _seen: set[str] = field(default_factory=set, repr=False)
 
     @property
@@ -187,13 +167,7 @@ def _merge(found: Collected, path: str | os.PathLike[str], tallies: Tallies) -> 
 
 
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
-    """Read a file of tallies strictly: nothing that reports of the task cannot add up to.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read, is not of this task, or its counts do not fit the task's laws.
-    """
+    """Read a file of tallies strictly: nothing that reports of the task cannot add up to."""
     data = _tally_content(Path(path))
     if data.get("task") != task.digest:
         raise _no_tallies(path, "was made for another task", "Name the task it was made for.")

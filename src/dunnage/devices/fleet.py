@@ -23,8 +23,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, Floats, Integers, RowFile, Rows
+from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows
 from dunnage.devices.readings import Log, Readings, Window, most_steps, value_of
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
@@ -44,33 +45,18 @@ MOST_DRAWN_BYTES = 1 << 29
 
 @dataclass(kw_only=True)
 class Simulation:
-    """What a simulated fleet did.
+    """What a simulated fleet did."""
 
-    Parameters
-    ----------
-    num_rows, num_vehicles, num_reports
-        Rows read, vehicles found, reports made.
-    first_day, last_day
-        Days after 1 January 1970; None where moments were not looked at.
-    num_missing
-        Slots without a row of their moment; these reported that it is missing.
-    num_silent
-        Slots that were not reported since the vehicle's allowance was used up.
-    composed
-        What all reports of a vehicle give away together, tier by tier.
-    notes
-        What else there is to say.
-    """
-
-    num_rows: int = 0
+    num_rows: int = 0  # num_rows, num_vehicles, num_reports: rows read, vehicles found, reports made
     num_vehicles: int = 0
     num_reports: int = 0
+    # first_day, last_day: days after 1 January 1970; None where moments were not looked at
     first_day: int | None = None
     last_day: int | None = None
-    num_missing: int = 0
-    num_silent: int = 0
-    composed: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    num_missing: int = 0  # Slots without a row of their moment; these reported that it is missing
+    num_silent: int = 0  # Slots that were not reported since the vehicle's allowance was used up
+    composed: list[str] = field(default_factory=list)  # What all reports of a vehicle give away together, tier by tier
+    notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain data."""
@@ -199,7 +185,7 @@ class _Run:
         self.fleet = _Fleet(self.source, task, tiers_column, self.public)
         self.done = Simulation()
 
-    def _rows(self, told: Progress) -> Iterator[tuple[Rows, Integers]]:
+    def _rows(self, told: Progress) -> Iterator[tuple[Rows, IntArray]]:
         """Yield rows with the numbers of their vehicles."""
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
         for rows in self.source:
@@ -212,7 +198,7 @@ class _Run:
         if not self.done.num_rows:
             raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
 
-    def _note_days(self, micros: Integers) -> None:
+    def _note_days(self, micros: IntArray) -> None:
         first, last = (int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (micros.min(), micros.max()))
         done = self.done
         done.first_day = first if done.first_day is None else min(first, done.first_day)
@@ -252,7 +238,7 @@ class _Run:
             self.done.num_missing += readings.num_missing
             yield readings
 
-    def _affordable(self) -> Integers:
+    def _affordable(self) -> IntArray:
         """Return how many slots the lifetime's allowance pays for, tier by tier."""
         slots = (self.losses.bounded_of_slot(tier) for tier in self.task.tier_names)
         most = np.iinfo(np.int64).max // 2
@@ -279,7 +265,7 @@ class _Run:
         tallies.by_tier = {names: tally for names, tally in tallies.by_tier.items() if tally.num_reports}
         return tallies
 
-    def _tiers(self, purpose: int, tiers: Integers) -> Integers:
+    def _tiers(self, purpose: int, tiers: IntArray) -> IntArray:
         """Return which of a purpose's tiers vehicles report in."""
         own = [self.task.tier_index(self.task.purposes[purpose], name) for name in self.task.tier_names]
         return np.array(own)[tiers]
@@ -371,7 +357,7 @@ def _composed(losses: TaskLosses, tier: str, num_slots: int) -> str:
     return f"tier {tier}: {slots} of a vehicle compose to epsilon {decimal_text(total)} at most{beyond}"
 
 
-def _rank_of_equals(numbers: Integers) -> Integers:
+def _rank_of_equals(numbers: IntArray) -> IntArray:
     """Return, for sorted numbers, how many equal ones come before each."""
     starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1]))[: numbers.size]
     return np.arange(numbers.size) - np.repeat(starts, np.diff(np.append(starts, numbers.size)))
@@ -393,7 +379,7 @@ class _Fleet:
         """Vehicles found so far."""
         return len(self._names)
 
-    def numbers_of(self, rows: Rows, column: str) -> Integers:
+    def numbers_of(self, rows: Rows, column: str) -> IntArray:
         """Return the number of each row's vehicle; one that comes for the first time gets a tier."""
         labels = rows.labels[column]
         codes = labels.indices.to_numpy(zero_copy_only=False)
@@ -404,7 +390,7 @@ class _Fleet:
             self._names = pa.concat_arrays([self._names, new])
             known = self._find(labels.dictionary)
         self._last = labels.dictionary, known  # batches of one row group have the same
-        vehicles: Integers = known[codes]
+        vehicles: IntArray = known[codes]
         num_new = self.num_vehicles - self.tiers.size
         self.num_rows = np.append(self.num_rows, np.zeros(num_new, dtype=np.int64))
         self.num_rows += np.bincount(vehicles, minlength=self.num_vehicles)
@@ -415,12 +401,12 @@ class _Fleet:
             self._note_tiers(rows, self._column, vehicles)
         return vehicles
 
-    def _find(self, names: pa.Array) -> Integers:
+    def _find(self, names: pa.Array) -> IntArray:
         """Return the numbers of vehicles by name; -1 for those not seen yet."""
         found = pc.index_in(names, value_set=self._names).fill_null(-1)
         return np.asarray(found.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
-    def _note_tiers(self, rows: Rows, column: str, vehicles: Integers) -> None:
+    def _note_tiers(self, rows: Rows, column: str, vehicles: IntArray) -> None:
         tiers = self._read_tiers(rows.labels[column])
         if (tiers < 0).any():
             known = f"Write one of {', '.join(self._tier_names)}."
@@ -432,7 +418,7 @@ class _Fleet:
             remedy = "A vehicle's tier is public and fixed: write one tier in all its rows."
             raise self._source.refused(rows.first, column, "differs from other rows of the vehicle", differs, remedy)
 
-    def _read_tiers(self, labels: pa.DictionaryArray) -> Integers:
+    def _read_tiers(self, labels: pa.DictionaryArray) -> IntArray:
         names = {name: number for number, name in enumerate(self._tier_names)}
         known = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
         return np.asarray(known[labels.indices.to_numpy(zero_copy_only=False)])
@@ -447,7 +433,7 @@ class _History:
         self._places = {name: np.full((self._num, 0), np.nan) for name in columns.places}
         self._micros = np.zeros(0, dtype=np.int64)
 
-    def before(self, rows: Rows, vehicles: Integers) -> list[dict[str, Floats]]:
+    def before(self, rows: Rows, vehicles: IntArray) -> list[dict[str, FloatArray]]:
         """Return for each row the places of the vehicle's rows before it, the earliest first."""
         if not self._num:
             return []
@@ -458,7 +444,7 @@ class _History:
         self._check_order(rows, order, own, rank)
         back = np.empty_like(order)
         back[order] = np.arange(order.size)
-        steps: list[dict[str, Floats]] = [{} for _ in range(self._num)]
+        steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
         for name, kept in self._places.items():
             column = rows.numbers[name][order]
             for lag in range(1, self._num + 1):
@@ -473,7 +459,7 @@ class _History:
             empty = np.full((self._num, more), np.nan)
             self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}
 
-    def _check_order(self, rows: Rows, order: Integers, own: Integers, rank: Integers) -> None:
+    def _check_order(self, rows: Rows, order: IntArray, own: IntArray, rank: IntArray) -> None:
         assert rows.micros is not None
         micros = rows.micros[order]
         before = np.where(rank > 0, np.append(0, micros[:-1]), self._micros[own])
@@ -485,13 +471,13 @@ class _History:
         self._micros[own] = micros  # of several the last stays, since rows of a vehicle are in order
 
     @staticmethod
-    def _lagged(column: Floats, kept: Floats, own: Integers, rank: Integers, lag: int) -> Floats:
+    def _lagged(column: FloatArray, kept: FloatArray, own: IntArray, rank: IntArray, lag: int) -> FloatArray:
         here = np.append(np.full(lag, np.nan), column)[: column.size]
         early = np.flatnonzero(rank < lag)
         here[early] = kept[lag - 1 - rank[early], own[early]]
         return here
 
-    def _keep(self, column: Floats, kept: Floats, own: Integers, rank: Integers) -> None:
+    def _keep(self, column: FloatArray, kept: FloatArray, own: IntArray, rank: IntArray) -> None:
         last = np.flatnonzero(np.append(own[1:] != own[:-1], True))
         before = kept.copy()
         for lag in range(self._num):
@@ -513,7 +499,7 @@ class _DrawnSlots:
         self._first = 0
         self._bits: Packed = np.zeros((0, 0, -(-self.num_moments // 8)), dtype=np.uint8)  # day, vehicle, byte
 
-    def matter(self, window: Window, vehicles: Integers, micros: Integers, num_vehicles: int) -> NDArray[np.bool_]:
+    def matter(self, window: Window, vehicles: IntArray, micros: IntArray, num_vehicles: int) -> NDArray[np.bool_]:
         """Return which rows may be the reading of a drawn slot, or part of its path."""
         slots = window.first_slots(micros)
         last = int(slots.max()) + window.num_slots - 1
@@ -553,7 +539,7 @@ class _DrawnSlots:
             drawn[rows, moments >> 3] |= (1 << (moments & 7)).astype(np.uint8)
         return drawn.reshape(days, vehicles, bits)
 
-    def of_day(self, day: int, num_vehicles: int) -> tuple[Integers, Integers]:
+    def of_day(self, day: int, num_vehicles: int) -> tuple[IntArray, IntArray]:
         """Return vehicles and slots of a day, in the order of vehicles."""
         bits = np.unpackbits(self._bits[day - self._first, :num_vehicles], axis=1, bitorder="little")
         vehicles, slots = np.nonzero(bits)

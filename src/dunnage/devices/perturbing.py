@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.devices.reading import MICROS, FileColumns, Integers, RowFile, Rows, parse_moment
+from dunnage.arrays import IntArray
+from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows, parse_moment
 from dunnage.devices.readings import Log, Window, value_of
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem
 from dunnage.exact import shown
@@ -41,42 +42,18 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(kw_only=True)
 class Perturbed:
-    """What a device did.
+    """What a device did."""
 
-    Parameters
-    ----------
-    reports
-        The reports, in the order of slots.
-    num_slots
-        How many slots they are of.
-    num_again
-        Reports that were made before, and are given again.
-    num_missing
-        Slots without a row of their moment, which reported that it is missing.
-    num_lapsed
-        Slots, or days, that are over: a collector would not take their reports any more.
-    num_silent
-        Reports that were not made since the allowance is used up.
-    spent
-        What the vehicle has given away in all; private to it.
-    num_skipped
-        Rows that could not be read, and were left out.
-    warnings
-        What is wrong with the file; private to the vehicle.
-    notes
-        What else there is to say.
-    """
-
-    reports: list[bytes] = field(default_factory=list)
-    num_slots: int = 0
-    num_again: int = 0
-    num_missing: int = 0
-    num_lapsed: int = 0
-    num_silent: int = 0
-    num_skipped: int = 0
-    spent: str = ""
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    reports: list[bytes] = field(default_factory=list)  # The reports, in the order of slots
+    num_slots: int = 0  # How many slots they are of
+    num_again: int = 0  # Reports that were made before, and are given again
+    num_missing: int = 0  # Slots without a row of their moment, which reported that it is missing
+    num_lapsed: int = 0  # Slots, or days, that are over: a collector would not take their reports any more
+    num_silent: int = 0  # Reports that were not made since the allowance is used up
+    num_skipped: int = 0  # Rows that could not be read, and were left out
+    spent: str = ""  # What the vehicle has given away in all; private to it
+    warnings: list[str] = field(default_factory=list)  # What is wrong with the file; private to the vehicle
+    notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, Any]:
         """Give the counts as plain data."""
@@ -201,13 +178,7 @@ def perturb(
 
 
 def check_not_input(out: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Check that a file to write is none of those that are read, under whatever name, nor one that is to be kept.
-
-    Raises
-    ------
-    OutputError
-        If it is one of them; ``force`` does not change that.
-    """
+    """Check that a file to write is none of those that are read, under whatever name, nor one that is to be kept."""
     for path in inputs:
         same = os.path.realpath(out) == os.path.realpath(path)
         if same or (os.path.exists(out) and os.path.exists(path) and os.path.samefile(out, path)):
@@ -304,7 +275,7 @@ class _OwnRows:
             raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
 
 
-def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> Integers:
+def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> IntArray:
     """Return which rows are of the vehicle, and note which vehicles there are."""
     if column not in rows.labels:
         return np.arange(rows.size)

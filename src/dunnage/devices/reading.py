@@ -27,16 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.io import CSV_ENDINGS, PARQUET_ENDINGS
 from dunnage.local.task import MOST_DAYS, SECONDS_PER_DAY, Task
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 BATCH_ROWS = 1 << 20
 MICROS = 1_000_000
@@ -81,73 +77,27 @@ class FileColumns:
 
 @dataclass(frozen=True)
 class Rows:
-    """Some rows of a file, column by column.
+    """Some rows of a file, column by column."""
 
-    Parameters
-    ----------
-    first
-        Number of the first of them, counted from 1 below the header.
-    size
-        How many there are.
-    numbers
-        Columns of doubles by name, NaN where there is no number.
-    micros
-        Moments in microseconds after 1 January 1970, UTC; None if they were not asked for.
-    labels
-        Columns of text by name, each text once; None never stands in them.
-    """
-
-    first: int
-    size: int
-    numbers: dict[str, Floats]
-    micros: Integers | None = None
+    first: int  # Number of the first of them, counted from 1 below the header
+    size: int  # How many there are
+    numbers: dict[str, FloatArray]  # Columns of doubles by name, NaN where there is no number
+    micros: IntArray | None = None  # Moments in microseconds after 1 January 1970, UTC; None if they were not asked for
+    # Columns of text by name, each text once; None never stands in them
     labels: dict[str, pa.DictionaryArray] = field(default_factory=dict)
 
 
 class RowFile:
-    """The rows of a CSV or Parquet file, some at a time; memory does not grow with the file.
-
-    Parameters
-    ----------
-    path
-        The file.
-    numbers
-        Columns to read as numbers.
-    time
-        Column of moments, if they are needed.
-    labels
-        Columns to read as text.
-    optional
-        Columns of ``labels`` that need not be there.
-    lenient
-        Skip rows that cannot be read, and take a file that is missing, empty or damaged as one without rows. Only what
-        does not depend on values is refused then: a folder, a name that is neither CSV nor Parquet, wrong columns.
-
-    Attributes
-    ----------
-    num_rows
-        How many rows there are; None if that is not known before reading.
-    unreadable
-        Cells that held something, but no number, by column, in the last pass.
-    num_skipped
-        Rows that were skipped in the last pass.
-    lost
-        What is wrong with a file whose rows, or some of them, are taken as missing; empty if nothing is.
-
-    Raises
-    ------
-    InputError
-        With all that is missing, if the file or a column cannot be used.
-    """
+    """The rows of a CSV or Parquet file, some at a time; memory does not grow with the file."""
 
     def __init__(
         self,
         path: Path,
         *,
-        numbers: Sequence[str],
-        time: str | None = None,
-        labels: Sequence[str] = (),
-        optional: Sequence[str] = (),
+        numbers: Sequence[str],  # Columns to read as numbers
+        time: str | None = None,  # Column of moments, if they are needed
+        labels: Sequence[str] = (),  # Columns to read as text
+        optional: Sequence[str] = (),  # Columns of `labels` that need not be there
         lenient: bool = False,
     ) -> None:
         self.path, self.time, self.numbers, self.labels = path, time, list(numbers), list(labels)
@@ -213,13 +163,7 @@ class RowFile:
         return "Name it as the task does; longitude and latitude are named with --place-columns."
 
     def __iter__(self) -> Iterator[Rows]:
-        """Yield the rows in order.
-
-        Raises
-        ------
-        InputError
-            If something cannot be read, or a vehicle or a moment is missing.
-        """
+        """Yield the rows in order."""
         self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
         if self.lost:
             return
@@ -301,7 +245,7 @@ class RowFile:
             raise self.refused(first, name, "is missing", missing, "Fill it in, or leave the rows out.")
         return labels
 
-    def _moment_column(self, first: int, name: str, column: pa.Array) -> Integers:
+    def _moment_column(self, first: int, name: str, column: pa.Array) -> IntArray:
         micros, wrong = moments_of(column)
         if wrong.any():
             what = "is missing, or no moment from 1970 to 9999"
@@ -309,12 +253,12 @@ class RowFile:
             raise self.refused(first, name, what, wrong, remedy)
         return micros
 
-    def _number_column(self, name: str, column: pa.Array) -> Floats:
+    def _number_column(self, name: str, column: pa.Array) -> FloatArray:
         numbers, num_wrong = numbers_of(column)
         self.unreadable[name] += num_wrong
         return numbers
 
-    def refused(self, first: int, column: str, what: str, wrong: Bools, remedy: str) -> InputError:
+    def refused(self, first: int, column: str, what: str, wrong: BoolArray, remedy: str) -> InputError:
         """Make an error about some rows of a batch that begins at row ``first``; more may follow in later ones."""
         return self._wrong_rows(column, what, (first + np.flatnonzero(wrong)).tolist(), remedy)
 
@@ -403,17 +347,17 @@ def coded(column: pa.Array) -> pa.DictionaryArray:
     return column
 
 
-def _blank(labels: pa.DictionaryArray) -> Bools:
+def _blank(labels: pa.DictionaryArray) -> BoolArray:
     """Tell which names are missing or empty."""
     blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
     if not (labels.null_count or blank.any()):
         return np.zeros(len(labels), dtype=np.bool_)
-    missing: Bools = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False) < 0
+    missing: BoolArray = labels.indices.fill_null(-1).to_numpy(zero_copy_only=False) < 0
     missing[~missing] = blank[labels.indices.drop_null().to_numpy(zero_copy_only=False)]
     return missing
 
 
-def numbers_of(column: pa.Array) -> tuple[Floats, int]:
+def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
     """Return a column as doubles, NaN where nothing is, and how many cells held something that is no number."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -427,7 +371,7 @@ def numbers_of(column: pa.Array) -> tuple[Floats, int]:
         return _numbers_of_text(trimmed)
 
 
-def _numbers_of_text(column: pa.Array) -> tuple[Floats, int]:
+def _numbers_of_text(column: pa.Array) -> tuple[FloatArray, int]:
     """Read text cell by cell, each text once."""
     texts = column.dictionary_encode()
     read = [_number(text) for text in texts.dictionary.to_pylist()]
@@ -447,7 +391,7 @@ def _number(text: str) -> float | None:
         return None
 
 
-def moments_of(column: pa.Array) -> tuple[Integers, Bools]:
+def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
     """Return moments in microseconds after 1 January 1970, UTC, and which cells hold none."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -470,7 +414,7 @@ def moments_of(column: pa.Array) -> tuple[Integers, Bools]:
     return inside * (MICROS // per_second) if per_second <= MICROS else inside // (per_second // MICROS), wrong
 
 
-def _moments_of_text(column: pa.Array) -> tuple[Integers, Bools]:
+def _moments_of_text(column: pa.Array) -> tuple[IntArray, BoolArray]:
     """Read moments, each text once."""
     texts = pc.utf8_trim_whitespace(column).dictionary_encode()
     try:  # quick, where no text has a zone

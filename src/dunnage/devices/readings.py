@@ -14,33 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.devices.reading import MICROS, FileColumns, Floats, Integers, Rows
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.devices.reading import MICROS, FileColumns, Rows
 from dunnage.errors import ParameterError
 from dunnage.local.task import MINUTES_PER_DAY, Purpose, Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """What some vehicles report, each of them all purposes.
+    """What some vehicles report, each of them all purposes."""
 
-    Parameters
-    ----------
-    tiers
-        For each reading, the vehicle's tier, as a number among the task's tier names.
-    slots
-        The slot, counted from 1 January 1970; None if nobody asks.
-    steps
-        Columns by name for each step of a path, the latest last; a reading that is no path is the last.
-    num_missing
-        How many readings no row was found for.
-    """
+    tiers: IntArray  # For each reading, the vehicle's tier, as a number among the task's tier names
+    slots: IntArray | None  # The slot, counted from 1 January 1970; None if nobody asks
+    # Columns by name for each step of a path, the latest last; a reading that is no path is the last
+    steps: Sequence[dict[str, FloatArray]]
+    num_missing: int = 0  # How many readings no row was found for
 
-    tiers: Integers
-    slots: Integers | None
-    steps: Sequence[dict[str, Floats]]
-    num_missing: int = 0
-
-    def columns(self, purpose: Purpose, places: tuple[str, str]) -> list[Floats]:
+    def columns(self, purpose: Purpose, places: tuple[str, str]) -> list[FloatArray]:
         """Return the columns that a purpose reports, in the order that ``perturb_column`` takes them."""
         if purpose.grid is None:
             return [self.steps[-1][quantity.name] for quantity in purpose.quantities]
@@ -62,18 +52,10 @@ def most_steps(task: Task) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """How far back a slot looks for its reading.
+    """How far back a slot looks for its reading."""
 
-    Parameters
-    ----------
-    task
-        The task, which says how far slots are apart.
-    max_age
-        Minutes; by default the length of a slot.
-    """
-
-    task: Task
-    max_age: int | None = None
+    task: Task  # The task, which says how far slots are apart
+    max_age: int | None = None  # Minutes; by default the length of a slot
 
     def __post_init__(self) -> None:
         if self.max_age is not None and not 1 <= self.max_age <= MINUTES_PER_DAY:
@@ -94,27 +76,19 @@ class Window:
         """To how many slots, from the next one on, a row may matter."""
         return -(-self.age_seconds // self.slot_seconds) + most_steps(self.task) - 1
 
-    def first_slots(self, micros: Integers) -> Integers:
+    def first_slots(self, micros: IntArray) -> IntArray:
         """Return the first slot, counted from 1 January 1970, that is not before each moment."""
         return -(-micros // (self.slot_seconds * MICROS))
 
 
 class Log:
-    """Rows that may be the reading of some slot, of one vehicle or many.
-
-    Parameters
-    ----------
-    window
-        How far back slots look.
-    columns
-        Names of columns.
-    """
+    """Rows that may be the reading of some slot, of one vehicle or many."""
 
     def __init__(self, window: Window, columns: FileColumns) -> None:
         self._window, self._names = window, columns.numbers_of(window.task)
-        self._pieces: list[tuple[Integers, Integers, dict[str, Floats]]] = []
+        self._pieces: list[tuple[IntArray, IntArray, dict[str, FloatArray]]] = []
 
-    def add(self, vehicles: Integers, rows: Rows, kept: Any = slice(None)) -> None:
+    def add(self, vehicles: IntArray, rows: Rows, kept: Any = slice(None)) -> None:
         """Keep some rows, with the numbers of their vehicles."""
         assert rows.micros is not None
         numbers = {name: rows.numbers[name][kept] for name in self._names}
@@ -122,7 +96,7 @@ class Log:
 
     def close(self) -> None:
         """Put all rows in order; of rows of one moment the last counts."""
-        empty: dict[str, Floats] = {name: np.zeros(0) for name in self._names}
+        empty: dict[str, FloatArray] = {name: np.zeros(0) for name in self._names}
         pieces = self._pieces or [(np.zeros(0, np.int64), np.zeros(0, np.int64), empty)]
         vehicles, micros = (np.concatenate([piece[at] for piece in pieces]) for at in (0, 1))
         order = np.lexsort((micros, vehicles))
@@ -135,14 +109,14 @@ class Log:
         self._numbers = {name: np.concatenate([piece[2][name] for piece in pieces])[order] for name in self._names}
         self._pieces = []
 
-    def readings(self, vehicles: Integers, tiers: Integers, slots: Integers) -> Readings:
+    def readings(self, vehicles: IntArray, tiers: IntArray, slots: IntArray) -> Readings:
         """Find what vehicles report at slots that are counted from 1 January 1970."""
         back = range(most_steps(self._window.task) - 1, -1, -1)
         found = [self._latest(vehicles, (slots - steps) * self._window.slot_seconds) for steps in back]
         steps = [{name: _taken(column, rows) for name, column in self._numbers.items()} for rows in found]
         return Readings(tiers=tiers, slots=slots, steps=steps, num_missing=int((found[-1] < 0).sum()))
 
-    def _latest(self, vehicles: Integers, moments: Integers) -> Integers:
+    def _latest(self, vehicles: IntArray, moments: IntArray) -> IntArray:
         """Return the latest row of each vehicle at or before a moment that is not too old; -1 if there is none."""
         inside = (moments - self._start).clip(-1, self._span - 1)
         rows = np.searchsorted(self._keys, vehicles * self._span + inside, side="right") - 1
@@ -156,6 +130,6 @@ class Log:
         return latest
 
 
-def _taken(column: Floats, rows: Integers) -> Floats:
+def _taken(column: FloatArray, rows: IntArray) -> FloatArray:
     """Take rows of a column; NaN for row -1."""
     return np.append(column, np.nan)[rows]

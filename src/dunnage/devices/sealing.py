@@ -26,33 +26,14 @@ _KEYS = {"alias", "sealed"}
 
 
 def seal_file(
-    records: str | os.PathLike[str],
-    keyring: KeyRing,
-    out: str | os.PathLike[str],
+    records: str | os.PathLike[str],  # CSV file, one row for each vehicle
+    keyring: KeyRing,  # The key ring
+    out: str | os.PathLike[str],  # File of JSON lines to write
     *,
     alias: str = "vehicle",
-    force: bool = False,
+    force: bool = False,  # Replace a file that is there
 ) -> int:
-    """Seal the rows of a CSV file, each bound to its alias; return how many.
-
-    Parameters
-    ----------
-    records
-        CSV file, one row for each vehicle.
-    keyring
-        The key ring.
-    out
-        File of JSON lines to write.
-    alias
-        Column of the vehicle's alias. It stays readable, so it must say nothing of who the vehicle is.
-    force
-        Replace a file that is there.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be used, or an alias is missing or comes twice.
-    """
+    """Seal the rows of a CSV file, each bound to its alias; return how many."""
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
@@ -63,13 +44,7 @@ def seal_file(
 def rotate_file(
     sealed: str | os.PathLike[str], keyring: KeyRing, out: str | os.PathLike[str], *, force: bool = False
 ) -> int:
-    """Seal all records of a file again under the ring's active key, also in place with ``force``; return how many.
-
-    Raises
-    ------
-    SealError
-        If a record cannot be opened. Nothing is written then.
-    """
+    """Seal all records of a file again under the ring's active key, also in place with ``force``; return how many."""
     target = check_new_file(out, force=force)
     held = _sealed(Path(sealed))
     lines = (_line(name, rotate(record, keyring, associated=name)) for name, record in held)
@@ -84,13 +59,7 @@ def open_file(
     alias: str = "vehicle",
     force: bool = False,
 ) -> int:
-    """Open all records of a file into a private CSV file; return how many.
-
-    Raises
-    ------
-    SealError
-        If a record cannot be opened: another key, another alias, or tampered with. Nothing is written then.
-    """
+    """Open all records of a file into a private CSV file; return how many."""
     check_not_input(out, [sealed])
     target = check_new_file(out, force=force)
     opened = [(name, open_record(record, keyring, associated=name)) for name, record in _sealed(Path(sealed))]

@@ -39,12 +39,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
 from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
 from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
 from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
-from dunnage.domains.protocol import BoolArray, CodedDomain, Domain, FloatArray, IntArray
+from dunnage.domains.protocol import CodedDomain, Domain
 from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.domains.windows import Windows
@@ -81,13 +82,7 @@ _KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, C
 
 
 def domain_from(description: Mapping[str, Any]) -> Domain:
-    """Make the domain that ``describe()`` gave this description of.
-
-    Parameters
-    ----------
-    description
-        ``kind`` and the parameters of that kind by name.
-    """
+    """Make the domain that ``describe()`` gave this description of."""
     kind = description.get("kind")
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.domains.protocol import BoolArray, IntArray
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.domains.windows import Windows, stamps_of
 
 _DAY = 86_400
@@ -40,31 +40,17 @@ _CLOCK = (
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Readings:
-    """What a column of times says, row by row. Private: its ``repr`` shows none of it.
+    """What a column of times says, row by row. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    stamps
-        Service date and second of the service day, as :func:`dunnage.domains.windows.stamps_of` puts them together.
-    missing, unreadable
-        Rows without a value, and rows whose value is no time.
-    past_midnight
-        Rows among the unreadable whose value is a date with an hour past 23, as only times without a date may have.
-    undated
-        Rows with a time of day alone.
-    astray
-        Rows whose difference from UTC is stated, although no zone is named to bring them to.
-    unclear
-        Rows whose time does not exist on the clock of the zone, or occurs twice.
-    """
-
+    # Service date and second of the service day, as :func:`dunnage.domains.windows.stamps_of` puts them together
     stamps: IntArray
-    missing: BoolArray
+    missing: BoolArray  # missing, unreadable: rows without a value, and rows whose value is no time
     unreadable: BoolArray
+    # Rows among the unreadable whose value is a date with an hour past 23, as only times without a date may have
     past_midnight: BoolArray
-    undated: BoolArray
-    astray: BoolArray
-    unclear: BoolArray
+    undated: BoolArray  # Rows with a time of day alone
+    astray: BoolArray  # Rows whose difference from UTC is stated, although no zone is named to bring them to
+    unclear: BoolArray  # Rows whose time does not exist on the clock of the zone, or occurs twice
 
     def __repr__(self) -> str:
         return "Readings(private)"
@@ -83,23 +69,7 @@ class _Parsed:
 
 
 def read_times(column: pa.Array, domain: Windows, null_words: Sequence[str] = ()) -> Readings:
-    """Read a column of times.
-
-    Parameters
-    ----------
-    column
-        Text (``2026-11-15T08:12``, with seconds, fractions, and ``Z`` or ``+01:00`` if wanted, or ``8:12``,
-        ``25:10:00``), Arrow timestamps, or Arrow times of day.
-    domain
-        The service day, and the zone whose clock is meant.
-    null_words
-        Words that mean "missing", besides blank cells.
-
-    Raises
-    ------
-    pyarrow.ArrowTypeError
-        If the column is of another type.
-    """
+    """Read a column of times."""
     pieces = [
         _placed(_parsed(column.slice(start, _CHUNK), null_words), domain) for start in range(0, len(column), _CHUNK)
     ] or [_placed(_parsed(column, null_words), domain)]

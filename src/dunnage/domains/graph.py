@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains.files import read_csv, refuse_lines
 from dunnage.domains.labels import Coded, check_text
-from dunnage.domains.protocol import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 

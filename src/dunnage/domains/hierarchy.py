@@ -22,9 +22,10 @@ from functools import cached_property
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains.labels import Category, Ordinal
 from dunnage.domains.numeric import Numeric
-from dunnage.domains.protocol import Domain, FloatArray, IntArray
+from dunnage.domains.protocol import Domain
 from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.errors import ParameterError
@@ -164,11 +165,6 @@ Hierarchy = IntervalHierarchy | NodeHierarchy
 
 def hierarchy_of(domain: Domain) -> Hierarchy:
     """Return the value hierarchy of a domain.
-
-    Raises
-    ------
-    ParameterError
-        If it has none: a graph, times, or numbers without a first width.
 
     Examples
     --------

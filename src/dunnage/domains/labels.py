@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dunnage.domains.protocol import BoolArray, CodedDomain, FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.domains.protocol import CodedDomain
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dunnage.domains.protocol import BoolArray, FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
 
@@ -22,15 +22,9 @@ MOST_GRID = 2**52
 
 @dataclass(frozen=True)
 class Grid:
-    """Equidistant public points: point i is the double nearest to (first + i * step) / denominator.
+    """Equidistant public points: point i is the double nearest to (first + i * step) / denominator."""
 
-    Parameters
-    ----------
-    first, step, denominator
-        Integers below 2**52, so that neighbouring points are different doubles.
-    """
-
-    first: int
+    first: int  # first, step, denominator: integers below 2**52, so that neighbouring points are different doubles
     step: int
     denominator: int
 
@@ -251,21 +245,7 @@ class Numeric:
 
 
 def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:
-    """Find the fewest decimals that write all values exactly.
-
-    Parameters
-    ----------
-    values
-        Numbers; a value that is not finite has no scale.
-    largest
-        Most decimals to try, at most 22.
-
-    Returns
-    -------
-    int or None
-        Smallest ``10**d`` such that each value is the double nearest to some integer below 2**53
-        divided by ``10**d``; None if no ``d`` up to ``largest`` will do.
-    """
+    """Find the fewest decimals that write all values exactly."""
     if not 0 <= largest <= 22:
         raise ParameterError(f"largest must be 0 to 22 (10**22 is the last exact double). Got {largest}.")
     given = _floats(values)

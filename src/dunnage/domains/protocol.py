@@ -5,12 +5,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-BoolArray = NDArray[np.bool_]
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 
 
 class Domain(Protocol):

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains.labels import Coded, check_texts, share
-from dunnage.domains.protocol import FloatArray, IntArray
 
 
 @dataclass(frozen=True, kw_only=True)

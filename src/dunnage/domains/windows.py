@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dunnage.domains.protocol import BoolArray, IntArray
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 

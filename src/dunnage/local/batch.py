@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.local import batch_laws
 from dunnage.local.location import LocalLocation
@@ -29,8 +29,6 @@ from dunnage.local.task import Tier
 from dunnage.local.trajectory import Independent, LocalTrajectory
 from dunnage.noise import Noise, integer
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 
 CHUNK_ROWS = 1 << 16
@@ -39,37 +37,14 @@ CHUNK_ROWS = 1 << 16
 
 def perturb_column(
     mechanism: Mechanism,
-    tier: Tier | str,
+    tier: Tier | str,  # The tier of all rows
     values: Any,
-    noise: Noise,
+    noise: Noise,  # Where the randomness comes from
     *,
-    tally: Tally | None = None,
-    purpose: str | None = None,
+    tally: Tally | None = None,  # A tally to go on with; a new one if left out
+    purpose: str | None = None,  # Name of the purpose for a new tally; that of the mechanism if left out
 ) -> Tally:
     """Perturb a column of values, one report for each row, and keep the tally of the reports.
-
-    Parameters
-    ----------
-    mechanism
-        :class:`~dunnage.local.numeric.LocalNumeric`, :class:`~dunnage.local.location.LocalLocation` or
-        :class:`~dunnage.local.trajectory.LocalTrajectory`.
-    tier
-        The tier of all rows.
-    values
-        Numbers: for each quantity, in order, its column. Places: longitudes and latitudes. Paths: longitudes and
-        latitudes of the first place, of the second, and so on. NaN stands for what is missing; whole numbers and
-        decimals are read as the nearest doubles.
-    noise
-        Where the randomness comes from.
-    tally
-        A tally to go on with; a new one if left out.
-    purpose
-        Name of the purpose for a new tally; that of the mechanism if left out.
-
-    Returns
-    -------
-    Tally
-        Sums or counts of as many reports as there are rows.
 
     Examples
     --------
@@ -98,7 +73,7 @@ def _num_columns(mechanism: Mechanism) -> int:
     return 2 * mechanism.steps if isinstance(mechanism, LocalTrajectory) else 2
 
 
-def _tallier(mechanism: Mechanism, tier: Tier | str) -> Callable[[Tally, list[Floats], Noise], None]:
+def _tallier(mechanism: Mechanism, tier: Tier | str) -> Callable[[Tally, list[FloatArray], Noise], None]:
     """Return what perturbs a chunk of columns and adds it to a tally, but for the number of reports."""
     if isinstance(mechanism, LocalNumeric):
         report = mechanism.channel(tier)
@@ -109,14 +84,14 @@ def _tallier(mechanism: Mechanism, tier: Tier | str) -> Callable[[Tally, list[Fl
     return lambda tally, columns, noise: add_places(tally, law, find_inputs(law, mechanism.grid, *columns), noise)
 
 
-def _attributes(mechanism: LocalNumeric, columns: list[Floats]) -> list[tuple[Attribute, Floats]]:
+def _attributes(mechanism: LocalNumeric, columns: list[FloatArray]) -> list[tuple[Attribute, FloatArray]]:
     """Return each attribute with the column that it is made of."""
     of_quantity = {quantity.name: column for quantity, column in zip(mechanism.quantities, columns, strict=True)}
     return [(attribute, of_quantity[attribute.quantity.name]) for attribute in mechanism.attributes]
 
 
 def add_numbers(
-    tally: Tally, report: SampledReport | JointReport, attributes: Sequence[tuple[Attribute, Floats]], noise: Noise
+    tally: Tally, report: SampledReport | JointReport, attributes: Sequence[tuple[Attribute, FloatArray]], noise: Noise
 ) -> None:
     """Perturb numbers, a column for each attribute, and add the reports to a tally, but for their number."""
     if isinstance(report, JointReport):
@@ -130,14 +105,16 @@ def add_numbers(
             _add_symbols(tally, place, key, report.reading(place, key), symbols)
 
 
-def _add_symbols(tally: Tally, place: int, key: str, law: Any, symbols: Integers) -> None:
+def _add_symbols(tally: Tally, place: int, key: str, law: Any, symbols: IntArray) -> None:
     if isinstance(law, SquareWave):
         tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
     elif symbols.size:
         tally.sums(place, key).add(symbols)
 
 
-def _add_joint(tally: Tally, report: JointReport, attributes: Sequence[tuple[Attribute, Floats]], noise: Noise) -> None:
+def _add_joint(
+    tally: Tally, report: JointReport, attributes: Sequence[tuple[Attribute, FloatArray]], noise: Noise
+) -> None:
     signs = np.zeros(len(attributes[0][1]), dtype=np.int64)
     for place, (attribute, column) in enumerate(attributes):
         points = find_points(attribute, column, noise)
@@ -147,7 +124,7 @@ def _add_joint(tally: Tally, report: JointReport, attributes: Sequence[tuple[Att
         tally.sums(place, report.law.key).add(2 * (drawn >> place & 1) - 1)
 
 
-def find_points(attribute: Attribute, column: Floats, noise: Noise) -> Integers:
+def find_points(attribute: Attribute, column: FloatArray, noise: Noise) -> IntArray:
     """Round values at random to points of an attribute, 0 at its low end."""
     if attribute.presence:
         return np.where(np.isnan(column), 0, 2)
@@ -155,12 +132,12 @@ def find_points(attribute: Attribute, column: Floats, noise: Noise) -> Integers:
     return batch_laws.round_at_random(noise, column, quantity.low, quantity.high, quantity.steps)
 
 
-def _path_cells(mechanism: LocalTrajectory, columns: list[Floats]) -> Integers:
+def _path_cells(mechanism: LocalTrajectory, columns: list[FloatArray]) -> IntArray:
     places = zip(columns[::2], columns[1::2], strict=True)
     return np.stack([batch_laws.find_cells(mechanism.grid, *place) for place in places])
 
 
-def find_inputs(law: Law, grid: Grid, longitudes: Floats, latitudes: Floats) -> Integers:
+def find_inputs(law: Law, grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
     """Return the input of each position, as :meth:`~dunnage.local.location.LocalLocation.index` does."""
     if isinstance(law, Planar):  # puts what is outside on the border
         west, south, east, north = map(float, grid.box)
@@ -168,7 +145,7 @@ def find_inputs(law: Law, grid: Grid, longitudes: Floats, latitudes: Floats) -> 
     return batch_laws.find_cells(grid, longitudes, latitudes)
 
 
-def add_places(tally: Tally, law: Law, indices: Integers, noise: Noise) -> None:
+def add_places(tally: Tally, law: Law, indices: IntArray, noise: Noise) -> None:
     """Perturb inputs of a place or a path, and add the reports to a tally, but for their number."""
     if not isinstance(law, InClear):
         _count(tally, (), law, _draw(law, indices, noise))
@@ -179,7 +156,7 @@ def add_places(tally: Tally, law: Law, indices: Integers, noise: Noise) -> None:
         _count(tally, (group,), law.oracle, drawn[members])
 
 
-def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: Integers, noise: Noise) -> None:
+def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArray, noise: Noise) -> None:
     """Perturb paths, each row of ``cells`` a place of theirs, and add the reports to a tally, but for their number."""
     if not isinstance(law, Independent):
         add_places(tally, law, batch_laws.find_paths(mechanism.paths, cells), noise)
@@ -193,21 +170,21 @@ def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: Integer
         counts.add_together([of_place[members] for of_place in rows])
 
 
-def _split(law: InClear, indices: Integers) -> tuple[Integers, Integers]:
+def _split(law: InClear, indices: IntArray) -> tuple[IntArray, IntArray]:
     """Return groups and inner inputs, as :meth:`~dunnage.local.oracles.InClear.split` does."""
     missing = indices == law.num_inputs - 1
     groups = np.where(missing, 0, indices // law.group_size)
     return groups, np.where(missing, law.group_size, indices % law.group_size)
 
 
-def _members(groups: Integers) -> Iterator[tuple[int, Integers]]:
+def _members(groups: IntArray) -> Iterator[tuple[int, IntArray]]:
     """Yield each group that comes up, and where."""
     order = np.argsort(groups, kind="stable")
     found, starts = np.unique(groups[order], return_index=True)
     yield from zip(found.tolist(), np.split(order, starts[1:]), strict=True)
 
 
-def _draw(law: Any, indices: Integers, noise: Noise) -> Any:
+def _draw(law: Any, indices: IntArray, noise: Noise) -> Any:
     """Draw symbols, or packed rows of bits."""
     if isinstance(law, RandomisedResponse):
         return batch_laws.randomised_response(noise, indices, law.num_inputs, law.epsilon)
@@ -228,36 +205,17 @@ def _count(tally: Tally, key: Key, law: Any, drawn: Any) -> None:
 
 
 def perturb_parquet(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],  # One file, or several of the same columns
     mechanism: Mechanism,
     tier: Tier | str,
     *,
-    columns: Sequence[str],
+    columns: Sequence[str],  # Names of the columns, in the order that :func:`perturb_column` takes them
     noise: Noise,
     purpose: str | None = None,
-    batch_rows: int = 1 << 20,
-    progress: Callable[[int, int], None] | None = None,
+    batch_rows: int = 1 << 20,  # Rows read at a time
+    progress: Callable[[int, int], None] | None = None,  # Called with rows done and rows in all, after each batch
 ) -> Tally:
-    """Perturb the rows of Parquet files, one report for each row, without ever holding them all.
-
-    Parameters
-    ----------
-    paths
-        One file, or several of the same columns.
-    mechanism, tier, noise, purpose
-        As for :func:`perturb_column`.
-    columns
-        Names of the columns, in the order that :func:`perturb_column` takes them.
-    batch_rows
-        Rows read at a time.
-    progress
-        Called with rows done and rows in all, after each batch.
-
-    Raises
-    ------
-    InputError
-        If a file cannot be read, lacks a column, or a column does not hold numbers. Says so before anything is drawn.
-    """
+    """Perturb the rows of Parquet files, one report for each row, without ever holding them all."""
     names = list(columns)
     if len(names) != _num_columns(mechanism):
         raise ParameterError(f"name {_num_columns(mechanism)} columns in order. Got {len(names)}.")
@@ -300,7 +258,7 @@ def _holds_numbers(kinds: Any, kind: Any) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
 
 
-def _batches(files: list[Path], names: list[str], batch_rows: int) -> Iterator[list[Floats]]:
+def _batches(files: list[Path], names: list[str], batch_rows: int) -> Iterator[list[FloatArray]]:
     """Yield columns of doubles, NaN where nothing is."""
     import pyarrow as pa
     import pyarrow.parquet as pq

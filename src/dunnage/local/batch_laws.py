@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.local.numeric_laws import Hybrid, JointDuchi, LaplaceNumber, LiteralPiecewise, NumberLaw, WindowLaw
 from dunnage.local.planar import DIRECTIONS, Planar
@@ -32,9 +33,7 @@ from dunnage.local.subjects import Grid
 from dunnage.local.trajectory import AreaPaths, PathCode, ReachablePaths
 from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
 
-Integers = NDArray[np.int64]
 Packed = NDArray[np.uint8]
-Floats = NDArray[np.float64]
 
 MOST_DIMENSIONS = 62
 """Most numbers that a joint report may have here: their signs are drawn as one word."""
@@ -45,7 +44,7 @@ _LEAST_FACTOR = 2.0**-900
 _STEEP = (20, 21, 29)  # a direction near the diagonal, of which proposals are refused least
 
 
-def randomised_response(noise: Noise, indices: Integers, num_inputs: int, epsilon: Fraction) -> Integers:
+def randomised_response(noise: Noise, indices: IntArray, num_inputs: int, epsilon: Fraction) -> IntArray:
     """Draw for each index itself with odds ``exp(epsilon)`` against each single other one."""
     symbols = np.array(indices, dtype=np.int64)
     if num_inputs > 1:
@@ -56,27 +55,8 @@ def randomised_response(noise: Noise, indices: Integers, num_inputs: int, epsilo
     return symbols
 
 
-def unary(noise: Noise, indices: Integers, num_inputs: int, *, own: Fraction, other: Fraction) -> Packed:
-    """Draw one packed row of bits for each index.
-
-    Parameters
-    ----------
-    noise
-        Where the randomness comes from.
-    indices
-        The inputs, 0 to ``num_inputs - 1``.
-    num_inputs
-        Bits of a row.
-    own, other
-        Logarithms of odds: the own bit is 1 with odds ``exp(own)`` to 1, any other one with odds 1 to ``exp(other)``.
-        Optimised unary encoding has 0 and epsilon, the symmetric one half of epsilon twice, the published one epsilon
-        twice.
-
-    Returns
-    -------
-    numpy.ndarray
-        Rows of bytes; read as one number with the lowest byte first, a row is the symbol of the scalar law.
-    """
+def unary(noise: Noise, indices: IntArray, num_inputs: int, *, own: Fraction, other: Fraction) -> Packed:
+    """Draw one packed row of bits for each index."""
     from dunnage.local.batch_kernels import set_bits
 
     rows = noise_arrays.packed_bits(noise, other, num_inputs, indices.size)
@@ -84,7 +64,7 @@ def unary(noise: Noise, indices: Integers, num_inputs: int, *, own: Fraction, ot
     return rows
 
 
-def hadamard(noise: Noise, indices: Integers, num_blocks: int, num_columns: int, epsilon: Fraction) -> Integers:
+def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int, epsilon: Fraction) -> IntArray:
     """Draw for each index a symbol ``column + num_columns * block`` of the Hadamard response.
 
     Blocks and columns are powers of two. Index ``i`` owns row ``1 + i // num_blocks`` of the Hadamard matrix in block
@@ -101,8 +81,8 @@ def hadamard(noise: Noise, indices: Integers, num_blocks: int, num_columns: int,
 
 
 def windowed(
-    noise: Noise, indices: Integers, num_inputs: int, *, stride: int, half: int, epsilon: Fraction
-) -> Integers:
+    noise: Noise, indices: IntArray, num_inputs: int, *, stride: int, half: int, epsilon: Fraction
+) -> IntArray:
     """Draw for each index a symbol with odds ``exp(epsilon)`` inside its window against each single one outside.
 
     Symbols are 0 to ``(num_inputs - 1) * stride + 2 * half``; the window of index ``i`` is the ``2 * half + 1`` symbols
@@ -121,7 +101,7 @@ def windowed(
     return symbols
 
 
-def round_at_random(noise: Noise, values: Floats, low: Fraction, high: Fraction, steps: int) -> Integers:
+def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fraction, steps: int) -> IntArray:
     """Round numbers at random to the ``2 * steps + 1`` points of a public domain, 0 at its low end.
 
     A number outside is clamped; one that is missing (NaN) goes to the middle. The chance of the upper neighbour is
@@ -185,7 +165,7 @@ def at_most(number: Fraction) -> float:
     return -at_least(-number)
 
 
-def number_symbols(noise: Noise, law: NumberLaw, points: Integers) -> Iterator[tuple[str, Integers]]:
+def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
     """Draw a symbol for each point (0 at the low end), and yield keys of laws with the symbols they drew.
 
     Symbols are those of :meth:`~dunnage.local.numeric_laws.NumberLaw.split`, in no order.
@@ -198,7 +178,7 @@ def number_symbols(noise: Noise, law: NumberLaw, points: Integers) -> Iterator[t
         yield law.key, _number_symbols(noise, law, points)
 
 
-def _number_symbols(noise: Noise, law: NumberLaw, points: Integers) -> Integers:
+def _number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> IntArray:
     if isinstance(law, LiteralPiecewise):
         raise ParameterError("the printed Algorithm 1 is biased and is not drawn in bulk. Perturb one at a time.")
     if isinstance(law, WindowLaw):
@@ -210,12 +190,12 @@ def _number_symbols(noise: Noise, law: NumberLaw, points: Integers) -> Integers:
     return np.where(draw_signs(noise, points, law.steps) == kept, 1, -1)
 
 
-def draw_signs(noise: Noise, points: Integers, steps: int) -> NDArray[np.bool_]:
+def draw_signs(noise: Noise, points: IntArray, steps: int) -> NDArray[np.bool_]:
     """Round points at random to the ends of their domain: true, for plus, with probability ``point / (2 steps)``."""
     return noise_arrays.below(noise, 2 * steps, points.size) < points
 
 
-def joint_signs(noise: Noise, signs: Integers, law: JointDuchi) -> Integers:
+def joint_signs(noise: Noise, signs: IntArray, law: JointDuchi) -> IntArray:
     """Draw for each sign vector one that agrees with it in more than half of the places, or in no more."""
     dimensions, other = law.dimensions, law.num_inputs - law.num_likely
     if dimensions > MOST_DIMENSIONS:
@@ -228,7 +208,7 @@ def joint_signs(noise: Noise, signs: Integers, law: JointDuchi) -> Integers:
     return signs ^ agreeing ^ (law.num_inputs - 1)
 
 
-def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[Integers]:
+def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[IntArray]:
     """Draw for each row a set of ``size`` out of ``num``, all alike; yield for each member in which rows it is."""
     wanted = np.full(num_rows, size, dtype=np.int64)
     for member in range(num):  # each is taken with chance "still wanted" in "still there"
@@ -237,7 +217,7 @@ def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[Inte
         yield np.flatnonzero(taken)
 
 
-def find_cells(grid: Grid, longitudes: Floats, latitudes: Floats) -> Integers:
+def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
     """Return the cell of each position, the same as :meth:`~dunnage.local.task.Grid.cell` bit for bit."""
     from dunnage.local import batch_kernels
 
@@ -248,14 +228,14 @@ def find_cells(grid: Grid, longitudes: Floats, latitudes: Floats) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _borders(low: Fraction, high: Fraction, num: int) -> tuple[Floats, float, float]:
+def _borders(low: Fraction, high: Fraction, num: int) -> tuple[FloatArray, float, float]:
     """Return the least double of each slot, the largest double of the last one, and how many slots a unit has."""
     firsts = np.array([at_least(low + (high - low) * slot / num) for slot in range(num)])
     firsts.flags.writeable = False
     return firsts, at_most(high), float(num / (high - low))
 
 
-def find_paths(code: PathCode, cells: Integers) -> Integers:
+def find_paths(code: PathCode, cells: IntArray) -> IntArray:
     """Return the number of each path; each row of ``cells`` has one place of all paths."""
     if not isinstance(code, AreaPaths | ReachablePaths):
         raise ParameterError("these paths are perturbed place by place: they have no number of their own.")
@@ -268,7 +248,7 @@ def find_paths(code: PathCode, cells: Integers) -> Integers:
     return np.where(missing, code.num_paths, _reachable_paths(code, inner))
 
 
-def _joined(digits: Integers, base: int) -> Integers:
+def _joined(digits: IntArray, base: int) -> IntArray:
     """Write digits, the first row highest, as numbers."""
     numbers = np.zeros(digits.shape[1], dtype=np.int64)
     for row in digits:
@@ -276,7 +256,7 @@ def _joined(digits: Integers, base: int) -> Integers:
     return numbers
 
 
-def _reachable_paths(code: ReachablePaths, cells: Integers) -> Integers:
+def _reachable_paths(code: ReachablePaths, cells: IntArray) -> IntArray:
     from dunnage.local.batch_kernels import split_cells
 
     places = np.stack([split_cells(row) for row in cells], axis=1)  # (column or row, step, path)
@@ -284,7 +264,7 @@ def _reachable_paths(code: ReachablePaths, cells: Integers) -> Integers:
     return columns * code.num_walks + rows
 
 
-def _ranks(code: ReachablePaths, walks: Integers) -> Integers:
+def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:
     """Return the numbers of walks, each place first moved towards the one before until it is near enough."""
     ranks, starts, before_it = np.zeros(walks.shape[1], dtype=np.int64), 0, walks[0]
     for places, table in zip(walks, reversed(code.walks_before), strict=True):
@@ -294,7 +274,7 @@ def _ranks(code: ReachablePaths, walks: Integers) -> Integers:
     return ranks
 
 
-def planar(noise: Noise, cells: Integers, law: Planar) -> Integers:
+def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
     """Draw for each input of a planar law a cell near it."""
     from dunnage.local.batch_kernels import join_cells, split_cells
 
@@ -305,7 +285,7 @@ def planar(noise: Noise, cells: Integers, law: Planar) -> Integers:
     return np.asarray(join_cells(*places.clip(0, last)))
 
 
-def _displacements(noise: Noise, law: Planar, size: int) -> Integers:
+def _displacements(noise: Noise, law: Planar, size: int) -> IntArray:
     """Draw columns and rows to move by, as :meth:`~dunnage.local.planar.Planar.displacement` does."""
     # A rate for columns and one for rows: the proposal is one of the scalar products whose maximum the law's norm is.
     rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
@@ -318,7 +298,7 @@ def _displacements(noise: Noise, law: Planar, size: int) -> Integers:
     return found
 
 
-def _accept(noise: Noise, law: Planar, rates: list[Fraction], drawn: Integers) -> NDArray[np.bool_]:
+def _accept(noise: Noise, law: Planar, rates: list[Fraction], drawn: IntArray) -> NDArray[np.bool_]:
     """Accept proposals with probability ``exp(-gap)``: nearly always by a float and a bound on all rounding."""
     width, words = 2.0**-_ROUNDING_BITS, noise_arrays.below(noise, 1 << _ROUNDING_BITS, drawn.shape[1])
     far = np.abs(drawn).astype(np.float64)

@@ -42,13 +42,7 @@ class Channel(Protocol):
 
 
 def enumerated_loss(channel: Channel) -> Fraction | None:
-    """Find what a symbol gives away at worst by looking at every symbol and every input.
-
-    Returns
-    -------
-    Fraction or None
-        The largest logarithm of a ratio of two probabilities of one symbol; None if it is infinite.
-    """
+    """Find what a symbol gives away at worst by looking at every symbol and every input."""
     worst = Fraction(0)
     for symbol in channel.symbols():
         exponents = [channel.exponent(index, symbol) for index in range(channel.num_inputs)]

@@ -36,26 +36,7 @@ class LocalMechanism(Protocol):
 
 
 def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None = None) -> Any:
-    """Make the mechanism of a purpose, with the epsilon of one slot in each tier.
-
-    Parameters
-    ----------
-    task
-        The task the purpose belongs to; with a window its stated epsilon is shared by the window's slots.
-    purpose
-        One of the task's purposes.
-    tiers
-        Of ``task.slot_tiers(purpose)``, those needed; all if left out.
-
-    Returns
-    -------
-    LocalNumeric, LocalLocation or LocalTrajectory
-
-    Raises
-    ------
-    TaskError
-        If the mechanism refuses the purpose's parameters.
-    """
+    """Make the mechanism of a purpose, with the epsilon of one slot in each tier."""
     chosen = tuple(tiers) if tiers is not None else task.slot_tiers(purpose)
     kind = _KINDS[purpose.mechanism]()
     unknown = sorted(set(purpose.parameters) - {item.name for item in fields(kind) if item.init})
@@ -100,17 +81,10 @@ _KINDS: Mapping[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True)
 class TaskLosses:
-    """What the reports of a task really give away.
+    """What the reports of a task really give away."""
 
-    Parameters
-    ----------
-    task
-        The task.
-    by_report
-        For each tier of a vehicle and each purpose, the true loss of one report; None if it has no bound.
-    """
-
-    task: Task
+    task: Task  # The task
+    # For each tier of a vehicle and each purpose, the true loss of one report; None if it has no bound
     by_report: Mapping[tuple[str, str], Fraction | None]
 
     def of_slot(self, tier: str) -> Fraction | None:

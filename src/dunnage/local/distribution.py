@@ -19,8 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.local.estimators import Estimates, Floats, Integers, normal_quantile
+from dunnage.local.estimators import Estimates, normal_quantile
 from dunnage.local.numeric_laws import SquareWave, odds_of
 from dunnage.local.planar import DIRECTIONS, Planar
 
@@ -41,18 +42,10 @@ _NEGLIGIBLE = 40  # moves of a chance below exp(-40) of that of none
 
 @dataclass(frozen=True)
 class Distribution:
-    """A fitted distribution over equal bins of [-1, 1].
+    """A fitted distribution over equal bins of [-1, 1]."""
 
-    Parameters
-    ----------
-    shares
-        Share of each bin, with its interval.
-    quantiles
-        Quarter, middle and three quarters points in [-1, 1], with their intervals.
-    """
-
-    shares: Estimates
-    quantiles: Estimates
+    shares: Estimates  # Share of each bin, with its interval
+    quantiles: Estimates  # Quarter, middle and three quarters points in [-1, 1], with their intervals
 
 
 def num_bins(steps: int) -> int:
@@ -60,7 +53,7 @@ def num_bins(steps: int) -> int:
     return min(MOST_BINS, 2 * steps)
 
 
-def wave_matrix(law: SquareWave, bins: int) -> Floats:
+def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     """Return the chance of each symbol (line) for a value that is anywhere in a bin (column), evenly."""
     points = _point_weights(law.steps, bins)  # (points, bins)
     total = np.concatenate([np.zeros((1, bins)), np.cumsum(points, axis=0)])
@@ -68,11 +61,11 @@ def wave_matrix(law: SquareWave, bins: int) -> Floats:
     first = np.clip(symbols - law.half + law.steps, 0, law.num_inputs)
     stop = np.clip(symbols + law.half + law.steps + 1, 0, law.num_inputs)
     odds = float(odds_of(law.epsilon))
-    found: Floats = 1 + (odds - 1) * (total[stop] - total[first])
+    found: FloatArray = 1 + (odds - 1) * (total[stop] - total[first])
     return found / (law.window * odds + law.num_outside)
 
 
-def _point_weights(steps: int, bins: int) -> Floats:
+def _point_weights(steps: int, bins: int) -> FloatArray:
     """Return how likely each point (line) is for a value anywhere in a bin (column), rounded at random."""
     inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
     scaled = inside * 2 * steps
@@ -84,27 +77,15 @@ def _point_weights(steps: int, bins: int) -> Floats:
     return weights
 
 
-def _grouped(array: Floats, most: int = MOST_GROUPS) -> Floats:
+def _grouped(array: FloatArray, most: int = MOST_GROUPS) -> FloatArray:
     """Add up neighbouring lines, so that there are few."""
     starts = np.unique(np.linspace(0, len(array), min(most, len(array)), endpoint=False).astype(np.int64))
-    found: Floats = np.add.reduceat(array, starts, axis=0)
+    found: FloatArray = np.add.reduceat(array, starts, axis=0)
     return found
 
 
-def maximise(channel: Floats, frequencies: Floats, *, smooth: bool, rounds: int = _MOST_ROUNDS) -> Floats:
-    """Return the likeliest distributions of inputs for observed frequencies, each a column.
-
-    Parameters
-    ----------
-    channel
-        Chance of each symbol (line) for each input (column).
-    frequencies
-        How often each symbol came up; one column for each problem.
-    smooth
-        Whether to smooth after each step (EMS).
-    rounds
-        Most steps.
-    """
+def maximise(channel: FloatArray, frequencies: FloatArray, *, smooth: bool, rounds: int = _MOST_ROUNDS) -> FloatArray:
+    """Return the likeliest distributions of inputs for observed frequencies, each a column."""
     shape = (channel.shape[1], frequencies.shape[1])
     fitted = np.full(shape, 1 / shape[0])
     for _ in range(rounds):
@@ -119,41 +100,27 @@ def maximise(channel: Floats, frequencies: Floats, *, smooth: bool, rounds: int 
     return fitted
 
 
-def _smoothed(columns: Floats) -> Floats:
+def _smoothed(columns: FloatArray) -> FloatArray:
     """Average each value with its neighbours, by 1, 2, 1; beyond an end there is none."""
     found = 2 * columns
     found[1:] += columns[:-1]
     found[:-1] += columns[1:]
     weights = np.full((len(columns), 1), 4.0)
     weights[[0, -1]] -= 1
-    smooth: Floats = found / weights
+    smooth: FloatArray = found / weights
     return smooth
 
 
 def fit_distribution(
-    laws: Sequence[SquareWave],
+    laws: Sequence[SquareWave],  # laws, counts: the law of each tier and how often each of its symbols came up
     counts: Sequence[ArrayLike],
-    weights: Sequence[float],
-    confidence: float,
+    weights: Sequence[float],  # Parts of the tiers, which add up to 1
+    confidence: float,  # How likely all intervals are to hold
     *,
     fit_together: bool = True,
-    bound_together: bool = False,
+    bound_together: bool = False,  # Whether intervals may rest on that, too
 ) -> Distribution:
-    """Fit the distribution of a number to the square waves of one or more tiers.
-
-    Parameters
-    ----------
-    laws, counts
-        The law of each tier and how often each of its symbols came up.
-    weights
-        Parts of the tiers, which add up to 1.
-    confidence
-        How likely all intervals are to hold.
-    fit_together
-        Fit one distribution to all tiers, which is right if they do not differ, instead of one to each.
-    bound_together
-        Whether intervals may rest on that, too.
-    """
+    """Fit the distribution of a number to the square waves of one or more tiers."""
     bins = num_bins(laws[0].steps)
     # On many narrow bins, as smoothing moves a share by about one bin, and then added up.
     narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
@@ -171,17 +138,17 @@ def fit_distribution(
     return Distribution(Estimates(value, lower, upper, variance), _quantiles(value, *reached))
 
 
-def _fit_together(channels: Sequence[Floats], counts: Sequence[Floats]) -> Floats:
+def _fit_together(channels: Sequence[FloatArray], counts: Sequence[FloatArray]) -> FloatArray:
     """Fit one distribution to the reports of several tiers, each through its own channel."""
     whole = math.fsum(float(count.sum()) for count in counts)
     channel = np.concatenate([count.sum() / whole * c for count, c in zip(counts, channels, strict=True)])
-    found: Floats = maximise(channel, np.concatenate(list(counts)) / whole, smooth=True)[:, 0]
+    found: FloatArray = maximise(channel, np.concatenate(list(counts)) / whole, smooth=True)[:, 0]
     return found
 
 
 def _possible(
     laws: Sequence[SquareWave], counts: Sequence[ArrayLike], weights: Sequence[float] | None, confidence: float
-) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
     """Return the least and largest share of each bin, and of all bins up to each edge, that the reports leave open."""
     bins = num_bins(laws[0].steps)
     finer = _FINER * bins
@@ -204,14 +171,14 @@ def _possible(
     return (least[:bins], most[:bins]), (least[bins:], most[bins:])
 
 
-def _block_diagonal(blocks: Sequence[Floats]) -> Floats:
+def _block_diagonal(blocks: Sequence[FloatArray]) -> FloatArray:
     from scipy.linalg import block_diag
 
-    found: Floats = block_diag(*blocks)
+    found: FloatArray = block_diag(*blocks)
     return found
 
 
-def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[Floats, Floats]:
+def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
     """Return linear inequalities ``rows @ shares <= limits`` that true shares of fine bins keep, but for the risk."""
     coarse = np.cumsum(_grouped(wave_matrix(law, bins)), axis=0)[:-1]
     fine = np.cumsum(_grouped(wave_matrix(law, bins * _FINEST)), axis=0)[:-1]
@@ -224,7 +191,7 @@ def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[F
     return np.concatenate([coarse, -coarse]), np.concatenate([observed + slack, slack - observed])
 
 
-def _extremes(goal: Floats, rows: Floats, limits: Floats, num_parts: int) -> tuple[float, float]:
+def _extremes(goal: FloatArray, rows: FloatArray, limits: FloatArray, num_parts: int) -> tuple[float, float]:
     """Return the least and the largest value of a goal over distributions, one for each part, that keep the limits."""
     from scipy.optimize import linprog
 
@@ -236,7 +203,7 @@ def _extremes(goal: Floats, rows: Floats, limits: Floats, num_parts: int) -> tup
     return min(max(ends[0], 0.0), 1.0), min(max(ends[1], 0.0), 1.0)
 
 
-def _quantiles(value: Floats, least: Floats, most: Floats) -> Estimates:
+def _quantiles(value: FloatArray, least: FloatArray, most: FloatArray) -> Estimates:
     """Return quantiles, and the edges between which the distribution must have reached them."""
     edges = np.linspace(-1.0, 1.0, value.size + 1)
     middle = np.interp(QUANTILES, np.concatenate([[0.0], np.cumsum(value)]), edges)
@@ -248,7 +215,7 @@ def _quantiles(value: Floats, least: Floats, most: Floats) -> Estimates:
     return Estimates(middle, np.minimum(lower, middle), np.maximum(upper, middle), (upper - lower) ** 2 / 12)
 
 
-def planar_matrix(law: Planar) -> Floats:
+def planar_matrix(law: Planar) -> FloatArray:
     """Return the chance of each reported cell (line) for each true cell (column), borders included.
 
     Displacements beyond the box are added up on its border, as devices do.
@@ -261,18 +228,18 @@ def planar_matrix(law: Planar) -> Floats:
     places = np.array([law.grid.column_row(cell) for cell in range(cells)])
     columns, rows = (_moves(places[:, axis], size) for axis in (0, 1))
     found = sums[columns[1], rows[1]] - sums[columns[0], rows[1]] - sums[columns[1], rows[0]]
-    chances: Floats = np.maximum(found + sums[columns[0], rows[0]], 0.0)
+    chances: FloatArray = np.maximum(found + sums[columns[0], rows[0]], 0.0)
     return chances
 
 
-def _moves(places: Integers, size: int) -> tuple[Integers, Integers]:
+def _moves(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
     """Return where the moves from each true place (column) to each reported one (line) begin and end in the sums."""
     moved = places[:, None] - places[None, :] + size
     reported = np.broadcast_to(places[:, None], moved.shape)
     return np.where(reported == 0, 0, moved), np.where(reported == size - 1, 2 * size + 1, moved + 1)
 
 
-def _displacements(law: Planar) -> Floats:
+def _displacements(law: Planar) -> FloatArray:
     """Return chances of moves by -size .. size columns and rows, each end with all that is beyond it."""
     size = law.grid.num_columns
     width, height = (float(law.epsilon * side) for side in law.grid.pitch_km)
@@ -284,20 +251,14 @@ def _displacements(law: Planar) -> Floats:
         quarter[min(column, size)] += np.add.reduceat(np.exp(-exponents), starts)
     half = np.concatenate([quarter[:0:-1], quarter])
     whole = np.concatenate([half[:, :0:-1], half], axis=1)
-    found: Floats = whole / whole.sum()
+    found: FloatArray = whole / whole.sum()
     return found
 
 
-def planar_map(laws: Sequence[Planar], counts: Sequence[Floats], confidence: float | None) -> tuple[Floats, Estimates]:
-    """Return the likeliest map behind planar reports, and the unbiased map found by inverting the channel.
-
-    Parameters
-    ----------
-    laws, counts
-        The law of each tier and how often each cell was reported.
-    confidence
-        How likely each interval is to hold its share; None leaves the unbiased map out (of several tiers).
-    """
+def planar_map(
+    laws: Sequence[Planar], counts: Sequence[FloatArray], confidence: float | None
+) -> tuple[FloatArray, Estimates]:
+    """Return the likeliest map behind planar reports, and the unbiased map found by inverting the channel."""
     matrices = [planar_matrix(law) for law in laws]
     nums = [float(count.sum()) for count in counts]
     channel = np.concatenate([num / sum(nums) * matrix for num, matrix in zip(nums, matrices, strict=True)])
@@ -309,7 +270,9 @@ def planar_map(laws: Sequence[Planar], counts: Sequence[Floats], confidence: flo
     return likeliest, _inverted(matrices[0], counts[0] / nums[0], channel @ likeliest, nums[0], confidence)
 
 
-def _inverted(matrix: Floats, observed: Floats, expected: Floats, num: float, confidence: float) -> Estimates:
+def _inverted(
+    matrix: FloatArray, observed: FloatArray, expected: FloatArray, num: float, confidence: float
+) -> Estimates:
     try:
         inverse = np.linalg.inv(matrix)
     except np.linalg.LinAlgError:

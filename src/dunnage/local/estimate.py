@@ -183,30 +183,13 @@ def estimate(
 
 
 def write_estimates(
-    release: Release,
-    folder: str | os.PathLike[str],
+    release: Release,  # What :func:`estimate` made
+    folder: str | os.PathLike[str],  # Where to; must not exist
     *,
-    sign: str | os.PathLike[str] | None = None,
-    force: bool = False,
+    sign: str | os.PathLike[str] | None = None,  # Ed25519 private key (PEM file) to sign the certificate with
+    force: bool = False,  # Replace a release that is there
 ) -> Path:
-    """Write a release of estimates; the folder appears whole or not at all. There is no key.
-
-    Parameters
-    ----------
-    release
-        What :func:`estimate` made.
-    folder
-        Where to; must not exist.
-    sign
-        Ed25519 private key (PEM file) to sign the certificate with.
-    force
-        Replace a release that is there.
-
-    Returns
-    -------
-    Path
-        The folder.
-    """
+    """Write a release of estimates; the folder appears whole or not at all. There is no key."""
     with new_folder(folder, marker=CERTIFICATE_FILE, force=force, may_hold=RELEASE_FILES) as work:
         release.write_files(work, sign=sign)
     return Path(folder)

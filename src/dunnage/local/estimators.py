@@ -20,11 +20,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 AUTO, PRECISION, STRATIFY, ONE_TIER = "auto", "precision", "stratify", "one tier"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
@@ -35,22 +33,12 @@ SIGNIFICANCE = 0.05
 
 @dataclass(frozen=True)
 class Estimates:
-    """Unbiased values, the ends of their intervals, and their variances.
+    """Unbiased values, the ends of their intervals, and their variances."""
 
-    Parameters
-    ----------
-    value
-        Estimates; NaN where nothing was reported.
-    lower, upper
-        Ends of the intervals; infinite where nothing was reported.
-    variance
-        Variance of each value.
-    """
-
-    value: Floats
-    lower: Floats
-    upper: Floats
-    variance: Floats
+    value: FloatArray  # Estimates; NaN where nothing was reported
+    lower: FloatArray  # lower, upper: ends of the intervals; infinite where nothing was reported
+    upper: FloatArray
+    variance: FloatArray  # Variance of each value
 
     def scaled(self, factor: float, shift: float = 0.0) -> Estimates:
         """Return the estimates of a multiple, by a factor above 0, plus a constant."""
@@ -74,18 +62,10 @@ UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)
 
 @dataclass(frozen=True, kw_only=True)
 class Combination:
-    """How tiers were put together, and why.
+    """How tiers were put together, and why."""
 
-    Parameters
-    ----------
-    rule
-        ``precision``, ``stratify``, or ``one tier``.
-    p_value
-        Of Cochran's Q for tiers that do not differ; None with one tier.
-    """
-
-    rule: str
-    p_value: float | None = None
+    rule: str  # `precision`, `stratify`, or `one tier`
+    p_value: float | None = None  # Of Cochran's Q for tiers that do not differ; None with one tier
 
     def to_dict(self) -> dict[str, Any]:
         """Give it as plain data."""
@@ -93,13 +73,7 @@ class Combination:
 
 
 def check_confidence(confidence: object) -> float:
-    """Return a confidence that intervals can have.
-
-    Raises
-    ------
-    ParameterError
-        If it is no number between 0.5 and 1.
-    """
+    """Return a confidence that intervals can have."""
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:  # type: ignore[arg-type]
         raise ParameterError(f"confidence must lie between 0.5 and 1. Got {shown(confidence)}. Use 0.95, say.")
@@ -120,7 +94,7 @@ def student_quantile(confidence: float, num: int) -> float:
     return float(stdtrit(num - 1, (1 + confidence) / 2))
 
 
-def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[Floats, Floats]:
+def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Return the exact interval of Clopper and Pearson for the chance behind each count.
 
     If the counted events have different chances, their mean is meant: the count then varies less (Hoeffding 1956).
@@ -141,20 +115,8 @@ def binomial_bounds(counts: ArrayLike, num: int, confidence: float) -> tuple[Flo
 
 def score_bounds(
     value: ArrayLike, num: float, quadratic: tuple[ArrayLike, ArrayLike], confidence: float
-) -> tuple[Floats, Floats]:
-    """Return Wilson's interval: all shares f whose estimate, of variance ``(a + b f - f^2) / num``, may be the value.
-
-    Parameters
-    ----------
-    value
-        Unbiased estimates.
-    num
-        Number of reports.
-    quadratic
-        The a and b of the variance of one report's estimate.
-    confidence
-        How likely the interval is to hold the share.
-    """
+) -> tuple[FloatArray, FloatArray]:
+    """Return Wilson's interval: all shares f whose estimate, of variance (a + b f - f^2) / num, may be the value."""
     estimate, (constant, slope) = np.asarray(value, dtype=np.float64), (np.asarray(part) for part in quadratic)
     weight = normal_quantile(confidence) ** 2 / num
     half = estimate + weight * slope / 2
@@ -190,28 +152,7 @@ def shares_of(amounts: Sequence[float]) -> list[float]:
 def combine_tiers(
     tiers: Sequence[Estimates], nums: Sequence[int], precisions: Sequence[float], rule: str
 ) -> tuple[Estimates, Combination]:
-    """Put the estimates of tiers together.
-
-    Parameters
-    ----------
-    tiers
-        Unbiased estimates of each tier; those of numbers normalised to [-1, 1].
-    nums
-        Reports of each tier: with ``stratify`` a tier weighs as much as it has reports, which is right whatever tiers
-        have to do with values.
-    precisions
-        One over the variance of a tier's estimate that follows from its law and number of reports alone: the weights of
-        ``precision``, which are only right if tiers have nothing to do with values.
-    rule
-        ``precision``, ``stratify``, or ``auto``: the value is by precision unless Cochran's Q finds that tiers differ,
-        then stratified; the interval is the stratified one in either case (extended to the value where it must be), so
-        that it holds whether or not tiers have to do with values.
-
-    Returns
-    -------
-    Estimates, Combination
-        The estimates of the whole, and what was done.
-    """
+    """Put the estimates of tiers together."""
     if len(tiers) == 1:
         return tiers[0], Combination(rule=ONE_TIER)
     p_value = heterogeneity(tiers)
@@ -246,7 +187,7 @@ def heterogeneity(tiers: Sequence[Estimates]) -> float | None:
     return float(chdtrc((len(known) - 1) * max(mean.size - 1, 1), distance))
 
 
-def project_shares(values: ArrayLike, total: float = 1.0) -> Floats:
+def project_shares(values: ArrayLike, total: float = 1.0) -> FloatArray:
     """Return the nearest values that are not negative and add up to a total: what is known as norm-sub.
 
     All values are lowered (or raised) by one amount, and those that become negative are 0 instead.
@@ -263,7 +204,7 @@ def project_shares(values: ArrayLike, total: float = 1.0) -> Floats:
     return lowered * (total / lowered.sum()) if total > 0 else lowered
 
 
-def settle_bounds(value: Floats, found: Estimates, low: float, high: float) -> tuple[Floats, Floats]:
+def settle_bounds(value: FloatArray, found: Estimates, low: float, high: float) -> tuple[FloatArray, FloatArray]:
     """Return the ends of intervals clipped to a public domain, and extended to a value that lies outside of them."""
     lower, upper = np.clip(found.lower, low, high), np.clip(found.upper, low, high)
     return np.fmin(lower, value), np.fmax(upper, value)
@@ -287,7 +228,7 @@ def ratio_bounds(top: Estimates, bottom: Estimates, *, num_points: int = 20_001)
     return float(ratios[first]), float(ratios[last])
 
 
-def walsh_hadamard(table: Integers) -> Integers:
+def walsh_hadamard(table: IntArray) -> IntArray:
     """Transform each row, of a length that is a power of two: entry r becomes the sum of entries c, signed by r & c.
 
     Examples

@@ -55,13 +55,7 @@ def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: 
 
 
 def decrypt(algorithm: str, key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
-    """Check and decrypt what :func:`encrypt` made.
-
-    Raises
-    ------
-    SealError
-        If anything at all does not fit.
-    """
+    """Check and decrypt what :func:`encrypt` made."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
@@ -94,27 +88,13 @@ def _check_algorithm(algorithm: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class SealingKey:
-    """One key of a ring.
+    """One key of a ring."""
 
-    Parameters
-    ----------
-    key_id
-        Public name of the key: 16 hexadecimal digits.
-    algorithm
-        ``AES-256-GCM`` or ``SM4-GCM``.
-    key
-        The key itself; never printed.
-    created
-        When it was made, in UTC.
-    state
-        ``active`` (seals and opens) or ``retired`` (opens only).
-    """
-
-    key_id: str
-    algorithm: str
-    key: bytes = field(repr=False)
-    created: str
-    state: str = ACTIVE
+    key_id: str  # Public name of the key: 16 hexadecimal digits
+    algorithm: str  # `AES-256-GCM` or `SM4-GCM`
+    key: bytes = field(repr=False)  # The key itself; never printed
+    created: str  # When it was made, in UTC
+    state: str = ACTIVE  # `active` (seals and opens) or `retired` (opens only)
 
     def __post_init__(self) -> None:
         _check_algorithm(self.algorithm)
@@ -237,22 +217,7 @@ class KeyRing:
 
 @contextmanager
 def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
-    """Keep others from changing a key ring, from reading it to writing it; waits for them first.
-
-    Parameters
-    ----------
-    path
-        The ring. ``<path>.lock`` lies beside it meanwhile. Nothing is locked on Windows.
-    patience
-        Seconds to wait.
-
-    Raises
-    ------
-    SealError
-        If somebody else has it all that time.
-    OutputError
-        If the folder cannot be written to.
-    """
+    """Keep others from changing a key ring, from reading it to writing it; waits for them first."""
     if os.name != "posix":
         yield
         return

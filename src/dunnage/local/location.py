@@ -104,52 +104,30 @@ def find_law(laws: Mapping[str, Law], levels: tuple[Tier, ...], tier: Tier | str
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseVerdict:
-    """Whether what is estimated would be noise, and what to do about it.
+    """Whether what is estimated would be noise, and what to do about it."""
 
-    Parameters
-    ----------
-    is_noise
-        Whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation).
-    predicted_sd, limit
-        The predicted standard deviation of a share, and the largest that is not noise.
-    levels, epsilon
-        The deepest level, and the least epsilon (in halves, up to 5), that would do; None if none does.
-    message
-        All of this in a sentence.
-    """
-
-    is_noise: bool
+    is_noise: bool  # Whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
+    # predicted_sd, limit: the predicted standard deviation of a share, and the largest that is not noise
     predicted_sd: float
     limit: float
+    # levels, epsilon: the deepest level, and the least epsilon (in halves, up to 5), that would do; None if none does
     levels: int | None
     epsilon: Fraction | None
-    message: str
+    message: str  # All of this in a sentence
 
 
 _EPSILONS_TRIED = tuple(Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
 
 
 def judge_noise(
-    num_devices: int,
-    levels: tuple[Tier, ...],
+    num_devices: int,  # How many vehicles report
+    levels: tuple[Tier, ...],  # levels, grid: the tiers and the grid
     grid: Grid,
     *,
-    law: Callable[[Grid, Fraction], Law],
-    size: Callable[[Grid], int],
+    law: Callable[[Grid, Fraction], Law],  # The law of a report on another grid or at another epsilon
+    size: Callable[[Grid], int],  # How many shares are estimated on another grid
 ) -> NoiseVerdict:
-    """Judge whether a fleet is large enough for a map or a table of paths, with all tiers alike in size.
-
-    Parameters
-    ----------
-    num_devices
-        How many vehicles report.
-    levels, grid
-        The tiers and the grid.
-    law
-        The law of a report on another grid or at another epsilon.
-    size
-        How many shares are estimated on another grid.
-    """
+    """Judge whether a fleet is large enough for a map or a table of paths, with all tiers alike in size."""
     epsilons = [tier.epsilon for tier in levels]
 
     def judged(on: Grid, at: list[Fraction]) -> tuple[float, float, bool]:

@@ -43,28 +43,14 @@ _SPREAD = 1 / 3
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """An estimated mean, or share of present values, in units.
+    """An estimated mean, or share of present values, in units."""
 
-    Parameters
-    ----------
-    name
-        The quantity.
-    value
-        The estimate, clipped to the domain; None if nothing was told of it.
-    lower, upper
-        Its interval, clipped to the domain.
-    combination
-        How tiers were put together.
-    num_told
-        Reports that tell of it.
-    """
-
-    name: str
-    value: float | None
-    lower: float
+    name: str  # The quantity
+    value: float | None  # The estimate, clipped to the domain; None if nothing was told of it
+    lower: float  # lower, upper: its interval, clipped to the domain
     upper: float
-    combination: Combination
-    num_told: int
+    combination: Combination  # How tiers were put together
+    num_told: int  # Reports that tell of it
 
 
 def sums_of(part: Part) -> Sums:
@@ -79,17 +65,7 @@ def sums_of(part: Part) -> Sums:
 
 
 def law_mean(reading: Reading, sums: Sums, confidence: float) -> Estimates:
-    """Estimate the mean of an attribute, in units of [-1, 1], from the symbols of one law.
-
-    Parameters
-    ----------
-    reading
-        How the symbols are read.
-    sums
-        Their number, sum and sum of squares.
-    confidence
-        How likely the interval is to hold the mean.
-    """
+    """Estimate the mean of an attribute, in units of [-1, 1], from the symbols of one law."""
     if not sums.num:
         return UNKNOWN
     mean = reading.scale * float(Fraction(sums.total, sums.num))
@@ -114,13 +90,7 @@ def _variance(reading: Reading, sums: Sums, mean: float) -> float:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Estimates, float]:
-    """Estimate the mean of one attribute from the reports of one tier.
-
-    Returns
-    -------
-    Estimates, float
-        The mean in units of [-1, 1], and its precision by law and number of reports alone; 0 if nothing was told.
-    """
+    """Estimate the mean of one attribute from the reports of one tier."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute:
@@ -139,13 +109,7 @@ def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence:
 def attribute_mean(
     mechanism: LocalNumeric, tallies: Sequence[Tally], attribute: int, *, confidence: float, rule: str
 ) -> tuple[Estimates, Combination, int]:
-    """Estimate the mean of one attribute, in units of [-1, 1], from the reports of all tiers.
-
-    Returns
-    -------
-    Estimates, Combination, int
-        The mean, how tiers were put together, and how many reports told of it.
-    """
+    """Estimate the mean of one attribute, in units of [-1, 1], from the reports of all tiers."""
     held = [tally for tally in tallies if tally.num_reports]
     found = [tier_mean(mechanism, tally, attribute, confidence) for tally in held]
     num_told = sum(part.num for tally in held for key, part in tally.parts.items() if key[0] == attribute)
@@ -159,14 +123,7 @@ def attribute_mean(
 def estimate_means(
     mechanism: LocalNumeric, tallies: Sequence[Tally], *, confidence: float, rule: str
 ) -> tuple[list[Mean], list[Mean]]:
-    """Estimate the mean of every quantity, and the share of present values of those that report it.
-
-    Returns
-    -------
-    list of Mean, list of Mean
-        Means in the order of the quantities, over vehicles whose value is present where that is reported (else a
-        missing value counts as the middle of the domain); and shares of present values.
-    """
+    """Estimate the mean of every quantity, and the share of present values of those that report it."""
     found = [
         attribute_mean(mechanism, tallies, place, confidence=confidence, rule=rule)
         for place in range(len(mechanism.attributes))

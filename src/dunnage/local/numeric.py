@@ -53,17 +53,10 @@ Points = Callable[[int], int]
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """What is drawn and hidden by itself: a quantity, or whether it is there.
+    """What is drawn and hidden by itself: a quantity, or whether it is there."""
 
-    Parameters
-    ----------
-    quantity
-        The quantity.
-    presence
-        Whether this is the virtual number that is 1 if the quantity has a value and -1 if it is missing.
-    """
-
-    quantity: Quantity
+    quantity: Quantity  # The quantity
+    # Whether this is the virtual number that is 1 if the quantity has a value and -1 if it is missing
     presence: bool = False
 
     @property
@@ -136,17 +129,10 @@ class SampledReport:
     A payload holds the rank of the drawn set and then the symbols, in the order of the attributes: as one number of
     mixed radix in a fixed number of bytes, least first. If a law has endlessly many symbols: the rank in a fixed number
     of bytes, then each symbol as a varint. A symbol of this channel is the payload as a whole number.
-
-    Parameters
-    ----------
-    laws
-        One for each attribute.
-    num_sampled
-        How many are drawn.
     """
 
-    laws: tuple[NumberLaw, ...]
-    num_sampled: int
+    laws: tuple[NumberLaw, ...]  # One for each attribute
+    num_sampled: int  # How many are drawn
 
     @cached_property
     def num_sets(self) -> int:
@@ -219,13 +205,7 @@ class SampledReport:
         return (number * self.num_sets + rank).to_bytes(_num_bytes(self._num_payloads), "little")
 
     def entries(self, payload: bytes) -> list[Entry]:
-        """Unpack a payload: the exact inverse of packing.
-
-        Raises
-        ------
-        ReportError
-            If no report packs to it.
-        """
+        """Unpack a payload: the exact inverse of packing."""
         if self._num_payloads is None:
             return self._read_varints(payload)
         due = _num_bytes(self._num_payloads)
@@ -300,17 +280,10 @@ class JointReport:
     """A report of all attributes at once by Duchi's law for many numbers: one sign each, for all of epsilon.
 
     A payload holds one bit for each attribute, the first lowest. As a channel it is :class:`JointDuchi`.
-
-    Parameters
-    ----------
-    law
-        The joint law.
-    steps
-        The points of each attribute are -steps .. steps.
     """
 
-    law: JointDuchi
-    steps: tuple[int, ...]
+    law: JointDuchi  # The joint law
+    steps: tuple[int, ...]  # The points of each attribute are -steps .. steps
 
     @property
     def share(self) -> float:

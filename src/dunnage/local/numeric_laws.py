@@ -109,19 +109,11 @@ class _LiteralCoin(Coin):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading(ABC):
-    """How the symbols of one number are read: the estimate of each, and how far it is off.
-
-    Parameters
-    ----------
-    epsilon
-        What one symbol gives away at most.
-    steps
-        The points are -steps .. steps.
-    """
+    """How the symbols of one number are read: the estimate of each, and how far it is off."""
 
     key: ClassVar[str]
-    epsilon: Fraction
-    steps: int = 1
+    epsilon: Fraction  # What one symbol gives away at most
+    steps: int = 1  # The points are -steps .. steps
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
@@ -716,13 +708,6 @@ class JointDuchi:
     vectors that agree in exactly half of them count with the unlikely ones, all of them: as usually printed they are in
     both halves, and the loss is ln(e^epsilon + 1). On the unlikely side they make the scale smallest.
 
-    Parameters
-    ----------
-    epsilon
-        What one symbol gives away.
-    dimensions
-        How many numbers (d).
-
     Examples
     --------
     >>> JointDuchi(epsilon=Fraction(1), dimensions=1).reading.scale == Duchi(epsilon=Fraction(1)).scale
@@ -730,8 +715,8 @@ class JointDuchi:
     """
 
     key: ClassVar[str] = Duchi.key
-    epsilon: Fraction
-    dimensions: int
+    epsilon: Fraction  # What one symbol gives away
+    dimensions: int  # How many numbers (d)
 
     def __post_init__(self) -> None:
         Duchi(epsilon=self.epsilon)

@@ -44,13 +44,7 @@ NEARLY_AS_GOOD = Fraction(11, 10)
 
 @lru_cache(maxsize=512)
 def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
-    """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them.
-
-    Returns
-    -------
-    tuple of int
-        The digits as one number, and how many there are.
-    """
+    """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them."""
     width = bits + weight.bit_length() + 8
     low, high = exp_interval(x, width)
     one = 1 << width
@@ -127,13 +121,7 @@ def _odds_exceed(epsilon: Fraction, limit: Fraction) -> bool:
 
 
 def check_epsilon(epsilon: Fraction) -> Fraction:
-    """Return an epsilon that a report of a place or path may have.
-
-    Raises
-    ------
-    ParameterError
-        If it is below :data:`LEAST_EPSILON` or above :data:`MOST_EPSILON`.
-    """
+    """Return an epsilon that a report of a place or path may have."""
     if not LEAST_EPSILON <= positive(epsilon, "epsilon") <= MOST_EPSILON:
         raise ParameterError(
             f"epsilon of a report of a place or path must lie between 0.000001 and {MOST_EPSILON}. "
@@ -205,13 +193,7 @@ class _Oracle(ABC):
         return self.estimator(self.ratio)[1]
 
     def symbols(self) -> range:
-        """Return all symbols.
-
-        Raises
-        ------
-        ParameterError
-            If there are too many to look at with every input.
-        """
+        """Return all symbols."""
         return listed_symbols(self.num_inputs, self.num_symbols)
 
     @abstractmethod
@@ -232,15 +214,7 @@ class _Oracle(ABC):
         return q, 1 / (p - q)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of the estimated share of one input.
-
-        Parameters
-        ----------
-        share
-            The true share of the input among the vehicles that report.
-        num
-            How many report.
-        """
+        """Return the variance of the estimated share of one input."""
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
@@ -442,17 +416,7 @@ class HadamardResponse(_Oracle):
         return p - p, 1 / (p - q)
 
     def variance(self, share: float, num: float, *, block_share: float | None = None) -> float:
-        """Return the variance of the estimated share of one input.
-
-        Parameters
-        ----------
-        share
-            The true share of the input among the vehicles that report.
-        num
-            How many report.
-        block_share
-            The true share of all inputs of its block, at most 1; by default all other inputs are alike.
-        """
+        """Return the variance of the estimated share of one input."""
         if block_share is None:
             return self.variance_of_one(share, self.ratio) / num
         return self._variance(share, block_share, self.ratio) / num
@@ -488,15 +452,6 @@ def choose_oracle(num_inputs: int, epsilon: Fraction, *, most_bits: int | None =
     symmetric unary encoding if that fits, the smallest report wins. So randomised response is chosen up to about
     3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
 
-    Parameters
-    ----------
-    num_inputs
-        Number of public inputs.
-    epsilon
-        What one report may give away.
-    most_bits
-        Longest report; 4097 bits if left out: 4^6 places and that which is missing.
-
     Examples
     --------
     >>> [choose_oracle(k, Fraction(2)).name for k in (17, 257, 65537)]
@@ -530,19 +485,11 @@ class InClear:
 
     Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
     group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
-
-    Parameters
-    ----------
-    oracle
-        The law of the place inside its group.
-    num_groups
-        Number of groups.
-    num_filled
-        Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0.
     """
 
-    oracle: Oracle
-    num_groups: int
+    oracle: Oracle  # The law of the place inside its group
+    num_groups: int  # Number of groups
+    # Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0
     num_filled: int = 0
 
     @property
@@ -623,13 +570,7 @@ def encode_symbol(symbol: int, law: Law) -> bytes:
 
 
 def decode_symbol(payload: bytes, law: Law) -> int:
-    """Read a symbol from a payload.
-
-    Raises
-    ------
-    ReportError
-        If the law cannot have produced the payload.
-    """
+    """Read a symbol from a payload."""
     size = ceil_divide(law.payload_bits, 8)
     if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
         raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")

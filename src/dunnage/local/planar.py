@@ -49,13 +49,6 @@ class Planar:
 
     Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
 
-    Parameters
-    ----------
-    grid
-        The public grid.
-    epsilon
-        What is kept per kilometre between two cells.
-
     Guarantee
     ---------
     Two cells at distance d km lead to any report with probabilities within a factor of exp(epsilon * d).
@@ -67,8 +60,8 @@ class Planar:
     """
 
     name: ClassVar[str] = "planar"
-    grid: Grid
-    epsilon: Fraction
+    grid: Grid  # The public grid
+    epsilon: Fraction  # What is kept per kilometre between two cells
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))

@@ -35,28 +35,16 @@ ONE_SLOT = "slot of reports"
 
 
 def estimates_promise(
-    task: Task,
+    task: Task,  # task, losses, mechanisms: the task, what its reports give away, and the mechanism of each purpose
     losses: TaskLosses,
     mechanisms: Sequence[Any],
     *,
-    confidence: float,
+    confidence: float,  # confidence, combine: parameters of the estimate
     combine: str,
-    rules: Collection[str],
-    warnings: tuple[str, ...],
+    rules: Collection[str],  # Ways in which tiers were put together
+    warnings: tuple[str, ...],  # What else is to be said
 ) -> Promise:
-    """State what a release of estimates promises to each vehicle, for the reports of one slot.
-
-    Parameters
-    ----------
-    task, losses, mechanisms
-        The task, what its reports give away, and the mechanism of each purpose.
-    confidence, combine
-        Parameters of the estimate.
-    rules
-        Ways in which tiers were put together.
-    warnings
-        What else is to be said.
-    """
+    """State what a release of estimates promises to each vehicle, for the reports of one slot."""
     parts = [mechanism.promise(task) for mechanism in mechanisms]
     claimed = [part for part in parts if part.basis is Basis.CLAIMED]
     guarantee, holds = _guarantees(task, losses, mechanisms, parts)

@@ -287,18 +287,10 @@ def _day(text: Any) -> int:
 
 @dataclass(frozen=True)
 class BadReport:
-    """A place of a file where no report of the task could be read.
+    """A place of a file where no report of the task could be read."""
 
-    Parameters
-    ----------
-    where
-        "line 7" or "byte 4096", say.
-    why
-        What was wrong.
-    """
-
-    where: str
-    why: str
+    where: str  # "line 7" or "byte 4096", say
+    why: str  # What was wrong
 
     def __str__(self) -> str:
         return f"{self.where}: {self.why}"
@@ -308,20 +300,6 @@ class ReportFile:
     """The reports of a file, one after another, and a count of what could not be read.
 
     Iterate over it to read; each time starts from the beginning. Memory does not grow with the file.
-
-    Parameters
-    ----------
-    path
-        A ``.jsonl`` or ``.bin`` file.
-    task
-        If given, reports made for another task count as bad.
-
-    Attributes
-    ----------
-    num_read, num_bad
-        How many reports were read, and how many places were bad, in the last pass.
-    first_bad
-        The first 20 bad places.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
@@ -334,13 +312,7 @@ class ReportFile:
         self.first_bad: list[BadReport] = []
 
     def __iter__(self) -> Iterator[Report]:
-        """Yield the reports that can be read.
-
-        Raises
-        ------
-        InputError
-            If the file cannot be opened or read.
-        """
+        """Yield the reports that can be read."""
         self._reset()
         try:
             with open(self.path, "rb") as source:
@@ -404,27 +376,7 @@ def _is_binary(path: str) -> bool:
 
 
 def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, force: bool = False) -> int:
-    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all, and is on the disk then.
-
-    Parameters
-    ----------
-    path
-        Where to write.
-    reports
-        What to write, one at a time.
-    force
-        Replace a file that is there.
-
-    Returns
-    -------
-    int
-        How many reports were written.
-
-    Raises
-    ------
-    OutputError
-        If the file exists already or cannot be written.
-    """
+    """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all, and is on the disk then."""
     target = os.path.abspath(path)
     form = _block if _is_binary(target) else _line
     if os.path.lexists(target) and not force:

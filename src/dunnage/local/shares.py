@@ -19,13 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.local.distribution import planar_map
 from dunnage.local.estimators import (
     Combination,
     Estimates,
-    Floats,
-    Integers,
     binomial_bounds,
     combine_tiers,
     normal_quantile,
@@ -46,45 +45,18 @@ MOST_SHARES = 1 << 24
 
 @dataclass(frozen=True)
 class Shares:
-    """Estimated shares of all inputs of a mechanism.
+    """Estimated shares of all inputs of a mechanism."""
 
-    Parameters
-    ----------
-    value
-        Shares, not negative, that add up to 1.
-    lower, upper
-        Ends of their intervals, within [0, 1], around the value.
-    combination
-        How tiers were put together.
-    """
-
-    value: Floats
-    lower: Floats
-    upper: Floats
-    combination: Combination
+    value: FloatArray  # Shares, not negative, that add up to 1
+    lower: FloatArray  # lower, upper: ends of their intervals, within [0, 1], around the value
+    upper: FloatArray
+    combination: Combination  # How tiers were put together
 
 
 def estimate_shares(
     mechanism: LocalLocation | LocalTrajectory, tallies: Sequence[Tally], *, confidence: float, rule: str
 ) -> Shares:
-    """Estimate the shares of cells, or of paths by their number, from the reports of all tiers.
-
-    Parameters
-    ----------
-    mechanism
-        What made the reports.
-    tallies
-        One for each tier that has any.
-    confidence
-        How likely each interval is to hold its share.
-    rule
-        How tiers are put together.
-
-    Returns
-    -------
-    Shares
-        One for each input. The last is "outside or missing", except for the planar law, which has no such input.
-    """
+    """Estimate the shares of cells, or of paths by their number, from the reports of all tiers."""
     held = [tally for tally in tallies if tally.num_reports]
     laws = [mechanism.channel(tally.tier) for tally in held]
     if isinstance(laws[0], Planar):
@@ -119,19 +91,7 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
 
 
 def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | None = None) -> Estimates:
-    """Return unbiased shares of all inputs of an oracle.
-
-    Parameters
-    ----------
-    oracle
-        The law of the reports.
-    part
-        Their counts.
-    confidence
-        How likely each interval is to hold its share.
-    of
-        How many reports there are in all, if those counted are of one area of several; shares are then of all.
-    """
+    """Return unbiased shares of all inputs of an oracle."""
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
@@ -150,7 +110,7 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     return Estimates(value, lower, upper, variance)
 
 
-def hadamard_scores(oracle: HadamardResponse, counts: Integers) -> tuple[Integers, Integers]:
+def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArray, IntArray]:
     """Return for each input the sum of its matrix entries over reports, and how many reports its block has."""
     table = counts.reshape(oracle.num_blocks, oracle.num_columns)
     rows, blocks = np.divmod(np.arange(oracle.num_inputs), oracle.num_blocks)
@@ -158,7 +118,7 @@ def hadamard_scores(oracle: HadamardResponse, counts: Integers) -> tuple[Integer
 
 
 def _hadamard_shares(
-    oracle: HadamardResponse, scores: Floats, blocks: Floats, num: int, confidence: float
+    oracle: HadamardResponse, scores: FloatArray, blocks: FloatArray, num: int, confidence: float
 ) -> Estimates:
     """Return shares from mean matrix entries; ``blocks`` are the shares of reports in the own block of each input."""
     value = scores * oracle.scale
@@ -184,11 +144,11 @@ def _clear_shares(law: InClear, tally: Tally, confidence: float) -> Estimates:
     return found
 
 
-def _arrays(estimates: Estimates) -> tuple[Floats, ...]:
+def _arrays(estimates: Estimates) -> tuple[FloatArray, ...]:
     return estimates.value, estimates.lower, estimates.upper, estimates.variance
 
 
-def _empty_upper(law: InClear, tally: Tally, confidence: float) -> Floats:
+def _empty_upper(law: InClear, tally: Tally, confidence: float) -> FloatArray:
     """Return upper ends for groups that no report came from: they are shown as they are, so none of the reports was."""
     upper = float(binomial_bounds(0, tally.num_reports, confidence)[1])
     return np.full(law.num_inputs, upper)
@@ -218,7 +178,7 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estima
     return Estimates(*flat)
 
 
-def _products(counts: Integers, constant: float, slope: float) -> Floats:
+def _products(counts: IntArray, constant: float, slope: float) -> FloatArray:
     """Return sums over reports of products over places of ``constant + slope * bit``, for all choices of bits."""
     found = counts.astype(np.float64)
     for axis in range(counts.ndim):
@@ -227,7 +187,7 @@ def _products(counts: Integers, constant: float, slope: float) -> Floats:
     return found
 
 
-def _group_places(law: Independent, key: tuple[int | str, ...]) -> tuple[tuple[Integers, ...], tuple[Integers, ...]]:
+def _group_places(law: Independent, key: tuple[int | str, ...]) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
     """Return where the places of a sequence of areas are among all, and among those of the areas."""
     size, last = law.place.group_size, law.place.num_inputs - 1
     targets, sources = [], []
@@ -238,7 +198,7 @@ def _group_places(law: Independent, key: tuple[int | str, ...]) -> tuple[tuple[I
     return np.ix_(*targets), np.ix_(*sources)
 
 
-def _projected(value: Floats, law: object, held: Sequence[Tally]) -> Floats:
+def _projected(value: FloatArray, law: object, held: Sequence[Tally]) -> FloatArray:
     """Return the nearest shares; where groups are in clear those of a group add up to its part of the reports."""
     if not isinstance(law, InClear):
         return project_shares(value)

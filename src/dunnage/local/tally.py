@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
 from dunnage.local.client import mechanism_of
 from dunnage.local.oracles import OptimisedUnary, SymmetricUnary
@@ -29,7 +30,6 @@ from dunnage.local.report import Report
 from dunnage.local.task import Task, Tier
 from dunnage.noise import ceil_divide
 
-Integers = NDArray[np.int64]
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]
 
@@ -51,7 +51,7 @@ class Sums:
     total: int = 0
     squares: int = 0
 
-    def add(self, symbols: Integers) -> None:
+    def add(self, symbols: IntArray) -> None:
         """Add symbols."""
         self.num += symbols.size
         for start in range(0, symbols.size, _SAFE):
@@ -84,44 +84,28 @@ class Sums:
 
 @dataclass
 class Counts:
-    """How often each symbol came up, or how often each bit was set, in a number of reports.
+    """How often each symbol came up, or how often each bit was set, in a number of reports."""
 
-    Parameters
-    ----------
-    kind
-        ``"symbols"`` or ``"bits"``.
-    counts
-        One count for each symbol or bit; with several axes, one for each combination of them.
-    num
-        Number of reports.
-    """
-
-    kind: str
-    counts: Integers
-    num: int = 0
+    kind: str  # `"symbols"` or `"bits"`
+    counts: IntArray  # One count for each symbol or bit; with several axes, one for each combination of them
+    num: int = 0  # Number of reports
 
     @classmethod
     def zeros(cls, kind: str, *shape: int) -> Counts:
-        """Begin a part.
-
-        Raises
-        ------
-        ParameterError
-            If it would fill the memory.
-        """
+        """Begin a part."""
         num = math.prod(shape)
         if not 1 <= num <= MOST_COUNTS:
             raise ParameterError(f"a tally has at most {MOST_COUNTS} counts. Got {num}. Use a coarser grid, say.")
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
-    def add_symbols(self, symbols: Integers) -> None:
+    def add_symbols(self, symbols: IntArray) -> None:
         """Count symbols."""
         from dunnage.local.batch_kernels import count_symbols
 
         count_symbols(symbols, self.counts)
         self.num += symbols.size
 
-    def add_one(self, *places: int | Integers) -> None:
+    def add_one(self, *places: int | IntArray) -> None:
         """Count one report: of a symbol, of the bits that are set, or of those set together in several places."""
         self.counts[np.ix_(*(np.atleast_1d(place) for place in places))] += 1
         self.num += 1
@@ -147,13 +131,7 @@ class Counts:
         self.num += len(rows[0])
 
     def merge(self, other: Counts) -> None:
-        """Add another part of the same law.
-
-        Raises
-        ------
-        ParameterError
-            If it counts something else.
-        """
+        """Add another part of the same law."""
         if (self.kind, self.counts.shape) != (other.kind, other.counts.shape):
             raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         self.counts += other.counts
@@ -346,7 +324,7 @@ def _part(data: Mapping[str, Any]) -> Part:
     return part
 
 
-def _set_bits(symbol: int, num_bits: int) -> Integers:
+def _set_bits(symbol: int, num_bits: int) -> IntArray:
     data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
     return np.flatnonzero(np.unpackbits(data, bitorder="little"))
 

@@ -22,13 +22,7 @@ from dunnage.local.trajectory import Independent
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    """Check that a tally can be one of a mechanism.
-
-    Raises
-    ------
-    InputError
-        If no reports of the mechanism add up to it.
-    """
+    """Check that a tally can be one of a mechanism."""
     numeric = isinstance(mechanism, LocalNumeric)
     fits = _numbers_fit(mechanism, tally) if numeric else _places_fit(mechanism, tally)
     if not fits:
@@ -43,13 +37,7 @@ def tally_digest(tally: Tally) -> str:
 
 
 def check_repeated(tallies: Iterable[Tally]) -> None:
-    """Check that no tally is given twice: its reports would count twice.
-
-    Raises
-    ------
-    InputError
-        If two with any reports are equal.
-    """
+    """Check that no tally is given twice: its reports would count twice."""
     seen: set[str] = set()
     for tally in tallies:
         digest = tally_digest(tally)

@@ -16,18 +16,7 @@ from dunnage.policy.tables import attempt
 
 
 def read_task(path: str | os.PathLike[str]) -> Task:
-    """Read a policy file for devices and make its task.
-
-    Parameters
-    ----------
-    path
-        The policy, with tables ``[mechanisms.NAME]``.
-
-    Raises
-    ------
-    PolicyError
-        With all problems found.
-    """
+    """Read a policy file for devices and make its task."""
     return task_of(read_carriers(path))
 
 

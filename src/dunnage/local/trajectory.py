@@ -61,15 +61,6 @@ class ReachablePaths:
     A path is a walk of its columns and one of its rows, and every pair of walks is a path: the number of a path is
     ``walk of columns * num_walks + walk of rows``, each walk numbered in order of its first, second, third place.
 
-    Parameters
-    ----------
-    grid
-        The public grid.
-    steps
-        Cells of a path.
-    hops
-        How many cells to the side, up or down the next one may be away.
-
     Examples
     --------
     >>> paths = ReachablePaths(grid=Grid(box=(0, 0, 1, 1), levels=3), steps=2, hops=1)
@@ -77,9 +68,9 @@ class ReachablePaths:
     (100, (0, 3))
     """
 
-    grid: Grid
-    steps: int
-    hops: int = 1
+    grid: Grid  # The public grid
+    steps: int  # Cells of a path
+    hops: int = 1  # How many cells to the side, up or down the next one may be away
 
     def __post_init__(self) -> None:
         integer(self.steps, "steps", least=1)

@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import l2_bound
 from dunnage.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Borders = tuple[tuple[int, int], ...]
 """For each class its first run and the run after its last."""
 
@@ -38,31 +36,15 @@ LARGEST_PERIOD = 8
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loads:
-    """Runs of equal records of one stratum, in order, as a packer will see them.
+    """Runs of equal records of one stratum, in order, as a packer will see them."""
 
-    Parameters
-    ----------
-    items
-        Upper bound of each run, in whole numbers.
-    capacity
-        Capacity of a bin, in the same unit.
-    before
-        Number of records before each run, and in all.
-    lower, upper
-        Ends of each run, for the loss.
-    k
-        Fewest records of a class.
-    price
-        What suppressing one record costs, in units of width.
-    """
-
-    items: IntArray
-    capacity: int
-    before: IntArray
-    lower: FloatArray
+    items: IntArray  # Upper bound of each run, in whole numbers
+    capacity: int  # Capacity of a bin, in the same unit
+    before: IntArray  # Number of records before each run, and in all
+    lower: FloatArray  # lower, upper: ends of each run, for the loss
     upper: FloatArray
-    k: int
-    price: float
+    k: int  # Fewest records of a class
+    price: float  # What suppressing one record costs, in units of width
 
     @property
     def num_records(self) -> int:
@@ -112,17 +94,7 @@ def count_bins(items: IntArray, capacity: int) -> int:
 
 
 def best_borders(loads: Loads, least_loss: Borders, *, most_packed: int = MOST_PACKED) -> Borders:
-    """Choose the borders whose upper bounds need the fewest bins, then those that lose least.
-
-    Parameters
-    ----------
-    loads
-        The runs of one stratum.
-    least_loss
-        The partition of least loss, a candidate like any other.
-    most_packed
-        About how many items are packed in all while candidates are compared.
-    """
+    """Choose the borders whose upper bounds need the fewest bins, then those that lose least."""
     comparison = _Comparison(loads, max(FEWEST_COMPARED, most_packed // loads.num_records))
     comparison.offer(least_loss)
     comparison.climb()

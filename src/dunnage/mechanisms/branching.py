@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.mechanisms.cuts import (
     TOLERANCE,
     Cells,
@@ -41,9 +41,6 @@ from dunnage.mechanisms.cuts import (
     uncut,
 )
 from dunnage.mechanisms.runs import compile_kernel
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_POINTS = 64
 MOST_POINTS_OF_PAIRS = 128
@@ -63,20 +60,7 @@ _FEWER_RECORDS = (3, 6)
 
 
 def search(points: Points, *, most_steps: int = MOST_STEPS) -> Found:
-    """Find good cuts, and prove them best where the problem is small enough.
-
-    Parameters
-    ----------
-    points
-        The records of one stratum.
-    most_steps
-        Steps after which the search gives up and reports the bound it has.
-
-    Returns
-    -------
-    Found
-        Cuts, loss, bound, and whether the cuts are proven best.
-    """
+    """Find good cuts, and prove them best where the problem is small enough."""
     num_records = int(points.counts.sum())
     if num_records < points.k:
         return Found(uncut(points), num_records * points.price, num_records * points.price, proven=True)

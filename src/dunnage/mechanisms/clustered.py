@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.clustering.constraints import Constraints
 from dunnage.clustering.metric import Metric
 from dunnage.clustering.scaling import distance_deviations, near_weights
@@ -53,8 +54,6 @@ from dunnage.schema import Attribute
 if TYPE_CHECKING:
     from dunnage.mechanisms.utility_clusters import UtilityClusters
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 NUM_BUCKETS = 96
@@ -66,22 +65,7 @@ IMPORTANCE_DIGITS = 3
 
 
 def find_classes(mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> Classes:
-    """Find classes that keep to the parameters of a mechanism.
-
-    Parameters
-    ----------
-    mechanism
-        The parameters.
-    dataset
-        The private rows.
-    progress
-        Called with what is being done, now and then.
-
-    Raises
-    ------
-    Refusal
-        If none were found; it says what was reached.
-    """
+    """Find classes that keep to the parameters of a mechanism."""
     records = Records(mechanism, dataset, progress)
     if mechanism.max_distortion is None:
         return records.classes(mechanism.least_k)
@@ -155,13 +139,7 @@ class Column:
         return float(cast("Domain", self.attribute.domain).diameter)
 
     def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
-        """Return labels numbered from 0 among those that occur, and the distances between these alone.
-
-        Raises
-        ------
-        Refusal
-            If they are too many.
-        """
+        """Return labels numbered from 0 among those that occur, and the distances between these alone."""
         present, codes = np.unique(self.values, return_inverse=True)
         if len(present) > MOST_IN_MATRIX:
             raise Refusal(
@@ -195,19 +173,7 @@ def _bucketed(values: FloatArray, domain: Numeric, bucket: tuple[str, Fraction] 
 
 
 class Records:
-    """All records of a dataset in one metric, sorted by their values. Private.
-
-    Attributes
-    ----------
-    order
-        The row of the dataset that each record is.
-    columns
-        Generalised attributes, in the order of the schema.
-    metric
-        The same in the order of the metric: ``axes`` says where each is there.
-    factors, weights
-        What each counts, and as a share of all (eq. 2).
-    """
+    """All records of a dataset in one metric, sorted by their values. Private."""
 
     def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
         self.mechanism, self.dataset = mechanism, dataset
@@ -299,13 +265,7 @@ class Records:
         return int(self.sizes.min() if refuses else self.sizes.max())
 
     def classes(self, k: int) -> Classes:
-        """Cluster every stratum and make classes of what was found, counted and checked.
-
-        Raises
-        ------
-        Refusal
-            If what the mechanism asks for was not reached.
-        """
+        """Cluster every stratum and make classes of what was found, counted and checked."""
         check_stratum_sizes(self.sizes, k, self.dataset)
         if self.mechanism.max_distortion is not None:
             self.tell(f"finding classes of {k}")
@@ -494,13 +454,7 @@ def _by_tenths(tell: Progress, what: str) -> Callable[[float], None]:
 
 
 class _ByClass:
-    """Records in the order of their classes, so that a class is a slice.
-
-    Attributes
-    ----------
-    first
-        One record of each class.
-    """
+    """Records in the order of their classes, so that a class is a slice."""
 
     def __init__(self, of_record: IntArray) -> None:
         self.records = np.flatnonzero(of_record >= 0)
@@ -511,13 +465,7 @@ class _ByClass:
         self.first = self.records[self.starts]
 
     def told(self, column: Column) -> tuple[Generalised, list[IntArray]]:
-        """Generalise a column class by class.
-
-        Returns
-        -------
-        tuple
-            What is released, and numbers in the order of what is released, equal where that is equal.
-        """
+        """Generalise a column class by class."""
         name, domain, values = column.attribute.name, column.attribute.domain, column.values[self.records]
         if isinstance(domain, Numeric):
             lower, upper = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace
 from dunnage.counting.lazy import project_lazily
 from dunnage.counting.projection import Candidates, Family, Projection, project
@@ -51,9 +51,6 @@ from dunnage.mechanisms.tabulated import (
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.schema import Schema
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 PRESETS = ("uniform", "cells", "margins")
 FEATURE_WEIGHTS = ("size", "uniform")

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import CodedDomain
 from dunnage.domains.windows import split_stamps
@@ -17,33 +17,18 @@ from dunnage.noise_arrays import permutation
 from dunnage.schema import Schema
 from dunnage.trips import Universe
 
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-
 _MOST_DENSE = 1 << 22
 """Up to so many cells, or twice as many as trips, a table of all cells is the quickest way to count."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Counted:
-    """How many trips there are of each type. Private: its ``repr`` shows none of it.
+    """How many trips there are of each type. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    universe
-        All types there can be.
-    cells
-        Those with one trip or more, rising.
-    counts
-        How many trips each has.
-    num_dropped
-        Trips that were not counted because a rider had too many.
-    """
-
-    universe: Universe
-    cells: IntArray
-    counts: IntArray
-    num_dropped: int = 0
+    universe: Universe  # All types there can be
+    cells: IntArray  # Those with one trip or more, rising
+    counts: IntArray  # How many trips each has
+    num_dropped: int = 0  # Trips that were not counted because a rider had too many
 
     def __repr__(self) -> str:
         return "Counted(private)"
@@ -55,15 +40,7 @@ class Counted:
 
 
 def count_trips(dataset: Dataset, noise: Noise) -> Counted:
-    """Count trips as they may be released with noise: of each rider only so many, if riders are protected.
-
-    Parameters
-    ----------
-    dataset
-        The trips.
-    noise
-        Chooses the trips that are counted. Draw from it only once the release has been paid for.
-    """
+    """Count trips as they may be released with noise: of each rider only so many, if riders are protected."""
     if dataset.schema.contribution is None:
         return true_counts(dataset)
     kept = kept_rows(dataset, noise)
@@ -71,15 +48,7 @@ def count_trips(dataset: Dataset, noise: Noise) -> Counted:
 
 
 def true_counts(dataset: Dataset, *, rows: BoolArray | None = None) -> Counted:
-    """Count trips.
-
-    Parameters
-    ----------
-    dataset
-        The trips, or counts of them.
-    rows
-        Which rows to count; all by default.
-    """
+    """Count trips."""
     universe = dataset.schema.universe(dataset.period)
     cells, weights = trip_cells(dataset, universe), _weights(dataset)
     dropped = 0
@@ -150,13 +119,7 @@ def _tallied(cells: IntArray, weights: IntArray | None, num_cells: int) -> tuple
 
 
 def most_trips(schema: Schema, period: str | None) -> int | None:
-    """Return how many trips of one rider are counted in a release at most; None if that is not bounded.
-
-    Raises
-    ------
-    ParameterError
-        If a bound for each day is given and nobody says how many days there are.
-    """
+    """Return how many trips of one rider are counted in a release at most; None if that is not bounded."""
     bound = schema.contribution
     if bound is None or bound.per == "period":
         return None if bound is None else bound.max
@@ -174,18 +137,6 @@ def kept_rows(dataset: Dataset, noise: Noise) -> BoolArray:
 
     What is kept of one rider does not depend on any other: one rider more or less changes the counts by at most what
     :func:`most_trips` says.
-
-    Parameters
-    ----------
-    dataset
-        Single trips with an identifier that tells riders apart.
-    noise
-        Chooses. Draw from it only once the release has been paid for.
-
-    Returns
-    -------
-    numpy.ndarray
-        Which rows are counted. Shape: (rows,).
     """
     bound, riders = dataset.schema.contribution, dataset.persons
     if bound is None or riders is None:

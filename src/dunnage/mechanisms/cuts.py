@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.mechanisms.runs import compile_kernel
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Cuts = tuple[IntArray, ...]
 """For each attribute the piece that each interval begins with; the first is always 0."""
 
@@ -42,34 +40,17 @@ COMPILE_FROM_RECORDS = 24
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Points:
-    """The records of one stratum, equal ones taken together, in an order that follows from their values alone.
+    """The records of one stratum, equal ones taken together, in an order that follows from their values alone."""
 
-    Parameters
-    ----------
-    lower, upper
-        For each point and attribute the smallest interval it may be released as.
-    counts
-        Number of records of each point.
-    piece
-        For each point and attribute which piece of the attribute it lies in: between two pieces a cut is possible.
-    factor
-        What a unit of width costs in each attribute: importance divided by the width of the domain.
-    k
-        Fewest records of a class.
-    price
-        What suppressing one record costs.
-    compiled
-        Whether there is enough to do for compiling to pay.
-    """
-
-    lower: FloatArray
+    lower: FloatArray  # lower, upper: for each point and attribute the smallest interval it may be released as
     upper: FloatArray
-    counts: IntArray
+    counts: IntArray  # Number of records of each point
+    # For each point and attribute which piece of the attribute it lies in: between two pieces a cut is possible
     piece: IntArray
-    factor: FloatArray
-    k: int
-    price: float
-    compiled: bool
+    factor: FloatArray  # What a unit of width costs in each attribute: importance divided by the width of the domain
+    k: int  # Fewest records of a class
+    price: float  # What suppressing one record costs
+    compiled: bool  # Whether there is enough to do for compiling to pay
 
     @classmethod
     def of(cls, values: FloatArray, lower: FloatArray, upper: FloatArray, **costs: Any) -> tuple[Points, IntArray]:
@@ -167,24 +148,12 @@ class Cells:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """Cuts, their loss over all records, and a loss that no cuts go below.
+    """Cuts, their loss over all records, and a loss that no cuts go below."""
 
-    Parameters
-    ----------
-    cuts
-        Where the intervals of each attribute begin.
-    loss
-        Eq. 7 over all records.
-    bound
-        No cuts lose less.
-    proven
-        Whether the search is finished: no cuts lose less by more than one part in 10^9.
-    """
-
-    cuts: Cuts
-    loss: float
-    bound: float
-    proven: bool
+    cuts: Cuts  # Where the intervals of each attribute begin
+    loss: float  # Eq. 7 over all records
+    bound: float  # No cuts lose less
+    proven: bool  # Whether the search is finished: no cuts lose less by more than one part in 10^9
 
 
 def best_by_descent(points: Points) -> tuple[Cuts, float]:
@@ -231,13 +200,7 @@ def _even_cuts(points: Points, nums: Sequence[int]) -> Cuts:
 
 
 def descend(points: Points, start: Cuts, order: Sequence[int]) -> tuple[Cuts, float]:
-    """Cut one attribute after another anew, each as well as the others allow, until none improves.
-
-    Returns
-    -------
-    tuple
-        The cuts and their loss, never above that of the start.
-    """
+    """Cut one attribute after another anew, each as well as the others allow, until none improves."""
     cuts, cost = start, Cells.of(points, start).cost(points)
     waiting = list(order)
     while waiting:
@@ -264,13 +227,7 @@ def recut(points: Points, cuts: Cuts, attribute: int) -> IntArray:
 
 
 def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, reach: int) -> tuple[IntArray, float]:
-    """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out.
-
-    Returns
-    -------
-    tuple
-        Where the intervals begin, and their cost.
-    """
+    """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out."""
     order, first = points.in_order[attribute]
     previous = np.zeros(points.num_pieces[attribute] + 1, dtype=np.int64)
     program = compiled("cut_program") if points.compiled else cut_program

@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 from dunnage.trips import COLUMNS, Classes, PairClasses, Universe
-
-IntArray = NDArray[np.int64]
 
 _ZONES = ("origin_zone", "destination_zone")
 # Periods of the paper are windows, of each day by itself where days are told apart. Each name adds to the one before.
@@ -40,20 +39,7 @@ FeatureColumns = tuple[str, ...]
 
 
 def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
-    """Read what a policy says under ``features``.
-
-    Parameters
-    ----------
-    given
-        A name such as ``O5``, or a list of lists of columns; an empty list is the total.
-    days
-        Whether days are told apart: the named features then tell them apart too.
-
-    Raises
-    ------
-    ParameterError
-        If it is neither, names an unknown column, or says the same twice.
-    """
+    """Read what a policy says under ``features``."""
     if isinstance(given, str):
         if given not in NAMED:
             raise ParameterError(
@@ -112,29 +98,17 @@ def feature_name(columns: FeatureColumns) -> str:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Feature:
-    """One partition of the universe.
+    """One partition of the universe."""
 
-    Parameters
-    ----------
-    columns
-        The public columns it is made by; none for the total.
-    pairs, slots
-        Its classes of pairs and of slots. Group ``slot class * pair classes + pair class`` has the cells in both.
-    """
-
-    columns: FeatureColumns
+    columns: FeatureColumns  # The public columns it is made by; none for the total
+    # pairs, slots: its classes of pairs and of slots. Group `slot class * pair classes + pair class` has the cells in
+    # both
     pairs: PairClasses
     slots: Classes
 
     @classmethod
     def of(cls, universe: Universe, columns: FeatureColumns) -> Feature:
-        """Make a feature by columns.
-
-        Raises
-        ------
-        ParameterError
-            If the universe does not have such a column.
-        """
+        """Make a feature by columns."""
         absent = [name for name in columns if name not in universe.columns]
         if absent:
             raise ParameterError(f"the feature {feature_name(columns)} needs {_source(absent[0])}. Got none.")
@@ -190,18 +164,11 @@ def partial_order(features: Sequence[Feature]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Layout:
-    """Where cells are kept: join group by join group.
+    """Where cells are kept: join group by join group."""
 
-    Parameters
-    ----------
-    universe
-        What the cells are of.
-    pairs, slots
-        Join classes. Join group ``slot class * pair classes + pair class`` has the cells in both; in it they are
-        ranked by slot, then by pair.
-    """
-
-    universe: Universe
+    universe: Universe  # What the cells are of
+    # pairs, slots: join classes. Join group `slot class * pair classes + pair class` has the cells in both; in it they
+    # are ranked by slot, then by pair
     pairs: PairClasses
     slots: Classes
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError, Refusal
@@ -50,8 +51,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.schema import Schema
 
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 CostArray = npt.NDArray[Any]
 """Whole numbers, exact: int64, or Python's own where those could overflow."""
 

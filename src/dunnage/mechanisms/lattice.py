@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.errors import ParameterError
 from dunnage.mechanisms.recode import Generalised, Intervals, Nodes
 from dunnage.schema import Attribute, Schema
 
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 Node = tuple[int, ...]
 """One level for each attribute."""
 
@@ -32,17 +31,7 @@ LARGEST_KEY = 2**62
 
 
 def hierarchies_of(schema: Schema, *, mechanism: str, verb: str, most_nodes: int) -> dict[str, Hierarchy]:
-    """Return the hierarchy of each quasi-identifier by name; refuse what has none, and a lattice that is too large.
-
-    Parameters
-    ----------
-    schema
-        The public attributes.
-    mechanism, verb
-        Who asks, and what it does with the nodes, for errors.
-    most_nodes
-        Most combinations of levels.
-    """
+    """Return the hierarchy of each quasi-identifier by name; refuse what has none, and a lattice that is too large."""
     attributes = schema.quasi_identifiers
     if not attributes:
         raise ParameterError(f"{mechanism} generalises quasi-identifiers. Got none. Give one column or more that role.")
@@ -245,17 +234,7 @@ def _combined(parts: Sequence[tuple[IntArray, int]]) -> tuple[IntArray, int]:
 
 
 def lost_widths(columns: Sequence[Column], rows: IntArray, sizes: IntArray, node: Node) -> list[Fraction]:
-    """Add up for each attribute what classes lose at a node: their widths as shares of the domain, times their sizes.
-
-    Parameters
-    ----------
-    columns
-        The attributes.
-    rows, sizes
-        One row of each class, and how many look like it.
-    node
-        The levels.
-    """
+    """Add up what classes lose at a node, by attribute: their widths as shares of the domain, times their sizes."""
     return [
         Fraction(_exact_sum(column.widths[level][column.codes[rows]], sizes), column.hierarchy.whole)
         for column, level in zip(columns, node, strict=True)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
@@ -51,8 +52,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.schema import Schema
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Numbers = tuple[Fraction, ...]
 Table = tuple[tuple[str, Numbers], ...]
 """Numbers by attribute; under the name "" where there is one attribute, whatever its name."""
@@ -470,17 +469,7 @@ def _check_candidates(name: str, domain: Numeric) -> None:
 
 
 def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> list[Fraction]:
-    """Score candidates for a border: minus how many records the share below it is off. Sensitivity 1 under replace-one.
-
-    Parameters
-    ----------
-    steps
-        The grid step of each record: private, and so are the scores.
-    share
-        The share of records that should lie below.
-    candidates
-        Public grid steps.
-    """
+    """Score candidates for a border: minus how many records the share below is off. Sensitivity 1 (replace-one)."""
     below = np.searchsorted(np.sort(steps), candidates, side="left").tolist()
     return [-abs(num - share * len(steps)) for num in below]
 
@@ -488,24 +477,7 @@ def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> lis
 def draw_borders(
     steps: IntArray, shares: Sequence[Fraction], num_steps: int, *, epsilon: Fraction, noise: Noise
 ) -> list[int]:
-    """Draw borders at shares of the records by the exponential mechanism; epsilon is spent on each share.
-
-    Parameters
-    ----------
-    steps
-        The grid step of each record, 0 to ``num_steps``: private.
-    shares
-        Where to draw borders.
-    num_steps
-        The last step of the public grid.
-    epsilon, noise
-        What is spent on each border, and where randomness comes from.
-
-    Returns
-    -------
-    list of int
-        First steps of the clusters above the borders, rising; borders that coincide are one.
-    """
+    """Draw borders at shares of the records by the exponential mechanism; epsilon is spent on each share."""
     candidates = candidate_steps(num_steps)
     ranked = np.sort(steps)
     found = set()
@@ -612,15 +584,7 @@ def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
 
 
 def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> npt.NDArray[np.bool_]:
-    """Tell which records the published form would print exactly: those of clusters with range 0.
-
-    Parameters
-    ----------
-    steps
-        The grid step of each record: private.
-    shares
-        Cumulative shares at which to cut.
-    """
+    """Tell which records the published form would print exactly: those of clusters with range 0."""
     order = np.argsort(steps, kind="stable")
     exposed = np.zeros(len(steps), dtype=bool)
     for cluster in rank_clusters(len(steps), shares):
@@ -635,22 +599,6 @@ def published_noise(
     """Add the noise of the published algorithm, in steps of a grid: sort, cut by rank, scale by each cluster's range.
 
     Nothing is refused or clamped here: a cluster of range 0 comes out exactly as it is.
-
-    Parameters
-    ----------
-    steps
-        Values in whole steps.
-    shares
-        Cumulative shares at which to cut: 5/30/30/30/5 % is 0.05, 0.35, 0.65, 0.95.
-    epsilon, confidence
-        The paper's epsilon and c.
-    noise
-        Where the randomness comes from.
-
-    Returns
-    -------
-    tuple of arrays
-        For each value the noisy one, and how far its interval goes to either side; -1 for no interval.
     """
     noisy = np.array(steps, dtype=np.int64)
     radius = np.zeros(len(noisy), dtype=np.int64)

@@ -20,8 +20,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -57,9 +57,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.schema import Attribute, Schema
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 BOUNDS = ("class", "grid")
 GOALS = ("loss", "packing")
 _LARGEST_EXACT_INTEGER = 2**53
@@ -68,21 +65,11 @@ _log = logging.getLogger("dunnage")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Search:
-    """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner: it tells of data.
+    """Classes, their loss, and a loss that no partition of the same kind goes below. For the owner only."""
 
-    Parameters
-    ----------
-    classes
-        The classes found.
-    bound
-        No partition loses less (eq. 7 over all records).
-    proven
-        Whether no partition loses less, up to one part in 10^9.
-    """
-
-    classes: Classes
-    bound: float
-    proven: bool
+    classes: Classes  # The classes found
+    bound: float  # No partition loses less (eq. 7 over all records)
+    proven: bool  # Whether no partition loses less, up to one part in 10^9
 
     @property
     def loss(self) -> float:
@@ -456,13 +443,7 @@ def _looks(points: Points, cells: Cells, stratum: int) -> FloatArray:
 
 
 def _number_classes(looks: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1.
-
-    Returns
-    -------
-    tuple
-        The class of each row, and for each class its size and its ends.
-    """
+    """Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1."""
     kept = np.flatnonzero(looks[:, 0] >= 0)
     distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
     of_row = np.full(len(looks), -1, dtype=np.int64)

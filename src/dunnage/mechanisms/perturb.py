@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import certify
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
@@ -37,9 +37,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
 from dunnage.schema import Attribute, Schema
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 NUMERICS = (
     "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
@@ -76,13 +73,7 @@ def check_law(given: str) -> None:
 
 
 def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
-    """Return the grids of the attributes that get noise, by name.
-
-    Raises
-    ------
-    ParameterError
-        If there is none, one is not a number on a grid, or a column would be released as it is without being public.
-    """
+    """Return the grids of the attributes that get noise, by name."""
     if schema.sensitive:
         names = ", ".join(attribute.name for attribute in schema.sensitive)
         raise ParameterError(
@@ -156,18 +147,11 @@ def _unchanged(schema: Schema) -> list[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Drawn:
-    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them.
+    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them."""
 
-    Parameters
-    ----------
-    columns
-        For each attribute the noisy values, and the lower and upper ends of their intervals.
-    measures
-        Public figures, besides the number of records.
-    """
-
+    # For each attribute the noisy values, and the lower and upper ends of their intervals
     columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
-    measures: Mapping[str, Any]
+    measures: Mapping[str, Any]  # Public figures, besides the number of records
 
     @classmethod
     def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> Drawn:
@@ -180,29 +164,14 @@ class Drawn:
 
 
 def release_noisy(
-    promise: Promise,
+    promise: Promise,  # What is spent on; void if the noise is seeded
     draw: Callable[[Dataset, Noise], Drawn],
-    dataset: Dataset,
+    dataset: Dataset,  # dataset, ledger, noise: what is released, charged and drawn from
     *,
     ledger: Ledger,
     noise: Noise,
 ) -> Publication:
-    """Spend once, then draw noisy values and release them with rows in random order.
-
-    Parameters
-    ----------
-    promise
-        What is spent on; void if the noise is seeded.
-    draw
-        Draws the noisy columns; called only after the ledger has accepted the spend.
-    dataset, ledger, noise
-        What is released, charged and drawn from.
-
-    Raises
-    ------
-    BudgetError
-        If the ledger refuses; nothing is drawn then.
-    """
+    """Spend once, then draw noisy values and release them with rows in random order."""
     if noise.seeded:
         promise = promise.voided(SEEDED)
     spend = ledger.spend(promise, dataset.purpose)

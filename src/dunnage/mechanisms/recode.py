@@ -9,11 +9,11 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import certify
 from dunnage.dataset import Dataset
 from dunnage.domains import decimal_scale
@@ -35,9 +35,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Key, Publication
 from dunnage.release import SET_TYPE, Release
 from dunnage.schema import DIAMETER_SUFFIX, Schema
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 STATISTICS = ("bounds", "mean", "multiset")
 MOST_IMPORTANCE = 10**9
@@ -79,38 +76,21 @@ Generalised = Intervals | Nodes | Sets
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    """Equivalence classes of a dataset.
+    """Equivalence classes of a dataset."""
 
-    Parameters
-    ----------
-    of_row
-        Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from
-        released values alone.
-    generalised
-        The generalised attributes, in the order of the schema.
-    losses
-        For each of them the sum over all records of its share of the loss metric (eq. 7), suppressed ones included at
-        the price alpha; before importance.
-    importance
-        What each counts in the metric (beta in eq. 7).
-    levels
-        For each the level of its hierarchy that all classes are generalised to, where there is such a level.
-    metric
-        Name of the loss metric.
-    fewest_persons
-        Persons in the class that has fewest, where k counts persons.
-    figures
-        What else the certificate states of these classes.
-    """
-
+    # Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from released
+    # values alone
     of_row: IntArray
-    generalised: tuple[Generalised, ...]
+    generalised: tuple[Generalised, ...]  # The generalised attributes, in the order of the schema
+    # For each of them the sum over all records of its share of the loss metric (eq. 7), suppressed ones included at the
+    # price alpha; before importance
     losses: tuple[float, ...]
-    importance: tuple[float, ...]
+    importance: tuple[float, ...]  # What each counts in the metric (beta in eq. 7)
+    # For each the level of its hierarchy that all classes are generalised to, where there is such a level
     levels: tuple[int, ...] = ()
-    metric: str = LOSS_METRIC
-    fewest_persons: int | None = None
-    figures: Mapping[str, Any] = field(default_factory=dict)
+    metric: str = LOSS_METRIC  # Name of the loss metric
+    fewest_persons: int | None = None  # Persons in the class that has fewest, where k counts persons
+    figures: Mapping[str, Any] = field(default_factory=dict)  # What else the certificate states of these classes
 
     @property
     def loss_sum(self) -> float:
@@ -219,13 +199,7 @@ def refuse_empty(alpha: Fraction) -> Refusal:
 
 
 def strata(dataset: Dataset) -> tuple[IntArray, int]:
-    """Give each combination of public values a number, in the order of those values.
-
-    Returns
-    -------
-    tuple
-        The stratum of each row, and how many there are.
-    """
+    """Give each combination of public values a number, in the order of those values."""
     codes = np.zeros(len(dataset), dtype=np.int64)
     num = 1
     for attribute in dataset.schema.public:
@@ -326,17 +300,7 @@ def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
 
 
 def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
-    """Make the table of released rows, in the order given.
-
-    Parameters
-    ----------
-    dataset
-        The private rows.
-    summary
-        The table of classes.
-    order, class_id
-        The dataset row of each released row, and its class.
-    """
+    """Make the table of released rows, in the order given."""
     # data : row, class_id, public and sensitive columns, then the class's columns
     columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
@@ -394,15 +358,7 @@ def key_of(dataset: Dataset, order: IntArray, class_id: IntArray | None, noise: 
 
 
 def importance_of(given: Any, allowed: Range | None = None) -> tuple[tuple[str, Fraction], ...]:
-    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed.
-
-    Parameters
-    ----------
-    given
-        The table, or its pairs.
-    allowed
-        What importance may be, if not any positive number.
-    """
+    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
     try:
         pairs = sorted(dict(given).items())
     except (TypeError, ValueError):

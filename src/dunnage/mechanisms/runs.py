@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from dunnage.arrays import FloatArray, IntArray
 
 _COMPILE_FROM_RUNS = 20_000
 

@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dunnage import noise_arrays
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.certificate import certify
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
@@ -62,10 +62,6 @@ from dunnage.sampling_loss import (
     smallest_k,
 )
 from dunnage.schema import Schema
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LEFT_OUT = ("drop", "pool", "noisy")
 MOST_NODES = 2**15
@@ -517,15 +513,7 @@ class SampledLattice:
 
 
 def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
-    """Return the positions of records that a release does not tell of: what goes into the pool of the next.
-
-    Parameters
-    ----------
-    dataset
-        The rows that were released.
-    key
-        The key of the release.
-    """
+    """Return the positions of records that a release does not tell of: what goes into the pool of the next."""
     told = np.zeros(len(dataset), dtype=bool)
     records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
     told[records[records >= 0]] = True

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.certificate import certify
 from dunnage.counting.laplace import CountLaw
 from dunnage.dataset import Dataset
@@ -42,8 +43,6 @@ from dunnage.release_words import CELLS
 from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import Universe
 
-IntArray = NDArray[np.int64]
-
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
 )
@@ -55,13 +54,7 @@ _MOST_DENOMINATOR = 10**9
 
 
 def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """Return the scale of noise on counts that change by a sensitivity in all.
-
-    Raises
-    ------
-    ParameterError
-        If it is so large that nothing could be told.
-    """
+    """Return the scale of noise on counts that change by a sensitivity in all."""
     scale = sensitivity / epsilon
     if scale > noise_arrays.MOST_SCALE:
         raise ParameterError(
@@ -79,18 +72,10 @@ def check_flag(name: str, given: object) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A feature that is asked with noise.
+    """A feature that is asked with noise."""
 
-    Parameters
-    ----------
-    columns
-        What the feature is made of; None for the cells themselves.
-    share
-        Which part of epsilon goes to it.
-    """
-
-    columns: FeatureColumns | None
-    share: Fraction
+    columns: FeatureColumns | None  # What the feature is made of; None for the cells themselves
+    share: Fraction  # Which part of epsilon goes to it
 
     @property
     def name(self) -> str:
@@ -113,13 +98,7 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
 
 
 def given_shares(given: Mapping[str, Any], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Read a table of shares by the names of features.
-
-    Raises
-    ------
-    ParameterError
-        If it names other features, leaves one out, or does not add up to 1.
-    """
+    """Read a table of shares by the names of features."""
     columns = {CELLS: None, **{feature_name(item): item for item in features}}
     strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
     if strange or absent:
@@ -149,13 +128,7 @@ def features_of(given: Any, schema: Schema) -> tuple[FeatureColumns, ...]:
 
 
 def check_trips(schema: Schema, mechanism: str) -> None:
-    """Refuse a schema whose rows are no trips.
-
-    Raises
-    ------
-    ParameterError
-        If it names no trip, or protects something else than one trip or one rider.
-    """
+    """Refuse a schema whose rows are no trips."""
     if schema.trip is None:
         raise ParameterError(
             f"{mechanism} counts trips. Got a policy without [trip]. Say which columns are origin, destination and "
@@ -168,15 +141,7 @@ def check_trips(schema: Schema, mechanism: str) -> None:
 
 
 def counts_promise(epsilon: Fraction, schema: Schema, *, mechanism: Mapping[str, Any], published: str = "") -> Promise:
-    """State the guarantee of noisy counts of trips.
-
-    Parameters
-    ----------
-    epsilon, schema, mechanism
-        What is promised, about what, by which parameters.
-    published
-        Why nothing is proved, if the noise is that of the paper.
-    """
+    """State the guarantee of noisy counts of trips."""
     unit = BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
     return Promise(
         guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
@@ -214,18 +179,11 @@ def sensitivity(schema: Schema, period: str | None) -> int:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Drawn:
-    """Private counts and what the certificate says of them.
+    """Private counts and what the certificate says of them."""
 
-    Parameters
-    ----------
-    cells, counts
-        Cells with one trip or more, rising, and how many.
-    measures
-        Public figures: they follow from noisy counts and public facts.
-    """
-
-    cells: IntArray
+    cells: IntArray  # cells, counts: cells with one trip or more, rising, and how many
     counts: IntArray
+    # Public figures: they follow from noisy counts and public facts
     measures: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -238,29 +196,14 @@ def drawn_at(layout: Layout, places: IntArray, counts: IntArray, measures: Mappi
 
 
 def release_counts(
-    promise: Promise,
+    promise: Promise,  # What is spent on; void if the noise is seeded
     draw: Callable[[Counted, Noise], Drawn],
-    dataset: Dataset,
+    dataset: Dataset,  # dataset, ledger, noise: what is released, charged and drawn from
     *,
     ledger: Ledger,
     noise: Noise,
 ) -> Publication:
-    """Spend once, then count, draw and release.
-
-    Parameters
-    ----------
-    promise
-        What is spent on; void if the noise is seeded.
-    draw
-        Makes private counts of true ones; called only after the ledger has accepted the spend.
-    dataset, ledger, noise
-        What is released, charged and drawn from.
-
-    Raises
-    ------
-    BudgetError
-        If the ledger refuses; nothing is drawn then.
-    """
+    """Spend once, then count, draw and release."""
     if noise.seeded:
         promise = promise.voided(SEEDED)
     spend = ledger.spend(promise, dataset.purpose)
@@ -314,27 +257,13 @@ def _key(dataset: Dataset, counted: Counted, noise: Noise) -> Key:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """Features to be asked with noise: public facts.
+    """Features to be asked with noise: public facts."""
 
-    Parameters
-    ----------
-    universe
-        What the cells are of.
-    queries
-        The cells, then the other features.
-    features
-        The other features.
-    laws
-        Law of the noise of each query.
-    epsilon
-        What all queries share.
-    """
-
-    universe: Universe
-    queries: tuple[Query, ...]
-    features: tuple[Feature, ...]
-    laws: tuple[CountLaw, ...]
-    epsilon: Fraction
+    universe: Universe  # What the cells are of
+    queries: tuple[Query, ...]  # The cells, then the other features
+    features: tuple[Feature, ...]  # The other features
+    laws: tuple[CountLaw, ...]  # Law of the noise of each query
+    epsilon: Fraction  # What all queries share
 
     @classmethod
     def of(
@@ -386,13 +315,7 @@ class Asked:
         ]
 
     def foreseen(self, counted: Counted) -> list[dict[str, Any]]:
-        """Say how far off the sums of each feature will be: root mean squares, in trips.
-
-        Parameters
-        ----------
-        counted
-            The true counts, for what publishing nothing would be off by: the owner alone reads this.
-        """
+        """Say how far off the sums of each feature will be: root mean squares, in trips."""
         pairs, slots = self.universe.split(counted.cells)
         sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
         return [
@@ -411,15 +334,7 @@ def _root_mean_square(values: IntArray, num: int) -> float:
 
 
 def foresee_counts(rows: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Foresight:
-    """Tell how far off sums will be, beside publishing nothing.
-
-    Parameters
-    ----------
-    rows
-        What :meth:`Asked.foreseen` says of each feature.
-    extra
-        Further lines.
-    """
+    """Tell how far off sums will be, beside publishing nothing."""
     lines = [_expected_error(row) for row in rows]
     return Foresight(lines=(*lines, *extra), details={"expected_error": [dict(row) for row in rows]})
 

@@ -80,16 +80,6 @@ def audit_page(audit: Audit) -> str:
     """Write the page of an audit.
 
     That of an audit which is not external shows private figures: keep the file private (mode 0600).
-
-    Parameters
-    ----------
-    audit
-        What was found.
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file.
     """
     topics = [(topic, [item for item in audit.findings if item.topic == topic]) for topic in TOPICS]
     pictures = {"utility": [*ride_pictures(audit), *count_pictures(audit)]}

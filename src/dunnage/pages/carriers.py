@@ -30,13 +30,7 @@ _MEAN, _FOUND, _UNIQUE, _MAP = (
 
 
 def carrier_pictures(audit: Audit) -> dict[str, list[dict[str, Any]]]:
-    """Draw what an audit found about estimates from devices.
-
-    Returns
-    -------
-    dict
-        Pictures by topic, each with ``title``, ``svg``, ``caption`` and ``legend`` (style and words of each mark).
-    """
+    """Draw what an audit found about estimates from devices."""
     found = audit.findings
     means = [item for item in found if item.name.startswith(_MEAN)]
     maps = [item for item in found if item.name.startswith(_MAP) and "map" in item.details]

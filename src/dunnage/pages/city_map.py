@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
 from dunnage.svg import Svg, number_text, tag
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 WIDTH, MOST_HEIGHT, LEAST_HEIGHT, ROOM, FOOT = 460.0, 480.0, 150.0, 22.0, 30.0
 """In pixels, at its own size; it is shown as wide as there is room."""
@@ -32,18 +29,10 @@ ZONE_STYLES = 6
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Flows:
-    """Trips between pairs of stops on an average day, both ways together. Shapes: pairs, the largest first.
+    """Trips between pairs of stops on an average day, both ways together. Shapes: pairs, the largest first."""
 
-    Parameters
-    ----------
-    ends
-        The two stops of each pair, by number. Shape: (pairs, 2).
-    trips
-        Trips of each pair.
-    """
-
-    ends: IntArray
-    trips: FloatArray
+    ends: IntArray  # The two stops of each pair, by number. Shape: (pairs, 2)
+    trips: FloatArray  # Trips of each pair
 
     @classmethod
     def of(cls, origin: IntArray, destination: IntArray, trips: FloatArray, num_stops: int) -> Flows:
@@ -109,19 +98,7 @@ class CityMap:
         return max(LEAST_HEIGHT, high + 2 * ROOM) + FOOT
 
     def drawn(self, flows: Flows, *, most: float, style: str, label: str) -> Svg:
-        """Draw zones, flows, stops and hubs.
-
-        Parameters
-        ----------
-        flows
-            What is drawn between stops, as far as it is large.
-        most
-            Trips of the thickest line, so that several maps can be compared.
-        style
-            Of the lines: ``release`` or ``truth``.
-        label
-            For who cannot see it.
-        """
+        """Draw zones, flows, stops and hubs."""
         parts = [*self._zones(), *self._flows(flows, most, style), *self._stops(), *self._names(), *self._scale()]
         size = f"0 0 {WIDTH:.0f} {self.height:.0f}"
         return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)

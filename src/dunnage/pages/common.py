@@ -13,18 +13,7 @@ from dunnage.svg import Svg
 
 
 def render(template: str, content: Mapping[str, Any], *, script: str | None = None) -> str:
-    """Fill in a template; whatever is not markup already is escaped.
-
-    Parameters
-    ----------
-    template
-        Its file name. It may use ``css`` and ``style_hash`` besides the content.
-    content
-        What it says.
-    script
-        File name of a script beside the template, which may then use ``script`` and ``script_hash``: the page allows
-        this one and no other.
-    """
+    """Fill in a template; whatever is not markup already is escaped."""
     import jinja2
 
     environment = jinja2.Environment(

@@ -27,14 +27,7 @@ _TABLES = {"zones": "by zone", "stops": "between the busiest stops"}
 
 
 def count_pictures(audit: Audit) -> list[dict[str, Any]]:
-    """Draw what an audit found about counts.
-
-    Returns
-    -------
-    list
-        Pictures with ``title``, ``svg``, ``caption`` and ``legend`` (style and words of each mark); none if the audit
-        is external, or of another kind of release.
-    """
+    """Draw what an audit found about counts."""
     found = {item.name: item for item in audit.findings}
     apart, created = found.get("total variation distance"), found.get("trips created in empty cells")
     if apart is None or created is None or "flows" not in apart.details:

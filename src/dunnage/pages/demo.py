@@ -28,27 +28,13 @@ _FORMATTER = string.Formatter()
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """A number that was read from a file.
+    """A number that was read from a file."""
 
-    Parameters
-    ----------
-    name
-        What it is.
-    value
-        As the file has it.
-    text
-        As the page has it.
-    file
-        Its file, relative to the page.
-    field
-        Where in the file it is, as a JSON pointer.
-    """
-
-    name: str
-    value: float | str
-    text: str
-    file: str
-    field: str
+    name: str  # What it is
+    value: float | str  # As the file has it
+    text: str  # As the page has it
+    file: str  # Its file, relative to the page
+    field: str  # Where in the file it is, as a JSON pointer
 
     def __str__(self) -> str:
         return self.text
@@ -62,18 +48,6 @@ class Traced:
 class Told:
     """Words with traced numbers in them, and no others.
 
-    Parameters
-    ----------
-    words
-        With a ``{name}`` for each number.
-    numbers
-        The numbers by their names.
-
-    Raises
-    ------
-    ParameterError
-        If the words hold a digit, or not just the numbers that were given.
-
     Examples
     --------
     >>> of = Traced(name="trucks", value=130, text="130", file="plan/plan.json", field="/objective")
@@ -81,8 +55,8 @@ class Told:
     '130 trucks'
     """
 
-    words: str
-    numbers: Mapping[str, Traced]
+    words: str  # With a `{name}` for each number
+    numbers: Mapping[str, Traced]  # The numbers by their names
 
     def __init__(self, words: str, **numbers: Traced) -> None:
         object.__setattr__(self, "words", words)
@@ -136,22 +110,12 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper says, and what came out here.
+    """What a paper says, and what came out here."""
 
-    Parameters
-    ----------
-    paper
-        Its authors and year.
-    claimed, found
-        Both in a sentence or two.
-    holds
-        Whether what the paper says is true; None if in part.
-    """
-
-    paper: str
-    claimed: Told
+    paper: str  # Its authors and year
+    claimed: Told  # claimed, found: both in a sentence or two
     found: Told
-    holds: bool | None
+    holds: bool | None  # Whether what the paper says is true; None if in part
 
     @property
     def style(self) -> str:
@@ -177,62 +141,33 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chapter:
-    """One story.
+    """One story."""
 
-    Parameters
-    ----------
-    name
-        Its word and its folder: ``loads``, ``riders``, ``carriers``.
-    title, lead
-        Its heading, and what it is about.
-    tile
-        What the top of the page says of it: a number and what that is.
-    figures, parts
-        The figures it begins with, and what follows.
-    links
-        Pages and folders of the story: words, and place relative to the page.
-    """
-
-    name: str
-    title: str
+    name: str  # Its word and its folder: `loads`, `riders`, `carriers`
+    title: str  # title, lead: its heading, and what it is about
     lead: Told
-    tile: tuple[Traced, Told]
-    figures: Sequence[KeyFigure]
+    tile: tuple[Traced, Told]  # What the top of the page says of it: a number and what that is
+    figures: Sequence[KeyFigure]  # figures, parts: the figures it begins with, and what follows
     parts: Sequence[Part]
+    # Pages and folders of the story: words, and place relative to the page
     links: Sequence[tuple[str, str]] = field(default=())
 
 
 def demo_page(chapters: Sequence[Chapter]) -> str:
-    """Write the page of the demo. It shows true values: keep the file private (mode 0600).
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file to be read, and links to those its numbers come from.
-    """
+    """Write the page of the demo. It shows true values: keep the file private (mode 0600)."""
     content: dict[str, Any] = {"chapters": chapters, "says": SAYS, "version": __version__}
     return render("demo.html", content)
 
 
 def bars_picture(
-    title: str,
+    title: str,  # title, caption, legend: of the picture
     bars: Sequence[tuple[str, Traced, str]],
     caption: Told,
     *,
-    most: float | None = None,
+    most: float | None = None,  # The number whose bar would fill the width; by default a little more than the largest
     legend: Sequence[tuple[str, str]] = (),
 ) -> Picture:
-    """Draw numbers as bars below each other.
-
-    Parameters
-    ----------
-    title, caption, legend
-        Of the picture.
-    bars
-        What each is called, its number, and its style: ``bar``, ``range``, ``true-bar``, ``made``.
-    most
-        The number whose bar would fill the width; by default a little more than the largest.
-    """
+    """Draw numbers as bars below each other."""
     values = [float(number.value) for _, number, _ in bars]
     scale = Scale(0.0, most or 1.04 * max(*values, 1e-9))
     parts = [tag("line", class_="axis", x1="0", x2="0", y1="0", y2=ROW * len(bars))]

@@ -13,14 +13,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray
 from dunnage.auditing.finding import percent
 from dunnage.planning.dispatch import Operation
 from dunnage.planning.fleet_task import DayRun, FleetTask
 from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis, y_axis
 
-FloatArray = NDArray[np.float64]
 Points = Sequence[tuple[int, float]]
 
 BASE, TOP = 178.0, 34.0
@@ -41,23 +40,14 @@ _LEAST_PART = 0.005
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Running:
-    """What a fleet does on days of trips. Its ``repr`` shows nothing of it.
+    """What a fleet does on days of trips. Its ``repr`` shows nothing of it."""
 
-    Parameters
-    ----------
-    shuttles
-        Shuttles of all zones.
-    waits
-        Share of the rides that wait so long: bars of :data:`WAIT_STEP` seconds, and one for all that is longer.
-    mean_wait
-        Seconds.
-    starts, busy, empty
-        Second at which each half-hour begins, and how many shuttles carry riders or drive without on average.
-    """
-
-    shuttles: int
+    shuttles: int  # Shuttles of all zones
+    # Share of the rides that wait so long: bars of :data:`WAIT_STEP` seconds, and one for all that is longer
     waits: FloatArray
-    mean_wait: float
+    mean_wait: float  # Seconds
+    # starts, busy, empty: second at which each half-hour begins, and how many shuttles carry riders or drive without on
+    # average
     starts: FloatArray
     busy: FloatArray
     empty: FloatArray
@@ -117,18 +107,11 @@ def fleets_around(fleet: Sequence[int]) -> list[tuple[int, ...]]:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Curves:
-    """Mean waits of zones against their shuttles. Its ``repr`` shows nothing of it.
+    """Mean waits of zones against their shuttles. Its ``repr`` shows nothing of it."""
 
-    Parameters
-    ----------
-    points
-        For each zone with rides, by number: shuttles and mean wait in seconds, by rising number.
-    days
-        How many days were simulated for each.
-    """
-
+    # For each zone with rides, by number: shuttles and mean wait in seconds, by rising number
     points: Mapping[int, Points]
-    days: int
+    days: int  # How many days were simulated for each
 
     @classmethod
     def of(cls, task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
@@ -155,22 +138,10 @@ def curve_picture(
     zone: str,
     curves: Mapping[str, tuple[Points, int | None]],
     *,
-    target: float,
-    words: Mapping[str, str],
+    target: float,  # Longest mean wait that was asked for, in seconds
+    words: Mapping[str, str],  # By side what the number that was chosen is called
 ) -> dict[str, Any]:
-    """Draw the mean wait of a zone against its shuttles.
-
-    Parameters
-    ----------
-    zone
-        Its name.
-    curves
-        By side, ``release`` or ``truth``: shuttles with their mean waits, and the number that was chosen.
-    target
-        Longest mean wait that was asked for, in seconds.
-    words
-        By side what the number that was chosen is called.
-    """
+    """Draw the mean wait of a zone against its shuttles."""
     shown = {side: _worth_drawing(points, target) for side, (points, _) in curves.items()}
     numbers = [number for points in shown.values() for number, _ in points]
     highest = max([target, *(wait for points in shown.values() for _, wait in points)])

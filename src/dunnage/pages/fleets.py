@@ -50,25 +50,7 @@ Section = dict[str, Any]
 
 
 def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes | None = None) -> str:
-    """Write the page of a fleet that was sized. Needs only what the planner has, and may be handed out.
-
-    Parameters
-    ----------
-    plan, release, city
-        The plan, and what it was made on.
-    routes
-        How pairs of stops are travelled, if other than as quickly as the city allows.
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file.
-
-    Raises
-    ------
-    ParameterError
-        If the plan does not say how it was sized: somebody else made it.
-    """
+    """Write the page of a fleet that was sized. Needs only what the planner has, and may be handed out."""
     task = planned_task(release, Ground.of(city, routes), plan)
     fleet = tuple(plan.shuttles_of(task.ground.zones))
     target = task.max_wait
@@ -167,15 +149,7 @@ def _closing_sections(plan: FleetPlan, release: Release) -> list[Section]:
 
 
 def settlement_page(settlement: FleetSettlement, release: Release) -> str:
-    """Write the owner's page of a fleet run on the true trips. It shows them: keep the file private (mode 0600).
-
-    Parameters
-    ----------
-    settlement
-        What became of the plan.
-    release
-        What the plan was made on.
-    """
+    """Write the owner's page of a fleet run on the true trips. It shows them: keep the file private (mode 0600)."""
     true, planned = settlement.task, settlement.planned
     told = _told_task(settlement, release)
     sections = [_cost_section(settlement), _compared_zones(settlement, told)]

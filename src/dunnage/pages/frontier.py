@@ -53,18 +53,7 @@ _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def frontier_page(frontier: Frontier) -> str:
-    """Write the page of a frontier. It shows private figures: keep the file private (mode 0600).
-
-    Parameters
-    ----------
-    frontier
-        What was measured.
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file.
-    """
+    """Write the page of a frontier. It shows private figures: keep the file private (mode 0600)."""
     plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
     looks, mixed = looks_of(frontier.points), is_mixed(frontier)
     shown = _shown(frontier)

@@ -72,23 +72,13 @@ def ends_text(measure: Measure) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """A map from shares to places between 0 and 1; what is beyond an end is placed there.
+    """A map from shares to places between 0 and 1; what is beyond an end is placed there."""
 
-    Parameters
-    ----------
-    low, high
-        Ends of the even scale.
-    floor, most
-        Ends of the logarithmic scale, above 0.
-    log
-        Which of both is drawn at first.
-    """
-
-    low: float
+    low: float  # low, high: ends of the even scale
     high: float
-    floor: float
+    floor: float  # floor, most: ends of the logarithmic scale, above 0
     most: float
-    log: bool = False
+    log: bool = False  # Which of both is drawn at first
 
     @classmethod
     def of(
@@ -97,15 +87,6 @@ class Axis:
         """Fit an axis to measures, each with whether no other beats it, and to other values.
 
         What is beaten may be far beyond all else; the even scale leaves it at its end.
-
-        Parameters
-        ----------
-        measures, others
-            What must be inside; of what is beaten only the value.
-        may_be_log
-            Whether values that differ very much are drawn on a logarithmic scale at first.
-        far
-            How many times what must be inside something else may be, and still be inside.
         """
         needed = [*others, *(end for measure, best in measures if best for end in (measure.lower, measure.upper))]
         cut = far * max(needed, default=0.0) or math.inf
@@ -154,23 +135,13 @@ def _round_below(value: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Where things of a frontier are drawn: cost to the right, risk upwards.
+    """Where things of a frontier are drawn: cost to the right, risk upwards."""
 
-    Parameters
-    ----------
-    cost, risk
-        The axes.
-    top, base
-        Pixels of the plot's upper and lower end.
-    moving
-        Whether every part tells its place in the data's figures, for a script to move it.
-    """
-
-    cost: Axis
+    cost: Axis  # cost, risk: the axes
     risk: Axis
-    top: float
+    top: float  # top, base: pixels of the plot's upper and lower end
     base: float
-    moving: bool
+    moving: bool  # Whether every part tells its place in the data's figures, for a script to move it
 
     @classmethod
     def of(cls, frontier: Frontier, *, top: float, height: float, moving: bool) -> Plot:
@@ -258,15 +229,7 @@ def why_aside(point: Point, frontier: Frontier) -> str:
 
 
 def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg:
-    """Draw a frontier as one small figure with its legend, for a page of other things; nothing moves.
-
-    Parameters
-    ----------
-    frontier
-        What was measured.
-    height
-        Pixels of the plot itself; legend and names of axes come on top.
-    """
+    """Draw a frontier as one small figure with its legend, for a page of other things; nothing moves."""
     marks = [(mark(look), name) for name, look in looks_of(frontier.points).items()]
     legend = [*marks, *legend_of(frontier, Plot.of(frontier, top=0.0, height=height, moving=False))]
     # Two in a row, as far as words are short enough for half a phone.

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.pages.common import render
-from dunnage.release import FloatArray, IntArray, Release
+from dunnage.release import Release
 from dunnage.svg import SLACK, Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
 
 MOST_CLASSES_DRAWN = 40
@@ -51,41 +52,24 @@ _MODEL_WORDS = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PlanView:
-    """One plan, applied to the true values.
+    """One plan, applied to the true values."""
 
-    Parameters
-    ----------
-    title
-        ``Mean``, ``Upper bound``, ...; a title that starts with ``True`` is the plan made without privacy.
-    bins
-        True value of each package in each bin, before any repair.
-    bins_repaired
-        The same after the repair; None if there was none.
-    objective, bound, ratio
-        Trucks, the proven least number of them, and trucks over the true optimum.
-    bins_feasible, plan_feasible
-        Share of the bins that fit, and whether all do.
-    linkage_mean, linkage_worst, linkage_kind
-        How likely somebody who knows a package's value names its truck; ``exact`` or ``estimate``.
-    seconds
-        Time the plan took.
-    repair
-        What the repair did, in one sentence; empty if nothing.
-    """
-
-    title: str
-    bins: Sequence[Sequence[float]] = field(repr=False)
+    title: str  # `Mean`, `Upper bound`, ...; a title that starts with `True` is the plan made without privacy
+    bins: Sequence[Sequence[float]] = field(repr=False)  # True value of each package in each bin, before any repair
+    # The same after the repair; None if there was none
     bins_repaired: Sequence[Sequence[float]] | None = field(repr=False)
-    objective: int
+    objective: int  # objective, bound, ratio: trucks, the proven least number of them, and trucks over the true optimum
     bound: int
     ratio: float
-    bins_feasible: float
+    bins_feasible: float  # bins_feasible, plan_feasible: share of the bins that fit, and whether all do
     plan_feasible: bool
+    # linkage_mean, linkage_worst, linkage_kind: how likely somebody who knows a package's value names its truck;
+    # `exact` or `estimate`
     linkage_mean: float | None
     linkage_worst: float | None
     linkage_kind: str
-    seconds: float
-    repair: str
+    seconds: float  # Time the plan took
+    repair: str  # What the repair did, in one sentence; empty if nothing
 
     def __post_init__(self) -> None:
         if not self.bins:
@@ -106,30 +90,14 @@ class PlanView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoadsStory:
-    """A release of packages and what became of the plans made from it.
+    """A release of packages and what became of the plans made from it."""
 
-    Parameters
-    ----------
-    title
-        Heading of the page.
-    release
-        What the planner saw.
-    quantity
-        The released number that is packed.
-    truth
-        True value of each released row: for the owner's eyes.
-    capacity
-        What one truck holds.
-    plans
-        The plans to compare, in the order to show them.
-    """
-
-    title: str
-    release: Release
-    quantity: str
-    truth: FloatArray = field(repr=False)
-    capacity: float
-    plans: Sequence[PlanView]
+    title: str  # Heading of the page
+    release: Release  # What the planner saw
+    quantity: str  # The released number that is packed
+    truth: FloatArray = field(repr=False)  # True value of each released row: for the owner's eyes
+    capacity: float  # What one truck holds
+    plans: Sequence[PlanView]  # The plans to compare, in the order to show them
 
     def __post_init__(self) -> None:
         if self.quantity not in self.release.quantities:
@@ -159,34 +127,12 @@ def loads_page(story: LoadsStory) -> str:
     """Write the owner's page of a packing story.
 
     It shows true values: keep the file private (mode 0600), as every audit.
-
-    Parameters
-    ----------
-    story
-        What was released, what is true, and how each plan fared.
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file.
     """
     return render("loads.html", _content(story))
 
 
 def loads_pictures(story: LoadsStory) -> dict[str, Any]:
-    """Draw the pictures of a story by themselves, for another page.
-
-    Parameters
-    ----------
-    story
-        As for :func:`loads_page`.
-
-    Returns
-    -------
-    dict
-        ``intervals``: the release over the true values; ``loads``: by its title each plan's trucks. Each has ``svg``
-        and ``caption``. Overloaded trucks are filled with the pattern ``hatch``, which the page has to define.
-    """
+    """Draw the pictures of a story by themselves, for another page."""
     loads = _load_figures(story)["cards"]
     return {"intervals": _interval_figure(story, _ranges(story)), "loads": {card["title"]: card for card in loads}}
 

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray
 from dunnage.svg import Svg, tag
-
-FloatArray = npt.NDArray[np.float64]
 
 ROUNDS = 200
 NUDGE = 0.01
@@ -29,18 +27,10 @@ MARKS = ("first", "second")
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Places of the vertices of a network, the same whenever it is drawn.
+    """Places of the vertices of a network, the same whenever it is drawn."""
 
-    Parameters
-    ----------
-    places
-        Across and down of each vertex, as shares of the width.
-    edges
-        Pairs of neighbours.
-    """
-
-    places: Mapping[str, tuple[float, float]]
-    edges: tuple[tuple[str, str], ...]
+    places: Mapping[str, tuple[float, float]]  # Across and down of each vertex, as shares of the width
+    edges: tuple[tuple[str, str], ...]  # Pairs of neighbours
 
     @classmethod
     def of(cls, edges: Sequence[Sequence[str]]) -> Map:
@@ -53,17 +43,7 @@ class Map:
         return max(down for _, down in self.places.values())
 
     def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
-        """Draw the network and some sets of its vertices; the first two have marks.
-
-        Parameters
-        ----------
-        sets
-            Vertices by what they are called together.
-        width
-            In pixels, without the room around it.
-        room
-            In pixels, on each side.
-        """
+        """Draw the network and some sets of its vertices; the first two have marks."""
         at = {name: (room + x * width, room + y * width) for name, (x, y) in self.places.items()}
         lines = " ".join(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" for (x1, y1), (x2, y2) in self._ends(at))
         parts = [tag("path", class_="edge", d=lines)]

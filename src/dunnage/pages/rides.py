@@ -21,14 +21,7 @@ MOST_LABELS_NAMED = 4
 
 
 def ride_pictures(audit: Audit) -> list[dict[str, Any]]:
-    """Draw what an audit found about clustered records.
-
-    Returns
-    -------
-    list
-        Pictures with ``title``, ``svg``, ``caption`` and ``legend`` (style and words of each mark); none if the audit
-        is of another kind of release.
-    """
+    """Draw what an audit found about clustered records."""
     found = {item.name: item for item in audit.findings}
     inside = found.get("distortion by generalisation")
     if inside is None or "costs" not in inside.details or "total distortion" not in found:

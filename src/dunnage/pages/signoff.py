@@ -79,16 +79,6 @@ def sign_off_page(audit: Audit) -> str:
 
     That of an audit which is not external shows private figures: keep the file private (mode 0600). The same audit
     always gives the same page.
-
-    Parameters
-    ----------
-    audit
-        What was found, with what the release promises.
-
-    Returns
-    -------
-    str
-        One HTML document that needs no other file and prints on one page of A4.
     """
     stated = audit.statement
     shown = [item for item in audit.findings if not (audit.external and item.private)]

@@ -7,25 +7,17 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import l2_bound, pack_bins, whole_numbers
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Telling = Callable[[str, int, int], None]
 
 
 def pack_apart(
     weights: FloatArray, capacity: float, groups: list[IntArray], deadline: float, progress: Telling | None
 ) -> tuple[IntArray, int]:
-    """Pack each group of rows apart; time that one leaves over is the next one's.
-
-    Returns
-    -------
-    tuple
-        The bin of each row, and how many bins are needed at least.
-    """
+    """Pack each group of rows apart; time that one leaves over is the next one's."""
     bin_of_row = np.empty(len(weights), dtype=np.int64)
     num_bins = bound = 0
     for number, rows in enumerate(groups):

@@ -12,16 +12,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.covering import Choice, CoverProgram
 from dunnage.bins.listing import Listing
 from dunnage.errors import ParameterError
 from dunnage.planning.models import Robust
 from dunnage.planning.problem import PackingProblem
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_PATTERNS = 60_000
 _ROUNDING = 1e-9
@@ -37,13 +34,6 @@ class BudgetedPacking:
 
 def budget_of(model: Robust, num_rows: int, in_bin: int) -> float:
     """Return how many rows of a bin may deviate at once.
-
-    Parameters
-    ----------
-    model
-        With the risk and whether the budget follows the rows in the bin or, as published, all rows.
-    num_rows, in_bin
-        Rows in the release, and in the bin.
 
     Examples
     --------

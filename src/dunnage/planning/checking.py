@@ -76,13 +76,6 @@ def check_operation(
     shuttle of its zone and at its stops; no shuttle is fuller than it may be; each starts at a home of its zone and is
     nowhere sooner than travel times and stays allow, also where it turns back; waits and the seconds busy, empty and
     parked are those of the events; no more legs exceed the limits of the service than are said to be late.
-
-    Parameters
-    ----------
-    requests, fleet, times, homes, service
-        As of :func:`dunnage.planning.dispatch.simulate`.
-    operation
-        What it returned.
     """
     return list(_first(_problems(requests, fleet, times, homes, service, operation)))
 

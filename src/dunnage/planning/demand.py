@@ -16,14 +16,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
 from dunnage.planning.dispatch import Requests
 from dunnage.release import COUNTS, Release
 from dunnage.routes import Routes, find_routes
 from dunnage.trips import Universe
-
-IntArray = NDArray[np.int64]
 
 MOST_TRIPS = 5_000_000
 """Most trips of one day that are expanded."""
@@ -35,19 +34,11 @@ WHOLE_DAY = "all days"
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Trips:
-    """Single trips of one day, by the second at which they begin. Its ``repr`` shows none of them.
+    """Single trips of one day, by the second at which they begin. Its ``repr`` shows none of them."""
 
-    Parameters
-    ----------
-    origin, destination
-        Stops of a city, by number.
-    seconds
-        Second of the service day.
-    """
-
-    origin: IntArray
+    origin: IntArray  # origin, destination: stops of a city, by number
     destination: IntArray
-    seconds: IntArray
+    seconds: IntArray  # Second of the service day
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -66,27 +57,15 @@ class Trips:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TripCounts:
-    """Trips by type, with stops numbered as in a city. Its ``repr`` shows none of them.
+    """Trips by type, with stops numbered as in a city. Its ``repr`` shows none of them."""
 
-    Parameters
-    ----------
-    origin, destination
-        Stops of the city, by number. Shapes of these and the next three: types.
-    day, start, length
-        Number of the day, first second of the window, and its seconds.
-    count
-        Trips of the type, on all dates of its day together.
-    days, num_dates
-        Labels of the days, and how many dates each stands for.
-    """
-
-    origin: IntArray
+    origin: IntArray  # origin, destination: stops of the city, by number. Shapes of these and the next three: types
     destination: IntArray
-    day: IntArray
+    day: IntArray  # day, start, length: number of the day, first second of the window, and its seconds
     start: IntArray
     length: IntArray
-    count: IntArray
-    days: tuple[str, ...]
+    count: IntArray  # Trips of the type, on all dates of its day together
+    days: tuple[str, ...]  # days, num_dates: labels of the days, and how many dates each stands for
     num_dates: tuple[int, ...]
 
     def trips_a_date(self, day: int) -> float:
@@ -94,20 +73,7 @@ class TripCounts:
         return float(self.count[self.day == day].sum()) / self.num_dates[day]
 
     def expanded(self, day: int, seed: Sequence[int]) -> Trips:
-        """Draw the trips of one date of a day.
-
-        Parameters
-        ----------
-        day
-            Number of the day.
-        seed
-            Whole numbers that the draw follows from.
-
-        Raises
-        ------
-        ParameterError
-            If there are more trips than are expanded.
-        """
+        """Draw the trips of one date of a day."""
         if (num := self.trips_a_date(day)) > MOST_TRIPS:
             raise ParameterError(
                 f"a fleet is sized for at most {MOST_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
@@ -125,13 +91,7 @@ class TripCounts:
 
 
 def released_counts(release: Release, city: City) -> TripCounts:
-    """Return the trips that a release of counts tells of, in a city.
-
-    Raises
-    ------
-    ParameterError
-        If the release is not one of counts, or a stop with trips is none of the city's.
-    """
+    """Return the trips that a release of counts tells of, in a city."""
     if release.kind != COUNTS:
         raise ParameterError(
             f"a fleet is sized on counts of trips. Got a release of {release.kind}. Publish counts: noisy-counts, "
@@ -142,13 +102,7 @@ def released_counts(release: Release, city: City) -> TripCounts:
 
 
 def counted_trips(universe: Universe, cells: IntArray, counts: IntArray, city: City) -> TripCounts:
-    """Give cells of a universe of trips the numbers that stops have in a city, and the seconds of their windows.
-
-    Raises
-    ------
-    ParameterError
-        If a stop with trips is none of the city's.
-    """
+    """Give cells of a universe of trips the numbers that stops have in a city, and the seconds of their windows."""
     kept = counts > 0
     cells, counts = cells[kept], counts[kept]
     pairs, slots = universe.split(cells)
@@ -182,13 +136,7 @@ def stop_numbers(stops: Sequence[str], city: City) -> IntArray:
 
 
 def check_stops(stops: Sequence[str], number: IntArray, used: IntArray) -> None:
-    """Refuse trips at stops that a city lacks; stops without trips do not matter.
-
-    Raises
-    ------
-    ParameterError
-        Naming some of them: which stops there can be is public.
-    """
+    """Refuse trips at stops that a city lacks; stops without trips do not matter."""
     lacking = [stops[code] for code in used.tolist() if number[code] < 0]
     if lacking:
         named = ", ".join(map(repr, lacking[:_MOST_STOPS_NAMED]))
@@ -219,13 +167,6 @@ def shuttle_requests(trips: Trips, routes: Routes, times: NDArray[np.int32]) -> 
 
     A ride that follows another is requested at the earliest when the first shuttle drove straight and at once. A ride
     that would end where it begins is none: its rider is there.
-
-    Parameters
-    ----------
-    trips, routes
-        The trips, and how each pair of stops is travelled.
-    times
-        Seconds between stops. Shape: (stops, stops).
     """
     pairs = routes.pairs(trips.origin, trips.destination)
     drop, pickup = routes.first_drop[pairs].astype(np.int64), routes.second_pickup[pairs].astype(np.int64)
@@ -264,13 +205,7 @@ class Ground:
 
     @classmethod
     def of(cls, city: City, routes: Routes | None = None) -> Ground:
-        """Complete a city.
-
-        Raises
-        ------
-        Refusal
-            If it lacks zones, or travel times and coordinates.
-        """
+        """Complete a city."""
         ready = city.for_fleets()
         return cls(city=ready, routes=routes or find_routes(ready))
 
@@ -322,22 +257,12 @@ class Ground:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Day:
-    """Trips of one day and the shuttle rides they ask for. Its ``repr`` shows none of them.
+    """Trips of one day and the shuttle rides they ask for. Its ``repr`` shows none of them."""
 
-    Parameters
-    ----------
-    trips, requests
-        The trips, and their shuttle rides.
-    weight
-        How many days it stands for.
-    label
-        What it is called.
-    """
-
-    trips: Trips
+    trips: Trips  # trips, requests: the trips, and their shuttle rides
     requests: Requests
-    weight: float = 1.0
-    label: str = ""
+    weight: float = 1.0  # How many days it stands for
+    label: str = ""  # What it is called
 
     @classmethod
     def of(cls, trips: Trips, ground: Ground, weight: float = 1.0) -> Day:

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.errors import ParameterError
 
 EVENTS = ("park", "depart", "turn", "arrive", "dropoff", "pickup")
@@ -48,7 +49,6 @@ MOST_LEGS = 50_000_000
 
 MOST_SECONDS = 1 << 40
 
-IntArray = NDArray[np.int64]
 _NEVER = 1 << 62
 
 
@@ -103,31 +103,16 @@ def _check_number(name: str, value: object, least: int, most: int) -> None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Requests:
-    """Legs that riders want to go by shuttle, in any order. Shapes: legs.
+    """Legs that riders want to go by shuttle, in any order. Shapes: legs."""
 
-    Parameters
-    ----------
-    rider
-        Who goes; only shown in events.
-    zone
-        Zone whose shuttles serve the leg.
-    origin, destination
-        Stops, as places in the table of travel times.
-    seconds
-        When the leg is requested. Of a linked leg it is not used: it is requested when the first one arrives.
-    after
-        Leg that must arrive before this one is requested, or -1.
-    lag
-        Seconds from that arrival to the request; 0 where ``after`` is -1.
-    """
-
-    rider: IntArray
-    zone: NDArray[np.int32]
-    origin: NDArray[np.int32]
+    rider: IntArray  # Who goes; only shown in events
+    zone: NDArray[np.int32]  # Zone whose shuttles serve the leg
+    origin: NDArray[np.int32]  # origin, destination: stops, as places in the table of travel times
     destination: NDArray[np.int32]
+    # When the leg is requested. Of a linked leg it is not used: it is requested when the first one arrives
     seconds: IntArray
-    after: IntArray
-    lag: IntArray
+    after: IntArray  # Leg that must arrive before this one is requested, or -1
+    lag: IntArray  # Seconds from that arrival to the request; 0 where `after` is -1
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -183,26 +168,16 @@ class Requests:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Events:
-    """What happened, shuttle by shuttle in the order of time. Shapes: events.
+    """What happened, shuttle by shuttle in the order of time. Shapes: events."""
 
-    Parameters
-    ----------
-    shuttle, seconds, stop
-        Which shuttle, when, where. A shuttle that turns is between stops: ``stop`` is the one that it goes back to.
-    event
-        Places in :data:`EVENTS`.
-    leg
-        Who boards or alights; -1 otherwise.
-    target
-        Stop that a shuttle departs for; -1 otherwise.
-    """
-
+    # shuttle, seconds, stop: which shuttle, when, where. A shuttle that turns is between stops: `stop` is the one that
+    # it goes back to
     shuttle: NDArray[np.int32]
     seconds: IntArray
     stop: NDArray[np.int32]
-    event: NDArray[np.int8]
-    leg: IntArray
-    target: NDArray[np.int32]
+    event: NDArray[np.int8]  # Places in :data:`EVENTS`
+    leg: IntArray  # Who boards or alights; -1 otherwise
+    target: NDArray[np.int32]  # Stop that a shuttle departs for; -1 otherwise
 
     def __len__(self) -> int:
         return len(self.seconds)
@@ -210,28 +185,20 @@ class Events:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Moves:
-    """Drives between stops, each with the stay at its end. Shapes: moves, in the order of departure of each shuttle.
+    """Drives between stops, each with the stay at its end. Shapes: moves, in the order of departure of each shuttle."""
 
-    Parameters
-    ----------
-    shuttle, origin, destination
-        Who drove, from where, for where. Both stops are the same where a rider boards a parked shuttle.
-    departed, arrived, left
-        When it left, arrived, and how long it stayed for riders; after that it drives on or parks.
-    turned
-        When it turned back to where it came from, or -1: it arrived there then.
-    carried
-        Riders aboard on the way.
-    """
-
+    # shuttle, origin, destination: who drove, from where, for where. Both stops are the same where a rider boards a
+    # parked shuttle
     shuttle: NDArray[np.int32]
     origin: NDArray[np.int32]
     destination: NDArray[np.int32]
+    # departed, arrived, left: when it left, arrived, and how long it stayed for riders; after that it drives on or
+    # parks
     departed: IntArray
-    turned: IntArray
+    turned: IntArray  # When it turned back to where it came from, or -1: it arrived there then
     arrived: IntArray
     left: IntArray
-    carried: NDArray[np.int32]
+    carried: NDArray[np.int32]  # Riders aboard on the way
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -240,36 +207,19 @@ class Operation:
 
     A shuttle is *busy* while a rider is aboard, boards or alights, *empty* while it drives without, else *parked*.
     Idle is what is not busy: it serves no rider.
-
-    Parameters
-    ----------
-    requested, picked_up, dropped
-        Seconds of each leg; -1 where it was given up before.
-    shuttle
-        Who served each leg; -1 where it was given up before.
-    zone, home
-        Zone of each shuttle, and the stop where it starts.
-    start, end
-        From the first request until the last shuttle is parked.
-    aborted
-        It was given up, as the mean wait could not become what was asked.
-    late
-        Legs for which no shuttle was found within the limits of the service.
-    work
-        Positions and places looked at: what it took, whatever the machine.
     """
 
-    requested: IntArray
+    requested: IntArray  # requested, picked_up, dropped: seconds of each leg; -1 where it was given up before
     picked_up: IntArray
     dropped: IntArray
-    shuttle: NDArray[np.int32]
-    zone: NDArray[np.int32]
+    shuttle: NDArray[np.int32]  # Who served each leg; -1 where it was given up before
+    zone: NDArray[np.int32]  # zone, home: zone of each shuttle, and the stop where it starts
     home: NDArray[np.int32]
-    start: int
+    start: int  # start, end: from the first request until the last shuttle is parked
     end: int
-    aborted: bool
-    late: int
-    work: int
+    aborted: bool  # It was given up, as the mean wait could not become what was asked
+    late: int  # Legs for which no shuttle was found within the limits of the service
+    work: int  # Positions and places looked at: what it took, whatever the machine
     moves: Moves
     boarded: IntArray
     alighted: IntArray
@@ -432,19 +382,7 @@ def _followed(moves: Moves) -> IntArray:
 
 
 class Dispatch:
-    """Requests made ready to be operated by fleets of different sizes.
-
-    Parameters
-    ----------
-    requests
-        Legs that are wanted.
-    times
-        Seconds from each stop to each other. Shape: stops, stops.
-    homes
-        For each zone the stop, or the stops, where its shuttles start and go back to.
-    service
-        What shuttles offer.
-    """
+    """Requests made ready to be operated by fleets of different sizes."""
 
     def __init__(
         self, requests: Requests, times: ArrayLike, homes: Sequence[int | Sequence[int]] | IntArray, service: Service
@@ -646,31 +584,15 @@ class Dispatch:
 
 
 def simulate(
-    requests: Requests,
-    fleet: ArrayLike,
-    times: ArrayLike,
+    requests: Requests,  # Legs that are wanted
+    fleet: ArrayLike,  # Shuttles of each zone. Shape: zones
+    times: ArrayLike,  # Seconds from each stop to each other. Shape: stops, stops
     homes: Sequence[int | Sequence[int]] | IntArray,
-    service: Service | None = None,
+    service: Service | None = None,  # What shuttles offer
     *,
     abort_mean_wait: float | None = None,
 ) -> Operation:
     """Operate a fleet on requests.
-
-    Parameters
-    ----------
-    requests
-        Legs that are wanted.
-    fleet
-        Shuttles of each zone. Shape: zones.
-    times
-        Seconds from each stop to each other. Shape: stops, stops.
-    homes
-        For each zone the stop, or the stops, where its shuttles start and go back to.
-    service
-        What shuttles offer.
-    abort_mean_wait
-        Give up once the mean wait of all legs must exceed this: waits are never negative, so the sum of those known
-        by now, divided by the number of all legs, is as little as it can become.
 
     Examples
     --------

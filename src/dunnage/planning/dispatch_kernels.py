@@ -719,12 +719,7 @@ def match(tables: Any, lists: Any, zone: Any, ways: Any, rules: Any, leg: int, b
 def operate(
     tables: Any, zones: Any, ways: Any, homes: Any, rules: Any, order: Any, lists: Any, abort_sum: Any, best: Any
 ) -> Any:
-    """Operate all shuttles through all requests in the order of time; fills the tables.
-
-    Returns
-    -------
-    whether it was given up as waits exceed ``abort_sum``, and how many legs found no shuttle within the limits.
-    """
+    """Operate all shuttles through all requests in the order of time; fills the tables."""
     legs, clock, linked = tables[2], lists[1], lists[2]
     # The sum of waits that are known, how many riders wait, and the sum of when they began to.
     waits, waiting, since = np.int64(0), np.int64(0), np.int64(0)

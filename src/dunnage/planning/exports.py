@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City, haversine
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
@@ -26,9 +27,6 @@ from dunnage.planning.fleet import planned_task
 from dunnage.planning.fleet_plan import FleetPlan
 from dunnage.planning.trucks import write_lines
 from dunnage.release import Release
-
-IntArray = NDArray[np.int64]
-FloatArray = NDArray[np.float64]
 
 MARKER = "README.md"
 MOST_STOPS_WITH_EDGES = 1_000

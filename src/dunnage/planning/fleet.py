@@ -22,8 +22,8 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
 from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, service_seconds
@@ -42,8 +42,6 @@ from dunnage.release import Release
 from dunnage.release_words import several
 from dunnage.routes import TRIP_MODES, Routes
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 EXPANSIONS = 5
@@ -157,13 +155,7 @@ def released_task(
 
 
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
-    """Draw the days again that a plan was sized for: to run its fleet, or to see waits around it.
-
-    Raises
-    ------
-    ParameterError
-        If the plan does not say how it was sized.
-    """
+    """Draw the days again that a plan was sized for: to run its fleet, or to see waits around it."""
     model = plan.model
     try:
         service = Service(**model["service"])
@@ -188,11 +180,6 @@ def expanded_days(
     """Draw days of trips from counts: so many in all at least, and each day that is told apart once at least.
 
     Of a day with more than 60,000 trips a date fewer are drawn: their fleets hardly differ.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such day, or there are too many trips or expansions.
     """
     if not 1 <= expansions <= MOST_EXPANSIONS:
         raise ParameterError(f"expansions must be 1 to {MOST_EXPANSIONS}. Got {expansions}. Ask for 5, say.")

@@ -234,13 +234,7 @@ class FleetPlan:
 
 
 def plan_content(folder: Path) -> Mapping[str, Any]:
-    """Read ``plan.json`` of a plan of any kind.
-
-    Raises
-    ------
-    InputError
-        If there is none, or it is of another format.
-    """
+    """Read ``plan.json`` of a plan of any kind."""
     path = folder / PLAN_FILE
     try:
         if path.stat().st_size > MOST_PLAN_BYTES:
@@ -268,13 +262,7 @@ def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
 
 
 def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a folder or CSV file is a plan of shuttles, or else one of packages.
-
-    Raises
-    ------
-    InputError
-        If it cannot be told: there is nothing, or it is neither.
-    """
+    """Tell whether a folder or CSV file is a plan of shuttles, or else one of packages."""
     place = Path(path)
     if place.is_dir():
         kind = plan_content(place).get("kind")

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.demand import Day, Ground
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 Progress = Callable[[str], None]
 Fleet = tuple[int, ...]
 
@@ -46,25 +45,13 @@ _FINE = 200
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DayRun:
-    """What is kept of a fleet's day. Its ``repr`` shows nothing of it.
+    """What is kept of a fleet's day. Its ``repr`` shows nothing of it."""
 
-    Parameters
-    ----------
-    waits
-        Seconds that each ride was waited for.
-    busy, empty
-        Seconds that each shuttle carries riders, and drives without.
-    aboard
-        Seconds that riders of each zone spend aboard, together.
-    end
-        When the last rider alights.
-    """
-
-    waits: NDArray[np.int32]
-    busy: IntArray
+    waits: NDArray[np.int32]  # Seconds that each ride was waited for
+    busy: IntArray  # busy, empty: seconds that each shuttle carries riders, and drives without
     empty: IntArray
-    aboard: FloatArray
-    end: int
+    aboard: FloatArray  # Seconds that riders of each zone spend aboard, together
+    end: int  # When the last rider alights
 
     @classmethod
     def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
@@ -85,21 +72,11 @@ def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Sized:
-    """A fleet that was sized, with how it runs. Its ``repr`` shows nothing of it.
+    """A fleet that was sized, with how it runs. Its ``repr`` shows nothing of it."""
 
-    Parameters
-    ----------
-    fleet
-        Shuttles of each zone.
-    alone
-        Smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones).
-    runs
-        How the fleet runs on each day.
-    """
-
-    fleet: Fleet
-    alone: IntArray
-    runs: tuple[DayRun, ...]
+    fleet: Fleet  # Shuttles of each zone
+    alone: IntArray  # Smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
+    runs: tuple[DayRun, ...]  # How the fleet runs on each day
 
 
 class _Bracket:
@@ -138,33 +115,17 @@ def grain(number: int) -> int:
 
 
 class FleetTask:
-    """Days of trips for which a fleet is sized or operated.
-
-    Parameters
-    ----------
-    ground
-        Where they are made.
-    days
-        The days; waits are averaged over all their riders.
-    service
-        What shuttles promise and need.
-    max_wait
-        Longest mean wait of a zone's riders, in seconds.
-    span
-        First second of the service day and the one after its last: shuttles are out for all of it.
-    progress
-        Called with a line as each stage begins.
-    """
+    """Days of trips for which a fleet is sized or operated."""
 
     def __init__(
         self,
-        ground: Ground,
-        days: Sequence[Day],
+        ground: Ground,  # Where they are made
+        days: Sequence[Day],  # The days; waits are averaged over all their riders
         *,
-        service: Service,
-        max_wait: float,
+        service: Service,  # What shuttles promise and need
+        max_wait: float,  # Longest mean wait of a zone's riders, in seconds
         span: tuple[int, int],
-        progress: Progress | None = None,
+        progress: Progress | None = None,  # Called with a line as each stage begins
     ) -> None:
         check_max_wait(max_wait)
         self.ground, self.days, self.service, self.max_wait, self.span = ground, tuple(days), service, max_wait, span
@@ -196,15 +157,7 @@ class FleetTask:
         return np.flatnonzero(self.legs.sum(axis=0)).tolist()
 
     def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
-        """Return the mean wait of each zone's riders with a fleet; 0 where there are none.
-
-        Parameters
-        ----------
-        fleet
-            Shuttles of each zone.
-        days
-            Look only at so many days, the first ones.
-        """
+        """Return the mean wait of each zone's riders with a fleet; 0 where there are none."""
         key, num_days = _as_fleet(fleet), len(self.days[:days])
         for day in range(num_days):
             if (key, day) not in self._sums:
@@ -259,13 +212,7 @@ class FleetTask:
         return bool((waits <= self.max_wait).all())
 
     def size(self) -> Sized:
-        """Find the smallest fleet.
-
-        Raises
-        ------
-        NoPlanError
-            If no fleet meets the target.
-        """
+        """Find the smallest fleet."""
         num = len(self.ground.zones)
         alone = np.zeros((len(self.days), num), dtype=np.int64)
         fleet = [0] * num
@@ -363,13 +310,6 @@ class FleetTask:
 
         All zones are searched at once: widen where nothing is known, halve between what did and what did not. A zone's
         waits depend on other zones too, if little: where that shows, what was known of a zone is forgotten.
-
-        Parameters
-        ----------
-        start, days
-            Where to begin, and how many days to look at.
-        narrow
-            Go on until each zone, as far as seen, needs its last shuttle.
         """
         fleet, rounds = list(start), 0
         brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
@@ -404,20 +344,7 @@ class FleetTask:
                 return fleet
 
     def wait_curve(self, zone: str, fleet: Sequence[int], *, around: int = 4) -> list[tuple[int, float]]:
-        """Return the mean wait of a zone's riders with some shuttles more and fewer, other zones as they are.
-
-        Parameters
-        ----------
-        zone, fleet
-            Name of the zone, and shuttles of each zone.
-        around
-            How many fewer and more to try.
-
-        Returns
-        -------
-        list
-            Number of shuttles and mean wait in seconds, by rising number; empty for a zone without riders.
-        """
+        """Return the mean wait of a zone's riders with some shuttles more and fewer, other zones as they are."""
         place = zone_number(self.ground.zones, zone)
         if place not in self.served:
             return []
@@ -483,13 +410,7 @@ def _less(fleet: Fleet, zone: int) -> Fleet:
 
 
 def zone_number(zones: Sequence[str], zone: str) -> int:
-    """Return the number of a zone.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such zone.
-    """
+    """Return the number of a zone."""
     if zone not in zones:
         raise ParameterError(f"the city has no zone {zone!r}. It has: {', '.join(zones)}.")
     return zones.index(zone)

@@ -23,14 +23,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
 from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
 from dunnage.planning.linkage import combinations, exchangeable, linkage_of_rows
 from dunnage.release import Release
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_WORK = 20_000_000
 """Pairs of a true value and a row that are looked at for one figure of truck linkage."""
@@ -55,24 +53,12 @@ MEMBER_NOTE = (
 
 @dataclass(frozen=True, eq=False)
 class Segments:
-    """Some true values and the rows that each may be, one run of rows a value.
+    """Some true values and the rows that each may be, one run of rows a value."""
 
-    Parameters
-    ----------
-    truths
-        Numbers of the values.
-    starts
-        Where the run of each begins.
-    rows
-        The rows, run by run.
-    weights
-        What each row's probability is proportional to, within its run.
-    """
-
-    truths: IntArray
-    starts: IntArray
-    rows: IntArray
-    weights: FloatArray
+    truths: IntArray  # Numbers of the values
+    starts: IntArray  # Where the run of each begins
+    rows: IntArray  # The rows, run by run
+    weights: FloatArray  # What each row's probability is proportional to, within its run
 
     @cached_property
     def lengths(self) -> IntArray:
@@ -96,13 +82,7 @@ class Segments:
         return np.divide(self.weights, totals, out=np.zeros_like(totals), where=totals > 0)
 
     def by_truck(self, truck: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
-        """Add up the weights of each truck; rows of a truck follow one another within a run.
-
-        Returns
-        -------
-        tuple
-            The sums, the truck of each, and where those of each run begin.
-        """
+        """Add up the weights of each truck; rows of a truck follow one another within a run."""
         of_row = truck[self.rows]
         new = np.append(True, of_row[1:] != of_row[:-1])
         new[self.starts] = True
@@ -112,42 +92,17 @@ class Segments:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisyRows:
-    """The noisy rows of a release, as anyone can read them.
+    """The noisy rows of a release, as anyone can read them."""
 
-    Parameters
-    ----------
-    names, cells
-        The noisy columns and their laws.
-    rows
-        Which rows of the release are noisy.
-    steps
-        Their grid steps. Shape: columns, rows.
-    stratum
-        Number of the combination of public values of each.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # names, cells: the noisy columns and their laws
     cells: tuple[Cells, ...]
-    rows: IntArray
-    steps: IntArray
-    stratum: IntArray
+    rows: IntArray  # Which rows of the release are noisy
+    steps: IntArray  # Their grid steps. Shape: columns, rows
+    stratum: IntArray  # Number of the combination of public values of each
 
     @classmethod
     def of(cls, release: Release, stratum: IntArray | None = None) -> NoisyRows | None:
-        """Read the noisy rows of a release; None if it states no law of noise.
-
-        Parameters
-        ----------
-        release
-            The release.
-        stratum
-            Number of the combination of public values of each row; by default they are numbered here.
-
-        Raises
-        ------
-        ParameterError
-            If what its certificate says of the noise cannot be.
-        """
+        """Read the noisy rows of a release; None if it states no law of noise."""
         described = release.certificate.body["measures"].get("noise")
         if not described:
             return None
@@ -211,15 +166,7 @@ class NoisyRows:
         return np.array([cells.steps(truths[name]) for name, cells in zip(self.names, self.cells, strict=True)])
 
     def group_of(self, truths: IntArray, stratum: IntArray) -> IntArray:
-        """Return the group that each record's row is in, -1 if the release has no such row.
-
-        Parameters
-        ----------
-        truths
-            Grid steps of the true values. Shape: columns, records.
-        stratum
-            Numbers of the public values, as those of the rows; -1 for values that no row has.
-        """
+        """Return the group that each record's row is in, -1 if the release has no such row."""
         known, wanted = self._grouped[0], self._codes(truths, stratum)
         if not len(known):
             return np.full(len(wanted), -1)
@@ -229,19 +176,7 @@ class NoisyRows:
     def segments(
         self, truths: IntArray, group: IntArray, *, by: IntArray | None = None, as_printed: bool = False
     ) -> Iterator[Segments]:
-        """Weigh the rows that each record may be, some records at a time.
-
-        Parameters
-        ----------
-        truths
-            Grid steps of the true values. Shape: columns, records.
-        group
-            Group of each record; those of group -1 are passed over.
-        by
-            Rows of a run come in the order of these numbers, trucks say.
-        as_printed
-            Weigh by eq. 30 as it is printed: the density alone, of rows in all cells.
-        """
+        """Weigh the rows that each record may be, some records at a time."""
         own = self.stratum if as_printed else self.group
         num = int(own.max(initial=-1)) + 1
         order = np.lexsort((own,) if by is None else (by, own))
@@ -350,36 +285,13 @@ def _noisy_rows(release: Release) -> IntArray:
 
 
 def row_posterior(
-    release: Release,
-    truths: Mapping[str, npt.ArrayLike],
+    release: Release,  # A noisy release that states its laws
+    truths: Mapping[str, npt.ArrayLike],  # True values of the records by noisy column
     stratum: IntArray | None = None,
     *,
-    as_printed: bool = False,
+    as_printed: bool = False,  # By eq. 30 as it is printed, which is no probability that anyone should believe
 ) -> FloatArray:
-    """Return how likely each released row is that of each record whose true values are known.
-
-    Parameters
-    ----------
-    release
-        A noisy release that states its laws.
-    truths
-        True values of the records by noisy column.
-    stratum
-        Number of the combination of public values of each record, as ``combinations`` numbers those of the rows; by
-        default all rows may be any record.
-    as_printed
-        By eq. 30 as it is printed, which is no probability that anyone should believe.
-
-    Returns
-    -------
-    array
-        Shape: records, rows. A line adds up to 1, or to 0 if no row can be the record's.
-
-    Raises
-    ------
-    ParameterError
-        If the release states no law of its noise.
-    """
+    """Return how likely each released row is that of each record whose true values are known."""
     rows = NoisyRows.of(release, None if stratum is not None else np.zeros(len(release), dtype=np.int64))
     if rows is None:
         raise ParameterError(
@@ -404,8 +316,7 @@ class _Guesses:
     total: float
     worst: float
     points: int = 0
-    error: float = 0.0
-    """Standard error of the total, if not all points were looked at."""
+    error: float = 0.0  # Standard error of the total, if not all points were looked at
 
 
 def noisy_linkage(release: Release, bin_of_row: IntArray) -> dict[str, Any]:
@@ -415,20 +326,6 @@ def noisy_linkage(release: Release, bin_of_row: IntArray) -> dict[str, Any]:
     release, the true values of row j are w with probability p(w) f(b_j | w) / g(b_j), p being uniform on the public
     domain, so that it is the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck,
     divided by the number of rows. ``worst`` is the largest over the values looked at.
-
-    Parameters
-    ----------
-    release
-        A noisy release. Rows of classes, beside noisy ones, count as in any release of classes.
-    bin_of_row
-        Bin of each row; packages left behind (-1) count as if they were in one truck.
-
-    Returns
-    -------
-    dict
-        ``mean``, ``worst``, ``kind`` (always ``estimate``: it rests on a prior) and ``note``; if not all
-        values were looked at, how many (``points``) and the standard error of the mean (``error``). Empty if the
-        release has no row, or does not state the law of its noise: then nothing honest can be said.
     """
     rows = NoisyRows.of(release)
     if rows is None or not len(release):

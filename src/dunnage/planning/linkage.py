@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from dunnage.arrays import IntArray
 from dunnage.release import Release
-
-IntArray = npt.NDArray[np.int64]
 
 
 def combinations(release: Release, names: Sequence[str]) -> IntArray:
@@ -53,13 +52,6 @@ def truck_linkage(group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
 
     Rows of a group are exchangeable, so the truck of a package of the group is each truck with the share of the
     group's rows that go there; the best guess is the largest share. ``mean`` is over released packages.
-
-    Parameters
-    ----------
-    group
-        Group of exchangeable rows each row is in, as :func:`exchangeable` numbers them.
-    bin_of_row
-        Bin of each row.
 
     Examples
     --------

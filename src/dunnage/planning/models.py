@@ -11,13 +11,11 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.release import Uncertain
-
-FloatArray = npt.NDArray[np.float64]
 
 STATISTICS = ("upper", "mean")
 BUDGETS = ("largest", "items", "published")
@@ -103,29 +101,19 @@ class Robust:
 class Prior:
     """What true weights are taken to be drawn from before the noisy ones are seen; public, over grid points.
 
-    Parameters
-    ----------
-    mean, deviation
-        Of a normal law, cut off at the ends of the domain; None for the uniform one.
-
     Examples
     --------
     >>> Prior.parse("normal:250:60.5").text
     'normal:250:60.5'
     """
 
+    # mean, deviation: of a normal law, cut off at the ends of the domain; None for the uniform one
     mean: Fraction | None = None
     deviation: Fraction | None = None
 
     @classmethod
     def parse(cls, text: str) -> Prior:
-        """Read ``uniform`` or ``normal:MEAN:SD``.
-
-        Raises
-        ------
-        ParameterError
-            If it is neither.
-        """
+        """Read ``uniform`` or ``normal:MEAN:SD``."""
         parts = text.split(":") if isinstance(text, str) else []
         if parts == ["uniform"]:
             return cls()

@@ -24,8 +24,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.bins import pack_bins, whole_numbers
 from dunnage.bins.exchanges import settled, shares, without_bin
 from dunnage.domains import Numeric, domain_from
@@ -37,9 +37,6 @@ from dunnage.planning.posterior import MOST_SEARCHED, Beliefs, Odds, all_hold, c
 from dunnage.planning.problem import PackingProblem
 from dunnage.release import Release, Uncertain
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 Packed = tuple[IntArray, IntArray, int]
 """Bin of each row, kind of each bin, and a bound in whole costs."""
 Telling = Callable[[str, int, int], None]
@@ -62,13 +59,7 @@ ANY_DATA = (
 
 
 def check_model(release: Release, model: Model, spread: int | None) -> None:
-    """Refuse what noisy rows cannot have.
-
-    Raises
-    ------
-    ParameterError
-        With the models that do fit.
-    """
+    """Refuse what noisy rows cannot have."""
     fitting = "Use the standard model, or the stochastic one with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
         raise ParameterError("a prior is for releases all of whose rows are noisy, without classes. Leave it out.")
@@ -143,13 +134,7 @@ def item_risk(risk: Fraction, num: int) -> Fraction:
 
 
 def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[FloatArray], dict[str, Any]]:
-    """Return a size for each row and quantity, all of which hold at once with probability 1 - risk, whatever the data.
-
-    Returns
-    -------
-    tuple
-        The sizes of each quantity, and what is certified of any plan that fits on them.
-    """
+    """Return a size for each row and quantity; all hold at once with probability 1 - risk, whatever the data."""
     noisy = _noisy_rows(problem.release)
     share = item_risk(risk, int(noisy.sum()) * len(problem.known))
     sizes, misses = [], list[tuple[Fraction, int]]()
@@ -184,13 +169,7 @@ def _noisy_values(cells: Cells, known: Uncertain, rows: BoolArray) -> FloatArray
 
 
 def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
-    """Gather how likely true values are, given the noisy ones and a prior.
-
-    Raises
-    ------
-    ParameterError
-        If the release states no law, or the prior is not for what is packed.
-    """
+    """Gather how likely true values are, given the noisy ones and a prior."""
     if prior.mean is not None and len(problem.known) > 1:
         raise ParameterError(
             "one normal prior cannot be that of several quantities. Use the uniform one, or pack one quantity."
@@ -251,35 +230,14 @@ class Likely:
 
 
 def likely_plan(
-    problem: PackingProblem,
-    model: Stochastic,
-    packed: Callable[[Sequence[FloatArray], float], Packed],
-    groups: Sequence[IntArray],
-    deadline: float,
-    tell: Telling | None = None,
+    problem: PackingProblem,  # What is packed
+    model: Stochastic,  # Risk and prior
+    packed: Callable[[Sequence[FloatArray], float], Packed],  # Packs rows of given sizes in so many seconds
+    groups: Sequence[IntArray],  # Rows of each group that is packed apart
+    deadline: float,  # When to stop
+    tell: Telling | None = None,  # Called with stage, trucks or cost, and bound
 ) -> Likely:
-    """Pack noisy rows so that everything fits with probability 1 - risk, given the release, under the model's prior.
-
-    Parameters
-    ----------
-    problem
-        What is packed.
-    model
-        Risk and prior.
-    packed
-        Packs rows of given sizes in so many seconds.
-    groups
-        Rows of each group that is packed apart.
-    deadline
-        When to stop.
-    tell
-        Called with stage, trucks or cost, and bound.
-
-    Raises
-    ------
-    NoPlanError
-        If no plan was found that is likely enough.
-    """
+    """Pack noisy rows so that everything fits with probability 1 - risk, given the release, under the model's prior."""
     odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
     costs = np.array([kind.cost for kind in problem.kinds(np.zeros((len(problem.trucks), len(problem.known)), int))])
     start, sure = _started(problem, odds, model.risk, packed, costs, deadline)
@@ -414,22 +372,6 @@ def naive_chance(
     It takes the sum of the true weights in a bin for that of the noisy ones less fresh noise, where the domain does not
     rule out an overload anyway. The plan was chosen after the noise was seen, so that bins are made of rows that noise
     made small. It is here to be shown failing.
-
-    Parameters
-    ----------
-    release
-        A release with Laplace noise.
-    capacity
-        What a truck holds.
-    bin_of_row
-        Bin of each row.
-    quantity
-        What is packed, if the release has several quantities.
-
-    Raises
-    ------
-    ParameterError
-        If the noise is of another law.
     """
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=None, by=None, apart=None, quantity=quantity, spread=None
@@ -470,11 +412,6 @@ def naive_packing(
     """Pack so that :func:`naive_chance` is at least 1 - risk, which is a wrong promise: it is here to be shown failing.
 
     Noisy weights and a buffer that is equal for all rows are packed; the smallest buffer that seems to do is taken.
-
-    Returns
-    -------
-    tuple
-        The bin of each row, and the naive chance.
     """
     problem = PackingProblem.of(
         release, capacity=capacity, trucks=None, by=None, apart=None, quantity=None, spread=None

@@ -16,8 +16,8 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import ChancePacker, ClassPacking, Members
 from dunnage.bins.chances import Sizes
 from dunnage.bins.spreading import over_caps, spread_items
@@ -34,8 +34,6 @@ from dunnage.planning.sealing import ESTIMATE_SECONDS, least_linked_slots, slots
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 DEFAULT_SECONDS = 60.0

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage._version import __version__
+from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
 from dunnage.folders import new_folder
@@ -31,7 +32,6 @@ ASSIGNMENT_FILE = "assignment.csv"
 SLOTS_FILE = "slots.csv"
 SLOTS_HEADER = ("bin", "class_id", "count")
 MOST_PLAN_BYTES = 1 << 30
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -422,18 +422,6 @@ def read_assignment(path: Path, *, num_rows: int | None = None) -> IntArray:
     """Read ``row,bin`` of any solver and return the bin of each row; every row from 0 must be there once.
 
     Bins may be numbered with gaps; they are returned as 0, 1, 2 ... in the same order.
-
-    Parameters
-    ----------
-    path
-        The CSV file.
-    num_rows
-        How many rows the release has, if that is known.
-
-    Raises
-    ------
-    InputError
-        If a row is missing, doubled or not of the release, or a cell is no whole number.
     """
     bins = _read_rows(path, num_rows)
     return np.unique(bins, return_inverse=True)[1].reshape(-1)

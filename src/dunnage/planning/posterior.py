@@ -15,14 +15,11 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.laws import Cells
 from dunnage.planning.models import Prior
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 MOST_SEARCHED = 500
 """Most rows whose plan is searched row by row; more are packed with a buffer for each."""
@@ -50,34 +47,16 @@ def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """One quantity of a noisy release: the law of each true value given the noisy one.
+    """One quantity of a noisy release: the law of each true value given the noisy one."""
 
-    Parameters
-    ----------
-    cells
-        The noise.
-    prior
-        What true values are drawn from: over the grid points of a row's cell, which is public.
-    steps
-        The distinct noisy values, as grid steps.
-    of_row
-        Which of them each row has.
-    """
-
-    cells: Cells
-    prior: Prior
-    steps: IntArray
-    of_row: IntArray
+    cells: Cells  # The noise
+    prior: Prior  # What true values are drawn from: over the grid points of a row's cell, which is public
+    steps: IntArray  # The distinct noisy values, as grid steps
+    of_row: IntArray  # Which of them each row has
 
     @classmethod
     def of(cls, cells: Cells, values: FloatArray, prior: Prior) -> Beliefs:
-        """Gather what noisy values tell.
-
-        Raises
-        ------
-        ParameterError
-            If the domain goes below 0, or its grid is too fine for so many values.
-        """
+        """Gather what noisy values tell."""
         if cells.domain.lower < 0:
             raise ParameterError("a prior is for weights of at least 0, and the domain goes below. Leave it out.")
         steps, of_row = np.unique(cells.steps(values), return_inverse=True)
@@ -159,17 +138,7 @@ class Beliefs:
         return self.cells.domain.grid_values(found)[self.of_row]
 
     def table(self, unit: int, width: int, rounded: str) -> FloatArray:
-        """Return the law of each distinct value in units of so many measures, up to a width.
-
-        Parameters
-        ----------
-        unit
-            Measures in a unit.
-        width
-            Largest number of units that matters.
-        rounded
-            ``up`` or ``down``; ``near`` shares a point out between its neighbours, so that means stay.
-        """
+        """Return the law of each distinct value in units of so many measures, up to a width."""
         found = np.zeros((len(self.steps), width + 2))
         for part, truth, likely in self.laws():
             amounts = self.amounts(truth)
@@ -198,18 +167,10 @@ def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Odds:
-    """How likely plans fit, for what is believed of each quantity.
+    """How likely plans fit, for what is believed of each quantity."""
 
-    Parameters
-    ----------
-    beliefs
-        The law of each row, for each quantity.
-    rooms
-        Capacity of each kind of truck. Shape: kinds, quantities.
-    """
-
-    beliefs: tuple[Beliefs, ...]
-    rooms: tuple[tuple[Fraction, ...], ...]
+    beliefs: tuple[Beliefs, ...]  # The law of each row, for each quantity
+    rooms: tuple[tuple[Fraction, ...], ...]  # Capacity of each kind of truck. Shape: kinds, quantities
 
     def __len__(self) -> int:
         return len(self.beliefs[0].of_row)

@@ -10,8 +10,8 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import Between, BinKind, Members, whole_numbers
 from dunnage.bins.chances import Sizes
 from dunnage.errors import NoPlanError, ParameterError
@@ -20,39 +20,22 @@ from dunnage.planning.linkage import combinations
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release, Uncertain
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-
 MOST_COST = 10**6
 _MOST_ROWS_NAMED = 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PackingProblem:
-    """One question to a planner.
+    """One question to a planner."""
 
-    Parameters
-    ----------
-    release
-        What was published.
-    known
-        What is known of each packed quantity.
-    trucks
-        The kinds of truck.
-    by, apart
-        Public columns whose values never share a truck.
-    spread
-        No truck takes more than this part (1/spread) of a class; None if that was not asked for.
-    free
-        The part of every capacity that a margin keeps free; the trucks' capacities are without it.
-    """
-
-    release: Release
-    known: tuple[Uncertain, ...]
-    trucks: tuple[Truck, ...]
-    by: str | None = None
+    release: Release  # What was published
+    known: tuple[Uncertain, ...]  # What is known of each packed quantity
+    trucks: tuple[Truck, ...]  # The kinds of truck
+    by: str | None = None  # by, apart: public columns whose values never share a truck
     apart: str | None = None
+    # No truck takes more than this part (1/spread) of a class; None if that was not asked for
     spread: int | None = None
+    # The part of every capacity that a margin keeps free; the trucks' capacities are without it
     free: Fraction = Fraction(0)
 
     @classmethod
@@ -67,13 +50,7 @@ class PackingProblem:
         quantity: str | None,
         spread: int | None,
     ) -> PackingProblem:
-        """Check what was asked for and put it together.
-
-        Raises
-        ------
-        ParameterError
-            If something is missing, doubled or not in the release.
-        """
+        """Check what was asked for and put it together."""
         release.check_rows("pack")
         if not len(release):
             raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
@@ -131,13 +108,7 @@ class PackingProblem:
         return max(measure, max(costs) / MOST_COST)
 
     def with_margin(self, margin: Exact | None) -> PackingProblem:
-        """Return the same question for trucks of which a part of every capacity stays free.
-
-        Raises
-        ------
-        ParameterError
-            If it is not at least 0 and below 1.
-        """
+        """Return the same question for trucks of which a part of every capacity stays free."""
         if margin is None:
             return self
         free = exact(margin, what="margin")
@@ -200,13 +171,7 @@ class PackingProblem:
         return [Between(lower, upper, count) for lower, upper, count in ends], whole
 
     def check_spread(self) -> None:
-        """Refuse a spread that the smallest class cannot have.
-
-        Raises
-        ------
-        NoPlanError
-            With the largest spread there is.
-        """
+        """Refuse a spread that the smallest class cannot have."""
         if self.spread is not None and self.spread > int(self.class_sizes.min()):
             largest = int(self.class_sizes.min())
             raise NoPlanError(
@@ -215,13 +180,7 @@ class PackingProblem:
             )
 
     def check_rows_fit(self, values: Sequence[FloatArray]) -> None:
-        """Refuse rows that no truck can take.
-
-        Raises
-        ------
-        NoPlanError
-            With the numbers of the released rows.
-        """
+        """Refuse rows that no truck can take."""
         fits = np.zeros(len(self.release), dtype=bool)
         for truck in self.trucks:
             parts = [column <= truck.capacity[known.name] for known, column in zip(self.known, values, strict=True)]

@@ -22,15 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import pack_bins, whole_numbers
 from dunnage.bins.sampling import within_class_permutations
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 _BOUND_MARGIN = 0.01  # as everywhere: far above the tolerances of solvers
@@ -40,27 +38,13 @@ _TERMS_A_SECOND = 300_000  # how fast eq. 13 can be written down
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """Eqs. 12-16 in whole numbers.
+    """Eqs. 12-16 in whole numbers."""
 
-    Parameters
-    ----------
-    weights
-        Weight of each row (second axis) in each scenario (first).
-    capacity
-        What a bin holds.
-    misses
-        In how many scenarios a bin may overflow.
-    least
-        A bound from the weights alone.
-    start
-        Bin of each row in a plan that fits in every scenario.
-    """
-
-    weights: IntArray
-    capacity: int
-    misses: int
-    least: int
-    start: IntArray
+    weights: IntArray  # Weight of each row (second axis) in each scenario (first)
+    capacity: int  # What a bin holds
+    misses: int  # In how many scenarios a bin may overflow
+    least: int  # A bound from the weights alone
+    start: IntArray  # Bin of each row in a plan that fits in every scenario
 
     @property
     def num_rows(self) -> int:
@@ -86,51 +70,21 @@ class _Sample:
 
 
 def sampled_assignment(
-    members_by_class: Sequence[FloatArray],
-    class_of_row: IntArray,
-    capacity: float,
+    members_by_class: Sequence[FloatArray],  # The released values of each class
+    class_of_row: IntArray,  # Position in `members_by_class` of each row's class; a class has as many rows as values
+    capacity: float,  # What a bin holds
     *,
-    risk: Exact,
-    num_scenarios: int = 100,
+    risk: Exact,  # Share of the sampled permutations for which some bin may overflow
+    num_scenarios: int = 100,  # How many permutations are sampled
     seconds: float,
-    seed: int,
-    progress: Progress | None = None,
+    seed: int,  # For the sample and the solver
+    progress: Progress | None = None,  # Called with a line whenever the plan improves
 ) -> tuple[IntArray, int]:
     """Pack rows so that all bins fit in all but a share ``risk`` of sampled permutations inside classes.
 
     Solved with OR-Tools CP-SAT (one worker) if it is installed, else with HiGHS. The search starts with the packing of
     the largest values of the classes, so there is always a plan; the best one found in time is returned. The model has
     a term for each scenario and pair of rows: where these cannot even be written down in time, nothing is searched.
-
-    Parameters
-    ----------
-    members_by_class
-        The released values of each class.
-    class_of_row
-        Position in ``members_by_class`` of each row's class; a class has as many rows as values.
-    capacity
-        What a bin holds.
-    risk
-        Share of the sampled permutations for which some bin may overflow.
-    num_scenarios
-        How many permutations are sampled.
-    seconds
-        Time limit.
-    seed
-        For the sample and the solver.
-    progress
-        Called with a line whenever the plan improves.
-
-    Returns
-    -------
-    tuple
-        The bin of each row, and how few bins the sampled model needs at least, as far as it was proved. It is no bound
-        for the chance constraint that the sample stands for.
-
-    Raises
-    ------
-    NoPlanError
-        If a value is larger than a bin.
     """
     _check(members_by_class, class_of_row, risk, num_scenarios, seconds)
     deadline = time.monotonic() + seconds

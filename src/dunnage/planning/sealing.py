@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dunnage.arrays import IntArray
 from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
 from dunnage.bins.fills import Slots as FillSlots
 from dunnage.bins.spreading import over_caps, spread_items
@@ -21,8 +22,6 @@ from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.problem import PackingProblem
 from dunnage.release import Release
-
-IntArray = npt.NDArray[np.int64]
 
 VARIANTS = 6
 ESTIMATE_SECONDS = 4.0
@@ -35,31 +34,17 @@ SEALED_NOTE = (
 
 
 def least_linked_slots(
-    class_of: IntArray,
+    class_of: IntArray,  # class_of, sizes, group_of, bin_of: class, size, group and bin of each member
     sizes: IntArray,
     group_of: IntArray,
     bin_of: IntArray,
-    room: IntArray,
-    caps: IntArray,
+    room: IntArray,  # What each bin holds
+    caps: IntArray,  # Most members of each class that a bin may take
     *,
-    seconds: float,
+    seconds: float,  # Time for looking at other packings; the first is always weighed
     estimating: float = ESTIMATE_SECONDS,
 ) -> tuple[Slots, dict[str, Any]]:
-    """Return slots, among some packings with the same bins, that tell least, and what they tell.
-
-    Parameters
-    ----------
-    class_of, sizes, group_of, bin_of
-        Class, size, group and bin of each member.
-    room
-        What each bin holds.
-    caps
-        Most members of each class that a bin may take.
-    seconds
-        Time for looking at other packings; the first is always weighed.
-    estimating
-        Time for counting the fills of the first, and again for an estimate if they are too many.
-    """
+    """Return slots, among some packings with the same bins, that tell least, and what they tell."""
     deadline = time.monotonic() + seconds
     variants = [bin_of]
     best: tuple[float, Slots, dict[str, Any]] | None = None
@@ -116,13 +101,7 @@ def _stated(chances: npt.NDArray[np.float64], kind: str, more: dict[str, Any]) -
 
 
 def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_SECONDS) -> dict[str, Any]:
-    """Compute what a plan tells from its assignment or slots, whatever it states itself.
-
-    Raises
-    ------
-    ParameterError
-        If the plan does not cover the rows or classes of the release, or packs what it has not.
-    """
+    """Compute what a plan tells from its assignment or slots, whatever it states itself."""
     class_id = np.asarray(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False))
     if plan.slots is None:
         if len(plan.assignment) != len(release):

@@ -101,23 +101,6 @@ def parse_capacities(given: Sequence[str | float], units: Mapping[str, str]) -> 
 
     One without a name is of the quantity left over, or of the one among those left that has its unit.
 
-    Parameters
-    ----------
-    given
-        The capacities.
-    units
-        Name and unit of each quantity that a release has.
-
-    Returns
-    -------
-    dict
-        Quantity to capacity, in the order of ``units``; a quantity without capacity is not packed.
-
-    Raises
-    ------
-    ParameterError
-        If one is no positive number, its unit or quantity is another, or it is not clear of what it is.
-
     Examples
     --------
     >>> parse_capacities(["500kg", "volume=9"], {"weight": "kg", "volume": "m3"})

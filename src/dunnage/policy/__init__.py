@@ -140,26 +140,12 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
 
 
 def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
-    """Read a policy for devices from TOML text.
-
-    Parameters
-    ----------
-    text
-        The text.
-    path
-        The file it is from, for messages.
-    """
+    """Read a policy for devices from TOML text."""
     return carriers_of(_checked_copy(policy_document(text, path), path), path)
 
 
 def policy_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
-    """Read the text of a policy file, whatever it says; also return its path.
-
-    Raises
-    ------
-    PolicyError
-        If it cannot be read, is too large or is not UTF-8 text.
-    """
+    """Read the text of a policy file, whatever it says; also return its path."""
     try:
         file = Path(path)
         with file.open("rb") as stream:
@@ -172,20 +158,7 @@ def policy_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
 
 
 def policy_document(text: str, path: Path | None = None) -> dict[str, Any]:
-    """Read TOML text as plain data, numbers as exact decimals; what it says is not judged.
-
-    Parameters
-    ----------
-    text
-        The text.
-    path
-        The file it is from, for messages.
-
-    Raises
-    ------
-    PolicyError
-        If it is not TOML.
-    """
+    """Read TOML text as plain data, numbers as exact decimals; what it says is not judged."""
     try:
         return tomllib.loads(text, parse_float=Decimal)
     except (ValueError, ArithmeticError) as error:

@@ -51,79 +51,37 @@ _ABSENT = "a report that is refused or left out because of what it says gives th
 
 @dataclass(frozen=True, kw_only=True)
 class NumberRule:
-    """A number that devices report.
+    """A number that devices report."""
 
-    Parameters
-    ----------
-    name
-        Column.
-    low, high
-        Public bounds; what lies outside is moved to the nearer one.
-    unit
-        Unit, for people.
-    steps
-        How fine it is rounded, at random; None leaves the usual.
-    missing
-        ``middle`` or ``symbol``.
-    """
-
-    name: str
-    low: Fraction
+    name: str  # Column
+    low: Fraction  # low, high: public bounds; what lies outside is moved to the nearer one
     high: Fraction
-    unit: str = ""
-    steps: int | None = None
-    missing: str = "middle"
+    unit: str = ""  # Unit, for people
+    steps: int | None = None  # How fine it is rounded, at random; None leaves the usual
+    missing: str = "middle"  # `middle` or `symbol`
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaceRule:
-    """Places that devices report as cells of a public grid.
+    """Places that devices report as cells of a public grid."""
 
-    Parameters
-    ----------
-    name
-        What they are called; it need not be a column.
-    box
-        West, south, east and north, in degrees.
-    levels, area_levels
-        Levels of the quadtree, and how many of them name the area.
-    columns
-        The columns of longitude and latitude.
-    """
-
-    name: str
-    box: tuple[Fraction, Fraction, Fraction, Fraction]
-    levels: int
+    name: str  # What they are called; it need not be a column
+    box: tuple[Fraction, Fraction, Fraction, Fraction]  # West, south, east and north, in degrees
+    levels: int  # levels, area_levels: levels of the quadtree, and how many of them name the area
     area_levels: int = 1
-    columns: tuple[str, str] = ("lon", "lat")
+    columns: tuple[str, str] = ("lon", "lat")  # The columns of longitude and latitude
 
 
 @dataclass(frozen=True, kw_only=True)
 class Duty:
-    """One kind of report that every device sends at each of its slots.
+    """One kind of report that every device sends at each of its slots."""
 
-    Parameters
-    ----------
-    name
-        What it is called: NAME of the table ``[mechanisms.NAME]``.
-    mechanism
-        Name of the mechanism.
-    attributes
-        Names of what is reported.
-    tiers
-        Name and epsilon of each public tier.
-    steps
-        How many places a path has; 1 for all that is no path.
-    parameters
-        All other parameters of the mechanism.
-    """
-
-    name: str
-    mechanism: str
-    attributes: tuple[str, ...]
-    tiers: tuple[tuple[str, Fraction], ...]
-    steps: int = 1
-    parameters: Mapping[str, bool | int | str] = field(default_factory=dict)
+    name: str  # What it is called: NAME of the table `[mechanisms.NAME]`
+    mechanism: str  # Name of the mechanism
+    attributes: tuple[str, ...]  # Names of what is reported
+    tiers: tuple[tuple[str, Fraction], ...]  # Name and epsilon of each public tier
+    steps: int = 1  # How many places a path has; 1 for all that is no path
+    parameters: Mapping[str, bool | int | str] = field(default_factory=dict)  # All other parameters of the mechanism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,13 +164,7 @@ def for_publishing_error(path: Path | None) -> PolicyError:
 
 
 def carriers_of(document: Mapping[str, Any], path: Path | None) -> CarrierPolicy:
-    """Read a policy for devices from checked plain data.
-
-    Raises
-    ------
-    PolicyError
-        With all problems found.
-    """
+    """Read a policy for devices from checked plain data."""
     if not is_for_devices(document) and "mechanism" in document:
         raise for_publishing_error(path)
     problems: list[Problem] = []
@@ -273,10 +225,10 @@ class _Columns:
     identifiers: list[str] = field(default_factory=list)
     numbers: dict[str, NumberRule] = field(default_factory=dict)
     places: dict[str, PlaceRule] = field(default_factory=dict)
+    # Names of what would be reported if nothing were wrong with it: that has been noted
     broken: set[str] = field(default_factory=set)
-    """Names of what would be reported if nothing were wrong with it: that has been noted."""
+    # Whether some column has no role yet: that has been noted, and the identifier may be among them
     undecided: bool = False
-    """Whether some column has no role yet: that has been noted, and the identifier may be among them."""
 
     @property
     def vehicle(self) -> str:

@@ -78,34 +78,14 @@ SEEN: Mapping[str, str] = {
 
 
 def draft_policy(
-    dataset: str,
+    dataset: str,  # Name for the ledger
     kinds: Mapping[str, str],
     *,
-    options: ReadOptions | None = None,
-    story: str | None = None,
+    options: ReadOptions | None = None,  # How the CSV file is written, where it is not the usual way
+    story: str | None = None,  # `rows`, `trips` or `devices`; by default what the names of the columns look like
     seen: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a policy to be filled in, from column names and kinds alone.
-
-    Parameters
-    ----------
-    dataset
-        Name for the ledger.
-    kinds
-        Column name to ``numeric``, ``text``, ``time`` (moments, as policies read them), ``date`` (written otherwise) or
-        ``flag`` (yes or no).
-    options
-        How the CSV file is written, where it is not the usual way.
-    story
-        ``rows``, ``trips`` or ``devices``; by default what the names of the columns look like.
-    seen
-        Column name to one of :data:`SEEN`; comments say it, and what to do about it.
-
-    Returns
-    -------
-    str
-        TOML text with roles, domains, k and epsilon left blank; reading it lists everything to fill in.
-    """
+    """Write a policy to be filled in, from column names and kinds alone."""
     if story is not None and story not in STORIES:
         raise ParameterError(f"unknown story. Got {shown(story)}. {suggestion(str(story), STORIES)}")
     write = {"rows": _draft_rows, "trips": _draft_trips, "devices": _draft_devices}[story or likely_story(kinds)]
@@ -113,13 +93,7 @@ def draft_policy(
 
 
 def likely_story(kinds: Mapping[str, str]) -> str:
-    """Say what rows stand for, by the names of their columns.
-
-    Parameters
-    ----------
-    kinds
-        Column name to kind, as for :func:`draft_policy`.
-    """
+    """Say what rows stand for, by the names of their columns."""
     moment = _first(kinds, lambda name, kind: kind == "time")
     if moment is None:
         return "rows"

@@ -51,30 +51,14 @@ _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expec
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism that releases classes, and tables to release.
+    """A mechanism that releases classes, and tables to release."""
 
-    Parameters
-    ----------
-    variant
-        What sets it apart.
-    attributes
-        The columns, as a policy has them.
-    parameters
-        The mechanism table of the policy.
-    tables
-        What is released.
-    expected
-        The verdict that must come out.
-    person
-        The column that tells persons apart, if k counts them.
-    """
-
-    variant: str
-    attributes: Mapping[str, Mapping[str, Any]]
-    parameters: Mapping[str, Any]
-    tables: Iterable[Table]
-    expected: str = HOLDS
-    person: str | None = None
+    variant: str  # What sets it apart
+    attributes: Mapping[str, Mapping[str, Any]]  # The columns, as a policy has them
+    parameters: Mapping[str, Any]  # The mechanism table of the policy
+    tables: Iterable[Table]  # What is released
+    expected: str = HOLDS  # The verdict that must come out
+    person: str | None = None  # The column that tells persons apart, if k counts them
 
     def policy(self) -> Policy:
         """Return the policy."""
@@ -104,15 +88,7 @@ class _Seen:
 
 
 def examine(setting: Setting, mechanism: Any = None) -> Verdict:
-    """Release every table, and compare the smallest class that was met with the promised k.
-
-    Parameters
-    ----------
-    setting
-        The policy and the tables.
-    mechanism
-        Anything with ``promise`` and ``release``; the policy's own if left out.
-    """
+    """Release every table, and compare the smallest class that was met with the promised k."""
     started = time.perf_counter()
     policy = setting.policy()
     made: Any = mechanism_of(policy) if mechanism is None else mechanism
@@ -210,17 +186,7 @@ def _outputs(mechanism: Any, dataset: Any) -> set[tuple[str, ...]]:
 
 
 def examine_order(setting: Setting, table: Table, mechanism: Any = None) -> Verdict:
-    """Release one table over and over, and count the records that a row may be, by its place and what it shows.
-
-    Parameters
-    ----------
-    setting
-        The policy.
-    table
-        A few records, none of which is left out of the release.
-    mechanism
-        Anything with ``promise`` and ``release``; the policy's own if left out.
-    """
+    """Release one table over and over, and count the records that a row may be, by its place and what it shows."""
     started = time.perf_counter()
     policy = setting.policy()
     made: Any = mechanism_of(policy) if mechanism is None else mechanism

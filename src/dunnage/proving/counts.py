@@ -44,17 +44,7 @@ _LAZY_DRAWS = 1_200
 
 @cache
 def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool = False) -> Policy:
-    """Return a policy for trips of one stop in a few windows.
-
-    Parameters
-    ----------
-    num_windows
-        Cells there are.
-    most
-        Trips of one rider that are counted, if riders are protected.
-    daily
-        Whether that many are counted on each of two days.
-    """
+    """Return a policy for trips of one stop in a few windows."""
     attributes: dict[str, dict[str, Any]] = {
         "card": {"role": "identifier"},
         "from": {"role": "quasi-identifier", "kind": "stop"},
@@ -92,19 +82,7 @@ def trips(counts: Sequence[int], *, cards: Sequence[str] | None = None) -> Rows:
 
 
 def counts_case(mechanism: Any, tables: Sequence[Sequence[int]], *, steps: int, **more: Any) -> Case:
-    """Return a case of tables of counts; those that differ by one trip are neighbours.
-
-    Parameters
-    ----------
-    mechanism
-        What to examine.
-    tables
-        How many trips each window has.
-    steps
-        How far noise is followed; what is beyond is left out.
-    more
-        Anything else that a case takes.
-    """
+    """Return a case of tables of counts; those that differ by one trip are neighbours."""
     num = len(tables[0])
     more.setdefault("pairs", [(a, b) for a in range(len(tables)) for b in range(a) if _one_more(tables[b], tables[a])])
     return Case(
@@ -170,13 +148,6 @@ def examine_extremes(
 
     Only the first and the last word of every number are tried: what is released rises with the noise of a cell and of
     sums over it, and falls with that of other cells.
-
-    Parameters
-    ----------
-    mechanism
-        One that draws in floating point.
-    variant, holds
-        What to call it, and what its certificate says is true.
     """
     start, policy = time.perf_counter(), trips_policy(2)
     promise = mechanism.promise(policy.schema)
@@ -220,13 +191,7 @@ def _largest_count(mechanism: Any, policy: Policy, counts: Sequence[int]) -> int
 
 
 def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
-    """Examine how some mechanisms of one kind share epsilon out: exact fractions, which may not exceed 1 in all.
-
-    Parameters
-    ----------
-    mechanisms
-        What to look at. One that refuses its parameters shares nothing out.
-    """
+    """Examine how some mechanisms of one kind share epsilon out: exact fractions, which may not exceed 1 in all."""
     start, schema = time.perf_counter(), trips_policy(2).schema
     sums = [_share_sum(mechanism, schema) for mechanism in mechanisms]
     worst = max(sums)
@@ -276,19 +241,6 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     """Examine how cells are drawn that are too many to hold: as often as if the noise of each were drawn.
 
     Two cells are drawn as if they were too many, and compared with all ways in which two cells can be drawn.
-
-    Parameters
-    ----------
-    mechanism
-        What to examine.
-    draw
-        Draws its private counts of a dataset.
-    steps
-        How far noise is followed.
-    draws
-        How often to draw.
-    variant
-        What to call it.
     """
     start, policy = time.perf_counter(), trips_policy(2)
     data = dataset_of(trips((2, 0)), policy)

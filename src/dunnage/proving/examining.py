@@ -47,53 +47,25 @@ _MOST_MISSED = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A mechanism, and the neighbouring datasets to examine it on.
+    """A mechanism, and the neighbouring datasets to examine it on."""
 
-    Parameters
-    ----------
-    mechanism
-        Anything with ``promise(schema)`` and ``release(dataset, *, ledger, noise)``.
-    policy
-        What governs the rows.
-    tables
-        Tiny datasets, column by column.
-    pairs
-        Which of them are neighbours, by position; all pairs by default.
-    reach
-        How far endless laws are followed.
-    name
-        The mechanism's name in a policy; by default its own.
-    variant
-        What sets this case apart.
-    expected
-        The verdict that must come out.
-    claimed, epsilon
-        What is claimed where it is not what the promise states, and the epsilon that goes with a claimed delta.
-    basis, holds
-        What is stated of it, and as true, where it is not what the promise states.
-    separates
-        Which outputs the promise is not about.
-    draws
-        How many real releases to draw of either dataset of the worst pair.
-    sentence
-        What to tell a person; by default it follows from the figures.
-    """
-
-    mechanism: Any
-    policy: Policy
-    tables: Sequence[Rows]
-    reach: Reach
-    pairs: Sequence[tuple[int, int]] | None = None
-    name: str = ""
-    variant: str = ""
-    expected: str = HOLDS
+    mechanism: Any  # Anything with `promise(schema)` and `release(dataset, *, ledger, noise)`
+    policy: Policy  # What governs the rows
+    tables: Sequence[Rows]  # Tiny datasets, column by column
+    reach: Reach  # How far endless laws are followed
+    pairs: Sequence[tuple[int, int]] | None = None  # Which of them are neighbours, by position; all pairs by default
+    name: str = ""  # The mechanism's name in a policy; by default its own
+    variant: str = ""  # What sets this case apart
+    expected: str = HOLDS  # The verdict that must come out
+    # claimed, epsilon: what is claimed where it is not what the promise states, and the epsilon that goes with a
+    # claimed delta
     claimed: float | None = None
     epsilon: float | None = None
-    basis: str = ""
+    basis: str = ""  # basis, holds: what is stated of it, and as true, where it is not what the promise states
     holds: float | str | None = None
-    separates: Separates | None = None
-    draws: int = DRAWS
-    sentence: str = ""
+    separates: Separates | None = None  # Which outputs the promise is not about
+    draws: int = DRAWS  # How many real releases to draw of either dataset of the worst pair
+    sentence: str = ""  # What to tell a person; by default it follows from the figures
 
     def __post_init__(self) -> None:
         if len(self.tables) < 2:
@@ -116,15 +88,7 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
 
 
 def shown(release: Release, *, ordered: bool) -> Hashable:
-    """Return all that a release shows: its tables, and its certificate without what does not depend on rows.
-
-    Parameters
-    ----------
-    release
-        The release.
-    ordered
-        Whether the order of rows counts; otherwise they are sorted.
-    """
+    """Return all that a release shows: its tables, and its certificate without what does not depend on rows."""
     body = {name: value for name, value in release.certificate.body.items() if name not in _NO_OUTPUT}
     tables = []
     for name, table in release.tables.items():
@@ -297,13 +261,6 @@ class _Examined:
 
 def examine(case: Case, *, long: bool = False) -> Verdict:
     """Examine a mechanism on tiny neighbouring datasets.
-
-    Parameters
-    ----------
-    case
-        The mechanism, the datasets, and what should come out.
-    long
-        Whether to draw more releases than the case asks for.
 
     Examples
     --------

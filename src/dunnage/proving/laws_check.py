@@ -111,13 +111,6 @@ def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
     Floating-point noise takes 2^52 values, which lie irregularly: a number that one count can give is most often
     between two that the next can give (Mironov 2012). Noise rises with the word it is made of, so that the word that
     would be needed is found by bisection.
-
-    Parameters
-    ----------
-    scale
-        Scale of the noise.
-    size
-        How many noisy numbers to look at, made of words that are spread evenly.
     """
     words = np.linspace(_WORDS // 1000, _WORDS - _WORDS // 1000, size).astype(np.int64)
     seen = floating_noise(words, scale) + 1.0

@@ -60,56 +60,28 @@ ANY, WITHIN, ACROSS = "any two values", "values of one area", "values of two are
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism on devices, and how to look at it.
+    """A mechanism on devices, and how to look at it."""
 
-    Parameters
-    ----------
-    mechanism
-        Anything with ``promise``, ``perturb``, ``channel`` and ``true_loss``.
-    variant
-        What sets it apart.
-    values
-        Private values: between these ``perturb`` is replayed, and the first and the last are drawn.
-    expected
-        The verdict that must come out.
-    scope
-        Between which values a loss is looked for.
-    tier
-        The tier of the device.
-    replays
-        Whether ``perturb`` itself can be replayed; if not, its draws are taken as those of a closed box.
-    law_inputs
-        Replay the law of the oracle on so many inputs, where its own are too many; 0 to leave that out.
-    few_inputs
-        Enumerate the outputs of the oracle on so many inputs, where its own are too many; 0 for its own.
-    most_draws
-        How often one round of a law that may refuse a draw draws.
-    num_drawn
-        How many reports are drawn of either value.
-    most_pairs
-        Most pairs of an input and an output that are enumerated.
-    witnesses
-        How many reports of the last value are looked at as witnesses, where outputs are too many to enumerate.
-    view
-        What is looked at of a report of a closed box: all of it, or less where outputs are very many.
-    distance
-        Distance of two values in kilometres, if the promise is for one kilometre.
-    """
-
-    mechanism: Any
-    variant: str
-    values: Sequence[Any]
-    expected: str = HOLDS
-    scope: str = ANY
-    tier: str = "all"
+    mechanism: Any  # Anything with `promise`, `perturb`, `channel` and `true_loss`
+    variant: str  # What sets it apart
+    values: Sequence[Any]  # Private values: between these `perturb` is replayed, and the first and the last are drawn
+    expected: str = HOLDS  # The verdict that must come out
+    scope: str = ANY  # Between which values a loss is looked for
+    tier: str = "all"  # The tier of the device
+    # Whether `perturb` itself can be replayed; if not, its draws are taken as those of a closed box
     replays: bool = True
+    # Replay the law of the oracle on so many inputs, where its own are too many; 0 to leave that out
     law_inputs: int = 0
+    # Enumerate the outputs of the oracle on so many inputs, where its own are too many; 0 for its own
     few_inputs: int = 0
-    most_draws: int | None = None
-    num_drawn: int = 2_000
-    most_pairs: int = 60_000
+    most_draws: int | None = None  # How often one round of a law that may refuse a draw draws
+    num_drawn: int = 2_000  # How many reports are drawn of either value
+    most_pairs: int = 60_000  # Most pairs of an input and an output that are enumerated
+    # How many reports of the last value are looked at as witnesses, where outputs are too many to enumerate
     witnesses: int = 0
+    # What is looked at of a report of a closed box: all of it, or less where outputs are very many
     view: Callable[[bytes], Hashable] = bytes
+    # Distance of two values in kilometres, if the promise is for one kilometre
     distance: Callable[[Any, Any], float] | None = None
 
     def draw(self, value: Any, noise: Noise) -> bytes:
@@ -641,17 +613,6 @@ def examine_lifetime(
 
     Its device is switched off and on again between reports, is asked twice for each, and goes on asking when nothing is
     left. What the reports that came out give away together is then added up, for one purpose and for two at once.
-
-    Parameters
-    ----------
-    purpose
-        What is reported, in one tier.
-    value
-        What there is to report.
-    loss
-        What one report gives away: found by other checks, whatever the mechanism charges.
-    opening
-        How the allowance is opened.
     """
     for purposes, also in (((purpose,), ""), ((purpose, replace(purpose, name="more")), ", two purposes")):
         started = time.perf_counter()
@@ -676,15 +637,7 @@ def examine_lifetime(
 
 
 def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
-    """Check that a window of consecutive slots gives away no more than what is stated for it.
-
-    Parameters
-    ----------
-    purpose
-        What is reported, in one tier, whose epsilon is that of the window.
-    values
-        Private values, between which one report is replayed.
-    """
+    """Check that a window of consecutive slots gives away no more than what is stated for it."""
     started = time.perf_counter()
     schedule = replace(_SCHEDULE, window=_WINDOW)
     task = Task(dataset="fleet", purposes=(purpose,), schedule=schedule, limits=Limits(lifetime=Fraction(1000)))

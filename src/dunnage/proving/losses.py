@@ -16,13 +16,6 @@ def epsilon_between(one: Outcomes, other: Outcomes, kept: Kept | None = None) ->
     """Return the largest logarithm of the ratio of an output's chances, either way.
 
     What was not looked at is counted for the side that makes the ratio smaller, so that nothing is overstated.
-
-    Parameters
-    ----------
-    one, other
-        What can come of two neighbouring datasets.
-    kept
-        Which outputs the promise is about; all by default.
     """
     found = [_one_way(*pair, kept) for pair in ((one, other), (other, one))]
     return UNBOUNDED if math.inf in found else max(found)

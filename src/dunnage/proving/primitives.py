@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray
 from dunnage.noise import Noise
 from dunnage.proving.statistical import UNLIKELY
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, Checks, Verdict
@@ -31,27 +32,16 @@ _MOST_BINS = 64
 _ENOUGH = 25.0  # expected draws from which on the chi-square law is close enough far out in its tail
 _SURE = 6.5  # standard deviations that no right law strays by
 
-Floats = NDArray[np.float64]
 Draw = Callable[[Noise], Any]
 
 
 @dataclass(frozen=True)
 class Law:
-    """Chances of whole numbers in a row, as a definition states them.
+    """Chances of whole numbers in a row, as a definition states them."""
 
-    Parameters
-    ----------
-    chances
-        Of ``first`` and the numbers behind it.
-    first
-        The first of them.
-    endless
-        Whether there are numbers beyond, on either side, of hardly any chance.
-    """
-
-    chances: Floats
-    first: int = 0
-    endless: bool = False
+    chances: FloatArray  # Of `first` and the numbers behind it
+    first: int = 0  # The first of them
+    endless: bool = False  # Whether there are numbers beyond, on either side, of hardly any chance
 
 
 @dataclass(frozen=True)
@@ -105,15 +95,7 @@ def _bins(law: Law, size: int) -> NDArray[np.intp]:
 
 
 def off_by(drawn: Any, law: Law) -> float:
-    """Return by how much the chances of drawn numbers are off, as a logarithm: 0 if they agree with a law.
-
-    Parameters
-    ----------
-    drawn
-        Whole numbers, or yes and no.
-    law
-        What they should follow.
-    """
+    """Return by how much the chances of drawn numbers are off, as a logarithm: 0 if they agree with a law."""
     from scipy.special import chdtrc
 
     places = np.asarray(drawn).astype(np.int64) - law.first
@@ -129,7 +111,7 @@ def off_by(drawn: Any, law: Law) -> float:
     return _least_ratio(seen, expected)
 
 
-def _least_ratio(seen: Floats, expected: Floats) -> float:
+def _least_ratio(seen: FloatArray, expected: FloatArray) -> float:
     """Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off."""
     spread = _SURE * np.sqrt(np.maximum(seen, 1.0))
     more = np.log(np.maximum((seen - spread) / expected, 1.0))
@@ -257,15 +239,7 @@ def trials() -> dict[str, Mapping[str, list[Trial]]]:
 
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
-    """Draw very many numbers of a law and compare them with what it should be.
-
-    Parameters
-    ----------
-    kind, name
-        Whose draw: ``"numbers"`` of ``Noise`` or ``"arrays"`` of ``noise_arrays``, and its name.
-    tried
-        What to draw. Without anything there is nothing that speaks for the law, and it fails.
-    """
+    """Draw very many numbers of a law and compare them with what it should be."""
     start, noise, num, worst = time.perf_counter(), Noise(), 0, 0.0
     for trial in tried:
         drawn = trial.draw(noise)

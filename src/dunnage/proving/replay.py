@@ -45,25 +45,15 @@ class NotEnumerable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How far endless laws are followed.
+    """How far endless laws are followed."""
 
-    Parameters
-    ----------
-    steps
-        How far on either side.
-    beyond
-        ``"together"``: what is beyond is one outcome, far away; ``"left out"``: it is not looked at;
-        ``"extremes"``: only the first and the last outcome of every law are tried, and their chances mean nothing.
-    orders
-        Whether every order of shuffled rows is tried. Otherwise rows keep theirs, and whoever compares must sort them.
-    tail
-        If above 0, each law is followed until about this chance is beyond, instead of so many steps.
-    """
-
-    steps: int
+    steps: int  # How far on either side
+    # `"together"`: what is beyond is one outcome, far away; `"left out"`: it is not looked at; `"extremes"`: only the
+    # first and the last outcome of every law are tried, and their chances mean nothing
     beyond: str = "together"
+    # Whether every order of shuffled rows is tried. Otherwise rows keep theirs, and whoever compares must sort them
     orders: bool = False
-    tail: float = 0.0
+    tail: float = 0.0  # If above 0, each law is followed until about this chance is beyond, instead of so many steps
 
     def __post_init__(self) -> None:
         if self.beyond not in _BEYOND:
@@ -79,15 +69,7 @@ class Reach:
 
 
 class Decisions(Noise):
-    """Noise that follows a script, and notes how likely each decision was and how many others there were.
-
-    Parameters
-    ----------
-    script
-        Which outcome to take at each decision; the first one from where it ends.
-    reach
-        How far endless laws are followed.
-    """
+    """Noise that follows a script, and notes how likely each decision was and how many others there were."""
 
     __slots__ = ("_reach", "_script", "_trace", "chance", "complete")
 
@@ -255,21 +237,11 @@ def _stand_in(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Everything that can come out, and how likely each is.
+    """Everything that can come out, and how likely each is."""
 
-    Parameters
-    ----------
-    chances
-        Probability of each output.
-    missed
-        Probability of all that was not looked at; 0 if all was.
-    runs
-        How many runs it took.
-    """
-
-    chances: Mapping[Hashable, float]
-    missed: float
-    runs: int
+    chances: Mapping[Hashable, float]  # Probability of each output
+    missed: float  # Probability of all that was not looked at; 0 if all was
+    runs: int  # How many runs it took
 
     def __len__(self) -> int:
         return len(self.chances)
@@ -277,20 +249,6 @@ class Outcomes:
 
 def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MOST_RUNS) -> Outcomes:
     """Run something once for each way in which its decisions can go.
-
-    Parameters
-    ----------
-    run
-        Called with the decisions; returns what comes out. Arrays are drawn by them within :func:`diverted`.
-    reach
-        How far endless laws are followed.
-    most
-        Most runs.
-
-    Raises
-    ------
-    NotEnumerable
-        If there are more ways than that, or a law is too large.
 
     Examples
     --------

@@ -56,29 +56,15 @@ def _differ_in_one(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 def values_case(
     *,
-    epsilon: Any,
-    last: int | Sequence[int],
+    epsilon: Any,  # epsilon, law, confidence: parameters of the mechanism
+    last: int | Sequence[int],  # Last point of the grid, or of each column's grid
     law: str,
-    num: int = 1,
+    num: int = 1,  # Records of a dataset
     confidence: Any = 0.9,
-    mechanism: Any = None,
-    variant: str | None = None,
+    mechanism: Any = None,  # What to examine instead: anything that promises and releases like noisy-values
+    variant: str | None = None,  # What sets the case apart; by default told by the parameters
 ) -> Case:
-    """Return the case of noisy-values on all datasets of so many records, and all their neighbours.
-
-    Parameters
-    ----------
-    epsilon, law, confidence
-        Parameters of the mechanism.
-    last
-        Last point of the grid, or of each column's grid.
-    num
-        Records of a dataset.
-    mechanism
-        What to examine instead: anything that promises and releases like noisy-values.
-    variant
-        What sets the case apart; by default told by the parameters.
-    """
+    """Return the case of noisy-values on all datasets of so many records, and all their neighbours."""
     lasts = [last] if isinstance(last, int) else list(last)
     made = mechanism or NoisyValues(epsilon=epsilon, law=law, confidence=confidence)
     tables, pairs = replaced(lasts, num)

@@ -69,19 +69,7 @@ def numbers(values: Sequence[float]) -> Rows:
 def lattice_case(
     mechanism: SampledLattice, tables: Sequence[Rows], *, last: int = 4, orders: bool = False, **more: Any
 ) -> Case:
-    """Return a case of datasets of which each has one record more than the one before, unless pairs say otherwise.
-
-    Parameters
-    ----------
-    mechanism, tables
-        What to examine, and on what.
-    last
-        Last point of the grid, where records have a number.
-    orders
-        Whether all orders of rows are tried; otherwise they are taken as sorted.
-    more
-        Anything else that a case takes.
-    """
+    """Return a case of datasets of which each has one record more than the one before, unless pairs say otherwise."""
     attributes = FLAGS if "this" in tables[0] else {"weight": {**_NUMBER, "domain": [0, last]}}
     more.setdefault("pairs", [(at, at + 1) for at in range(len(tables) - 1)])
     return Case(

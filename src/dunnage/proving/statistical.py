@@ -27,18 +27,10 @@ _ENOUGH_EXPECTED = 25.0  # from here on the chi-square law is close enough far o
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs: some of a list, or all numbers from one on, or up to one.
+    """A set of outputs: some of a list, or all numbers from one on, or up to one."""
 
-    Parameters
-    ----------
-    members
-        The outputs, if they are listed.
-    least, most
-        Ends of a half-line of numbers, if they are not.
-    """
-
-    members: frozenset[Hashable] = frozenset()
-    least: float | None = None
+    members: frozenset[Hashable] = frozenset()  # The outputs, if they are listed
+    least: float | None = None  # least, most: ends of a half-line of numbers, if they are not
     most: float | None = None
 
     def holds(self, output: Any) -> bool:
@@ -63,52 +55,21 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """A loss that a mechanism has at least.
+    """A loss that a mechanism has at least."""
 
-    Parameters
-    ----------
-    epsilon
-        The bound: 0 if the draws show nothing.
-    delta
-        The delta that was granted.
-    confidence
-        How sure the bound is.
-    event
-        What the two inputs were told apart by.
-    likely, unlikely
-        Lower limit of the larger of its two probabilities, upper limit of the smaller.
-    num_drawn
-        Draws that measured it, of both inputs together.
-    """
-
-    epsilon: float
-    delta: float
-    confidence: float
-    event: Event
-    likely: float
+    epsilon: float  # The bound: 0 if the draws show nothing
+    delta: float  # The delta that was granted
+    confidence: float  # How sure the bound is
+    event: Event  # What the two inputs were told apart by
+    likely: float  # likely, unlikely: lower limit of the larger of its two probabilities, upper limit of the smaller
     unlikely: float
-    num_drawn: int
+    num_drawn: int  # Draws that measured it, of both inputs together
 
 
 def lower_bound(
     one: Iterable[Any], other: Iterable[Any], *, delta: float = 0.0, confidence: float = CONFIDENCE
 ) -> LowerBound:
     """Bound the loss between two inputs from below, by what was drawn for each.
-
-    Parameters
-    ----------
-    one, other
-        Outputs that were drawn for either input, independent of each other: numbers, or anything hashable. Rows of a
-        two-dimensional array are taken as one output each.
-    delta
-        The delta that is granted: the bound is on epsilon at this delta.
-    confidence
-        How sure the bound is to be.
-
-    Raises
-    ------
-    ParameterError
-        If there are fewer than four draws of an input, or confidence or delta is no probability below 1.
 
     Examples
     --------
@@ -210,13 +171,6 @@ def agrees(observed: Mapping[Any, int], masses: Mapping[Any, float]) -> float:
 
     An exact test of each outcome that is likely enough by itself, and of all others together, is combined with a
     chi-square test of those that are common enough for it.
-
-    Parameters
-    ----------
-    observed
-        How often each outcome was drawn.
-    masses
-        Probability of each outcome; what they lack of 1 is that of all outcomes that are not named.
 
     Examples
     --------

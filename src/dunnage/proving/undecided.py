@@ -43,13 +43,6 @@ class Undecided(Decisions):
 
     Whether 64 random digits are below a threshold is then one decision of two ways, and a loop that draws until
     something holds is one path a round, followed until it is too unlikely.
-
-    Parameters
-    ----------
-    script
-        Which outcome to take at each decision.
-    most_draws
-        After how many draws a round is one that was refused; None if there are no rounds.
     """
 
     __slots__ = ("_draws_left",)
@@ -215,14 +208,6 @@ def _size(parts: Sequence[range]) -> int:
 
 def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
     """Find the law of what a function draws, by taking every decision all ways.
-
-    Parameters
-    ----------
-    draw
-        Draws an output from the source of noise that it is given.
-    most_draws
-        For a function that refuses what it drew and begins anew as if nothing had been: how often one round draws.
-        The law is that of a round that was not refused.
 
     Examples
     --------

@@ -117,17 +117,7 @@ Checks = Mapping[str, Check]
 
 
 def raised(mechanism: str, variant: str, error: Exception, seconds: float) -> Verdict:
-    """Return the verdict on something that raised an error where it should have been examined: it fails.
-
-    Parameters
-    ----------
-    mechanism, variant
-        What was examined.
-    error
-        What it raised. Data of a proof are made up, so that its text tells nothing of anybody.
-    seconds
-        How long it took.
-    """
+    """Return the verdict on something that raised an error where it should have been examined: it fails."""
     text = " ".join(str(error).split())[:160]
     told = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
     return Verdict(

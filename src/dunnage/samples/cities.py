@@ -30,14 +30,6 @@ class CitySetting:
 def city(stops: int = 130, zones: int = 4, seed: int | None = None) -> City:
     """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops.
 
-    Parameters
-    ----------
-    stops, zones
-        As of ``CitySetting``.
-    seed
-        Moves stops a little, each seed in another way. Without one, the city is as regular as that of generated trips,
-        and with 130 stops and 4 zones it is that city.
-
     Examples
     --------
     >>> len(city(60, 3, seed=1).zone_names)

@@ -7,16 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dunnage.arrays import IntArray
 from dunnage.errors import OutputError
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) -> list[Path]:

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dunnage.arrays import FloatArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import FloatArray, targets
+from dunnage.samples.common import targets
 
 LAWS = ("uniform", "normal", "unequal")
 _SETTING = re.compile(r"^(?P<size>[1-9]\d*)-(?P<items>[LS])(-(?P<law>U|N|Un))?$")

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import BoolArray, FloatArray, IntArray
 from dunnage.samples.telemetry import (
     GROUP_ROWS,
     MOST_READINGS,
@@ -90,13 +90,6 @@ def positions(setting: PositionSetting | int, seed: int | None = None) -> pa.Tab
     while and returns; some stay parked all the time. Streets are dense and slow in the centre, main streets are fast,
     and at night few drive. Some places to go to lie outside the box, and a receiver loses its position now and then, or
     for a while.
-
-    Parameters
-    ----------
-    setting
-        The setting, or the number of vehicles.
-    seed
-        Seed, for the same rows again.
 
     Examples
     --------
@@ -240,15 +233,7 @@ def _degrees(place: FloatArray) -> FloatArray:
 
 
 def positions_policy(setting: PositionSetting, dataset: str) -> str:
-    """Write the starter policy for generated positions.
-
-    Parameters
-    ----------
-    setting
-        The setting: the grids are as fine as its number of vehicles allows, so that a map is more than noise.
-    dataset
-        What the task is called.
-    """
+    """Write the starter policy for generated positions."""
     places, paths = (_levels(setting.size, cells) for cells in (_num_places, _num_paths))
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
     return f"""# Starter policy for generated positions. Every epsilon is an example: choose your own.

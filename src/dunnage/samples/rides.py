@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import BoolArray, FloatArray, IntArray, card_names, targets, texts
+from dunnage.samples.common import card_names, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -266,15 +267,7 @@ def _errands(weights: FloatArray, home: IntArray, generator: np.random.Generator
 
 
 def rides_policy(dataset: str, edges: str) -> str:
-    """Write the starter policy for generated rides.
-
-    Parameters
-    ----------
-    dataset
-        Name for the ledger.
-    edges
-        Name of the file with the network, beside the policy.
-    """
+    """Write the starter policy for generated rides."""
     parents = "\n".join(f"{json.dumps(child)} = {json.dumps(parent)}" for child, parent in PASSENGER_PARENTS.items())
     stations = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'

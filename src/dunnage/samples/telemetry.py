@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import OutputError, ParameterError
-from dunnage.samples.common import BoolArray, FloatArray, IntArray, targets
+from dunnage.samples.common import targets
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
 MOST_READINGS = 500_000_000
@@ -37,25 +38,13 @@ _MINUTES = 1440
 
 @dataclass(frozen=True, kw_only=True)
 class Sensor:
-    """A number that vehicles report.
+    """A number that vehicles report."""
 
-    Parameters
-    ----------
-    name
-        Column.
-    low, high
-        The public domain: what a number of this kind is taken to lie between, whatever was drawn.
-    unit
-        Its unit.
-    decimals
-        Decimals that are recorded.
-    """
-
-    name: str
-    low: int
+    name: str  # Column
+    low: int  # low, high: the public domain: what a number of this kind is taken to lie between, whatever was drawn
     high: int
-    unit: str = ""
-    decimals: int = 0
+    unit: str = ""  # Its unit
+    decimals: int = 0  # Decimals that are recorded
 
 
 _FLEET = (
@@ -148,13 +137,6 @@ def telemetry(setting: TelemetrySetting | int, seed: int | None = None) -> pa.Ta
     Rows are in the order of vehicles, and of time for each. A truck that drives is fast unless it is heavy, a cooled
     one is cold and dry, its hold is dark until a door is opened, and shocks come with speed. A driver's tenure grows
     with age. Some readings are missing, a few lie outside the public domain as those of a broken sensor do.
-
-    Parameters
-    ----------
-    setting
-        The setting, or the number of vehicles.
-    seed
-        Seed, for the same rows again.
 
     Examples
     --------
@@ -269,15 +251,7 @@ def _failures(num: int, setting: TelemetrySetting, generator: np.random.Generato
 
 
 def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
-    """Write the starter policy for generated telemetry.
-
-    Parameters
-    ----------
-    setting
-        The setting: it says which numbers there are.
-    dataset
-        What the task is called.
-    """
+    """Write the starter policy for generated telemetry."""
     numbers = "\n".join(_number_text(sensor) for sensor in setting.sensors)
     return f"""# Starter policy for generated telemetry. Every epsilon is an example: choose your own.
 #   dunnage device task THIS.toml -o task.json

@@ -14,10 +14,11 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import EARTH_KM, Buses, City
 from dunnage.errors import ParameterError
 from dunnage.routes import find_routes
-from dunnage.samples.common import FloatArray, IntArray, texts
+from dunnage.samples.common import texts
 
 ZONES = ("north", "east", "south", "west")
 MOST_STOPS, MOST_ZONES = 4_000, 100
@@ -36,31 +37,15 @@ _HEADWAY_SECONDS = 480
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Town:
-    """A town that trips are generated in.
+    """A town that trips are generated in."""
 
-    Parameters
-    ----------
-    names
-        Names of the stops.
-    places
-        Where they are: km east and north of the centre. Shape: stops, 2.
-    scale
-        How many times larger the town of the case study is.
-    """
-
-    names: tuple[str, ...]
-    places: FloatArray
-    scale: float = 1.0
+    names: tuple[str, ...]  # Names of the stops
+    places: FloatArray  # Where they are: km east and north of the centre. Shape: stops, 2
+    scale: float = 1.0  # How many times larger the town of the case study is
 
     @staticmethod
     def of(city: City) -> Town:
-        """Lay a city flat around the middle of its stops.
-
-        Raises
-        ------
-        ParameterError
-            If it has fewer than two stops, or does not say where they are.
-        """
+        """Lay a city flat around the middle of its stops."""
         if city.lat is None or city.lon is None or len(city.stops) < 2:
             raise ParameterError(
                 "trips are generated in a city with two stops or more that says where they are. "
@@ -83,22 +68,13 @@ class Town:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MadeTown(Town):
-    """A made-up town.
+    """A made-up town."""
 
-    Parameters
-    ----------
-    zone_names, zones
-        Names of the zones, and the zone of each stop as a place among them.
-    hubs
-        Stops that are hubs; the first is that in the centre, which all zones share.
-    lines
-        Bus lines, each as the hubs it calls at, by their places in ``hubs``.
-    """
-
+    # zone_names, zones: names of the zones, and the zone of each stop as a place among them
     zone_names: tuple[str, ...]
     zones: IntArray
-    hubs: IntArray
-    lines: tuple[tuple[int, ...], ...]
+    hubs: IntArray  # Stops that are hubs; the first is that in the centre, which all zones share
+    lines: tuple[tuple[int, ...], ...]  # Bus lines, each as the hubs it calls at, by their places in `hubs`
 
     @cached_property
     def city(self) -> City:
@@ -156,16 +132,7 @@ def town() -> MadeTown:
 
 @lru_cache(maxsize=4)
 def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int | None = None) -> MadeTown:
-    """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs.
-
-    Parameters
-    ----------
-    num_stops, num_zones
-        How many stops and zones there are.
-    seed
-        Moves every stop a little, each seed in another way; without one the town is that of generated trips, or as
-        regular.
-    """
+    """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs."""
     _check_size(num_stops, num_zones)
     size = float(np.sqrt(num_stops / _NUM_STOPS))
     places = size * _spiral(num_stops, seed)

@@ -19,9 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
-from dunnage.samples.common import BoolArray, FloatArray, IntArray, card_names, targets, texts
+from dunnage.samples.common import card_names, targets, texts
 from dunnage.samples.town import Town, town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
@@ -154,8 +155,8 @@ class _Trips:
 
 
 def trips(
-    size: int | None = None,
-    seed: int | None = None,
+    size: int | None = None,  # size, weekend, window: as of `TripSetting`
+    seed: int | None = None,  # Seed, for the same trips again
     *,
     weekend: bool = False,
     window: tuple[str, str] = WHOLE_DAY,
@@ -170,16 +171,6 @@ def trips(
     except that cards are given out anew.
 
     A trip's mode (``trip_modes``) says how a new system of shuttles and buses would carry it.
-
-    Parameters
-    ----------
-    size, weekend, window
-        As of ``TripSetting``.
-    seed
-        Seed, for the same trips again.
-    city
-        City to make them in, which must say where its stops are; the town of the case study if left out. Distances
-        count relative to the size of the city.
 
     References
     ----------
@@ -337,19 +328,7 @@ def _first_of_chain(after: IntArray) -> IntArray:
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
-    """Write the starter policy for generated trips.
-
-    Parameters
-    ----------
-    setting
-        The setting: its window is the domain of time.
-    dataset
-        Name for the ledger.
-    stops, modes
-        Names of the files with the stops and with the mode of each pair, beside the policy; None for no modes.
-    features
-        What is counted: ``O5`` needs modes and zones, ``O4`` zones.
-    """
+    """Write the starter policy for generated trips."""
     named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.errors import ReleaseError
 from dunnage.folders import new_folder
@@ -44,8 +44,6 @@ from dunnage.settle.task import LEFT_BEHIND, Fill, Task, task_of
 FORMAT = 1
 SETTLEMENT_FILE = "settlement.json"
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
@@ -347,13 +345,7 @@ def _loading(key: Key, bin_of_row: IntArray) -> pa.Table:
 
 
 def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
-    """Return which dataset row each released row is, after checking that key, release and data belong together.
-
-    Raises
-    ------
-    ReleaseError
-        If the key is another release's, was made from other rows, or names not exactly the source rows of a record.
-    """
+    """Return which dataset row each released row is, after checking that key, release and data belong together."""
     if key.certificate_digest and key.certificate_digest != release.certificate.digest:
         raise ReleaseError("the key belongs to another release. Give the key that was written beside this one.")
     by_class = [name for name in ("class_id",) if name in release.data.column_names]

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.fills import Fills, Items, Slots, count_fills
 from dunnage.errors import NoPlanError
 from dunnage.noise import Noise
 from dunnage.settle.filling import draw_fill
-from dunnage.settle.task import Fill, FloatArray, IntArray, Task
+from dunnage.settle.task import Fill, Task
 
 COUNT_SECONDS = 2.0
 DRAW_SECONDS = 10.0
@@ -27,24 +28,12 @@ MOST_CELLS = 20_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Drawn:
-    """A fill drawn from all feasible ones.
+    """A fill drawn from all feasible ones."""
 
-    Parameters
-    ----------
-    bin_of_row
-        The bin of each row; None if no feasible fill exists, or none was found.
-    exact
-        Whether all were counted: then the draw is exactly uniform, and None means that there is none.
-    number
-        How many feasible fills there are; None if they were not counted.
-    best_guess
-        For each row the largest chance that it is in a bin; None without a fill.
-    """
-
-    bin_of_row: IntArray | None
-    exact: bool
-    number: int | None
-    best_guess: FloatArray | None
+    bin_of_row: IntArray | None  # The bin of each row; None if no feasible fill exists, or none was found
+    exact: bool  # Whether all were counted: then the draw is exactly uniform, and None means that there is none
+    number: int | None  # How many feasible fills there are; None if they were not counted
+    best_guess: FloatArray | None  # For each row the largest chance that it is in a bin; None without a fill
 
 
 def told_number(number: int | None) -> int | float | None:

@@ -21,18 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.bins.fills import (
-    Estimate,
-    FloatArray,
-    IntArray,
-    Items,
-    Slots,
-    Words,
-    count_fills,
-    estimate_chances,
-    sealed_linkage,
-    solve_fill,
-)
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.bins.fills import Estimate, Items, Slots, Words, count_fills, estimate_chances, sealed_linkage, solve_fill
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.noise import Noise
 
@@ -48,27 +38,13 @@ ESTIMATE_NOTE = "fills were too many to count: taken from those that random walk
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Filling:
-    """A fill that was drawn, and what it tells.
+    """A fill that was drawn, and what it tells."""
 
-    Parameters
-    ----------
-    bin_of_item
-        The bin of each package.
-    exact
-        Whether all feasible fills were equally likely, and chances are exact.
-    chances
-        How likely each package was to be in each bin. Shape: packages x bins.
-    number
-        How many feasible fills there are; None if they were not counted.
-    error
-        How far independent walks disagree about the chances, at most; 0 if they are exact.
-    """
-
-    bin_of_item: IntArray
-    exact: bool
-    chances: FloatArray
-    number: int | None
-    error: float = 0.0
+    bin_of_item: IntArray  # The bin of each package
+    exact: bool  # Whether all feasible fills were equally likely, and chances are exact
+    chances: FloatArray  # How likely each package was to be in each bin. Shape: packages x bins
+    number: int | None  # How many feasible fills there are; None if they were not counted
+    error: float = 0.0  # How far independent walks disagree about the chances, at most; 0 if they are exact
 
     def __repr__(self) -> str:
         return f"<Filling of {len(self.bin_of_item)} packages, {'exact' if self.exact else 'estimate'}>"
@@ -102,31 +78,6 @@ def draw_fill(
     items: Items, slots: Slots, noise: Noise, *, seconds: float = DEFAULT_SECONDS, most_states: int = MOST_STATES
 ) -> Filling:
     """Draw a feasible fill: uniformly where all can be counted, else from those that random walks meet.
-
-    Parameters
-    ----------
-    items
-        Classes and true sizes of the packages, whole numbers.
-    slots
-        What the sealed plan says.
-    noise
-        Where the randomness comes from.
-    seconds
-        Time limit, shared by counting, walking and, if need be, the integer program.
-    most_states
-        How many states counting may look at; a thousand take about a megabyte.
-
-    Returns
-    -------
-    Filling
-        The bin of each package, and how likely each was.
-
-    Raises
-    ------
-    NoPlanError
-        If no fill is feasible, or none was found in time.
-    ParameterError
-        If slots and packages do not match, or the time limit is negative.
 
     Examples
     --------

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.domains.windows import split_stamps
@@ -56,7 +57,6 @@ MOST_SHUTTLE_HOUR = 1e9
 """Most that an hour of a shuttle may cost, in any currency."""
 _MOST_ZONES_NAMED = 5
 
-IntArray = NDArray[np.int64]
 Progress = Callable[[str], None]
 
 
@@ -308,13 +308,7 @@ def _cost_text(cost: Mapping[str, Any]) -> str:
 
 
 def read_settlement(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Read the settlement of a fleet as plain data; None if the folder holds another settlement.
-
-    Raises
-    ------
-    InputError
-        If it cannot be read.
-    """
+    """Read the settlement of a fleet as plain data; None if the folder holds another settlement."""
     path = Path(folder) / SETTLEMENT_FILE
     try:
         with path.open("rb") as stream:

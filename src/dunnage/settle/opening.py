@@ -13,12 +13,13 @@ from fractions import Fraction
 import numpy as np
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
 from dunnage.errors import NoPlanError
 from dunnage.exact import exact
 from dunnage.noise import Noise
 from dunnage.planning.trucks import Truck
-from dunnage.settle.task import LEFT_BEHIND, Fill, IntArray, Task, WholeArray
+from dunnage.settle.task import LEFT_BEHIND, Fill, Task, WholeArray
 
 REPACK_SECONDS = 1.0
 MOST_REPACKED = 5000
@@ -27,13 +28,7 @@ MOST_REPACKED = 5000
 def packed_rows(
     task: Task, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
 ) -> list[IntArray] | None:
-    """Pack rows into bins of one capacity by their true amounts.
-
-    Returns
-    -------
-    list or None
-        The rows of each bin; None if one is too heavy, or digits beyond those of a kernel matter.
-    """
+    """Pack rows into bins of one capacity by their true amounts."""
     if not task.fits(rows, capacity).all():
         return None
     rows = rows[noise_arrays.permutation(noise, len(rows))]

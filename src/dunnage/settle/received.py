@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
+from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.planning.linkage import exchangeable
 from dunnage.planning.plan import Plan, Slots, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release
 from dunnage.settle.restating import planned_linkage
-from dunnage.settle.task import IntArray
 
 Capacity = float | str | Sequence[str | float]
 
@@ -29,13 +29,7 @@ def received_plan(
     capacity: Capacity | None,
     trucks: Sequence[Truck] | None,
 ) -> Plan:
-    """Read and check a plan; what is given of trucks replaces its own.
-
-    Raises
-    ------
-    UserError
-        If the plan is not of this release, does not cover it once, or a bin has no truck that can be told of.
-    """
+    """Read and check a plan; what is given of trucks replaces its own."""
     if capacity is not None and trucks is not None:
         raise ParameterError("apply takes a capacity or trucks, not both. Drop one.")
     if not len(release):
@@ -116,13 +110,7 @@ def listed(capacity: Capacity) -> Sequence[str | float]:
 
 
 def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
-    """Check that every kind of truck says what it holds and costs.
-
-    Raises
-    ------
-    ParameterError
-        If one does not.
-    """
+    """Check that every kind of truck says what it holds and costs."""
     for truck in trucks:
         for quantity in quantities:
             held = truck.capacity.get(quantity, 0)

@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dunnage import noise_arrays
+from dunnage.arrays import IntArray
 from dunnage.exact import exact
 from dunnage.noise import Noise
 from dunnage.planning.linkage import linkage_of_rows
 from dunnage.settle.drawing import Drawn, count_and_draw, most_frequent_share, told_number
 from dunnage.settle.opening import MOST_REPACKED, assign, leave_fewest, open_bins, packed_rows, set_aside, spill
-from dunnage.settle.task import LEFT_BEHIND, Fill, IntArray, Task, WholeArray
+from dunnage.settle.task import LEFT_BEHIND, Fill, Task, WholeArray
 
 STAGE_SECONDS = 2.0
 ROW_SECONDS = 1e-4
@@ -51,19 +52,7 @@ class Repair:
 
 
 def find_repair(task: Task, noise: Noise, *, leave_behind: bool, tell: Progress, tried: Drawn | None = None) -> Repair:
-    """Go through the stages until one finds repairs, and draw one of its best uniformly.
-
-    Parameters
-    ----------
-    task, noise
-        The plan beside the truth, and all the randomness there is.
-    leave_behind
-        Whether packages may be left behind.
-    tell
-        Called with a line as each stage begins.
-    tried
-        What came of looking for exchanges already, if that was done.
-    """
+    """Go through the stages until one finds repairs, and draw one of its best uniformly."""
     tell(_STAGES[0])
     counted = None if task.too_heavy.any() else tried or count_and_draw(task, noise)
     if counted is not None and counted.exact and counted.bin_of_row is not None:
@@ -181,13 +170,7 @@ def _descend(fill: Fill, noise: Noise, changes: Callable[[Fill, Noise, int], _Ch
 
 
 def _choice(fill: Fill, noise: Noise, bin_: int, options: _Changes) -> tuple[int, int]:
-    """Choose a change: any that settles both bins, else the one that helps most, else one of the least harmful.
-
-    Returns
-    -------
-    tuple
-        Its position, and by how much the overload grows.
-    """
+    """Choose a change: any that settles both bins, else the one that helps most, else one of the least harmful."""
     whole, priced = fill.task.whole, fill.task.priced
     less = whole[options.row] - np.where((options.back >= 0)[:, None], whole[options.back], 0)
     other = fill.loads[options.to] - fill.capacities[options.to]

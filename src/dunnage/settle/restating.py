@@ -12,34 +12,20 @@ from typing import Any
 
 import numpy as np
 
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.planning.linkage import linkage_of_rows, truck_linkage
 from dunnage.release import Release
 from dunnage.settle.drawing import Drawn, most_frequent_share
 from dunnage.settle.filling import ESTIMATE_NOTE, LINKAGE_NOTE
 from dunnage.settle.repair import Repair
-from dunnage.settle.task import LEFT_BEHIND, Fill, FloatArray, IntArray, Task
+from dunnage.settle.task import LEFT_BEHIND, Fill, Task
 
 OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
 MOVED_NOTE = "packages were moved by their true weights: who sees which ones learns more of them, which is not counted"
 
 
 def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
-    """State truck linkage of a plan on a release: by its classes, or by how well noise hides a row.
-
-    Parameters
-    ----------
-    release
-        The release that was planned on.
-    group
-        Number of the rows that may be exchanged.
-    bin_of_row
-        Bin of each row.
-
-    Returns
-    -------
-    dict
-        As in a plan; empty if the release does not say how its noise was drawn.
-    """
+    """State truck linkage of a plan on a release: by its classes, or by how well noise hides a row."""
     if release.noisy:
         from dunnage.planning.identification import noisy_linkage
 
@@ -50,19 +36,7 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 def restated_linkage(
     task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None
 ) -> dict[str, Any]:
-    """State truck linkage for the final bins; packages left behind count as if they were in one truck.
-
-    Parameters
-    ----------
-    task, final
-        The plan beside the truth, and how the trucks are filled in the end.
-    release
-        The release that was planned on.
-    mended
-        The repair, if there was one.
-    drawn
-        The fill of a sealed plan, if there is one that fits.
-    """
+    """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
     counted = mended.counted if mended is not None else drawn
     if counted is not None and counted.best_guess is not None:
         kind = "exact" if counted.exact and not release.noisy else "estimate"

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
@@ -30,19 +31,12 @@ _PRICE_DIGITS = 1000
 _LARGEST_SUM = 2**62
 _KERNEL_BITS = 40
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 WholeArray = npt.NDArray[Any]
 """Whole numbers: 64-bit, or Python's own where those would not hold them."""
 
 
 def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
     """Write numbers, each meaning the decimal it prints as, as whole numbers of one unit.
-
-    Returns
-    -------
-    tuple
-        The whole numbers, and how many of their unit make one.
 
     Examples
     --------
@@ -61,44 +55,27 @@ def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Task:
-    """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it.
+    """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it."""
 
-    Parameters
-    ----------
-    plan
-        The plan.
-    start
-        The bin of each row as planned; for a sealed plan one fill of its slots, drawn at random.
-    amounts, whole, scales
-        True amounts (rows by quantities), as doubles and as whole numbers, and how many units of a quantity make one.
-    prices, size
-        What a unit of each quantity counts for where quantities are added up, and the sum of it for each row.
-    capacity_of
-        What a kind of truck holds, by its name.
-    group, members
-        Number of the rows that may be exchanged, and the rows of each number: same class and, unless the plan is
-        sealed, equal public and sensitive values.
-    stratum
-        Number of the rows that may share a truck.
-    too_heavy
-        Rows that no truck can take.
-    class_id
-        Class of each row.
-    """
-
-    plan: Plan
-    start: IntArray
+    plan: Plan  # The plan
+    start: IntArray  # The bin of each row as planned; for a sealed plan one fill of its slots, drawn at random
+    # amounts, whole, scales: true amounts (rows by quantities), as doubles and as whole numbers, and how many units of
+    # a quantity make one
     amounts: FloatArray
     whole: WholeArray
     scales: tuple[int, ...]
+    # prices, size: what a unit of each quantity counts for where quantities are added up, and the sum of it for each
+    # row
     prices: WholeArray
     size: WholeArray
-    capacity_of: dict[str, WholeArray]
+    capacity_of: dict[str, WholeArray]  # What a kind of truck holds, by its name
+    # group, members: number of the rows that may be exchanged, and the rows of each number: same class and, unless the
+    # plan is sealed, equal public and sensitive values
     group: IntArray
-    stratum: IntArray
-    too_heavy: npt.NDArray[np.bool_]
+    stratum: IntArray  # Number of the rows that may share a truck
+    too_heavy: npt.NDArray[np.bool_]  # Rows that no truck can take
     members: list[IntArray]
-    class_id: IntArray
+    class_id: IntArray  # Class of each row
 
     def above_spread(self, bin_of_row: IntArray) -> list[dict[str, int]]:
         """List the classes of which a bin holds more than the plan's spread allows."""
@@ -152,22 +129,7 @@ class Task:
 
 
 def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> Task:
-    """Prepare a plan for settling.
-
-    Parameters
-    ----------
-    plan, release
-        The plan and the release it was made on.
-    amounts
-        True amounts of the released rows. Shape: rows by quantities, these in the order of the plan.
-    noise
-        Where a sealed plan's first fill comes from.
-
-    Raises
-    ------
-    ParameterError
-        If the plan keeps values of a column apart that is not public, or does not do so.
-    """
+    """Prepare a plan for settling."""
     held = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
     whole, capacities, scales, prices = whole_table(amounts, held)
     classes = release.class_of_row
@@ -194,13 +156,7 @@ def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> 
 
 
 def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, WholeArray, tuple[int, ...], WholeArray]:
-    """Write amounts and capacities as whole numbers, quantity by quantity, and price them.
-
-    Returns
-    -------
-    tuple
-        Amounts, capacities, how many units of a quantity make one, and what a unit counts for.
-    """
+    """Write amounts and capacities as whole numbers, quantity by quantity, and price them."""
     columns = [whole_amounts(column) for column in np.vstack([amounts, held]).T]
     least = [int(column[len(amounts) :].min()) for column, _ in columns]
     # Relative to the smallest truck, so that quantities in large and in small units weigh alike.
@@ -213,13 +169,7 @@ def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, Whol
 
 
 def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
-    """Return the public columns whose values do not share a truck: those that are named, else all that there are.
-
-    Raises
-    ------
-    ParameterError
-        If one that is named is not public.
-    """
+    """Return the public columns whose values do not share a truck: those that are named, else all that there are."""
     public = [name for name, item in release.attributes.items() if item["role"] == "public"]
     named = [name for name in dict.fromkeys((by, apart)) if name is not None]
     for name in named:

@@ -40,25 +40,7 @@ FILE_KINDS = (
 
 
 def shown(path: str | os.PathLike[str], *, devices: int = DEFAULT_DEVICES) -> Shown:
-    """Describe any file or folder that commands write or read.
-
-    Parameters
-    ----------
-    path
-        What to show.
-    devices
-        Of a task, or a policy for devices: for how many vehicles errors are predicted.
-
-    Returns
-    -------
-    tuple
-        Plain data for programs, and text for a person.
-
-    Raises
-    ------
-    DunnageError
-        If there is nothing, it is private beyond its owner (a key), it is none of the kinds, or it is damaged.
-    """
+    """Describe any file or folder that commands write or read."""
     place = Path(path)
     try:
         return _shown(place, devices)

@@ -45,13 +45,7 @@ _SAID = {"claim": "Claimed", "why": "Why"}
 
 
 def release_text(release: Release) -> str:
-    """Describe a release: what it promises, what it shows, how its classes lie.
-
-    Raises
-    ------
-    ReleaseError
-        If its figures do not have the form of a release; :func:`dunnage.verify` says more.
-    """
+    """Describe a release: what it promises, what it shows, how its classes lie."""
     try:
         return _release_text(release)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError):
@@ -74,13 +68,7 @@ def _release_text(release: Release) -> str:
 
 
 def headlines(body: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Say in a line or two, each with a title, what is promised: never a claim without what holds.
-
-    Parameters
-    ----------
-    body
-        What a certificate or a promise states.
-    """
+    """Say in a line or two, each with a title, what is promised: never a claim without what holds."""
     stated = guarantee_words(body["guarantee"])
     if body["basis"] == Basis.VOID:
         return [("Promises", f"nothing: {body['why']}")]
@@ -401,17 +389,7 @@ def dry_run_text(run: DryRun) -> str:
 
 
 def task_text(task: Task, devices: int | None = None, *, confidence: float = 0.95) -> str:
-    """Describe a task: what it asks, what vehicles give away, and how far estimates of a fleet would be off.
-
-    Parameters
-    ----------
-    task
-        The task.
-    devices
-        How many vehicles report, all tiers together and alike in size; None leaves the prediction out.
-    confidence
-        Of the intervals whose half width is told.
-    """
+    """Describe a task: what it asks, what vehicles give away, and how far estimates of a fleet would be off."""
     title = f"Task of {task.dataset}, version {task.version}"
     schedule = task.schedule
     lines = [

@@ -24,17 +24,9 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dunnage._version import __version__
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import FIELDS, Certificate, composition_rule, load_public_key, meaning
-from dunnage.domains import (
-    FloatArray,
-    Graph,
-    Hierarchy,
-    IntArray,
-    IntervalHierarchy,
-    NodeHierarchy,
-    domain_from,
-    hierarchy_of,
-)
+from dunnage.domains import Graph, Hierarchy, IntervalHierarchy, NodeHierarchy, domain_from, hierarchy_of
 from dunnage.errors import CheckFailed, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import (

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage._version import __version__
-from dunnage.domains import CodedDomain, Domain, FloatArray, IntArray, Tree, domain_from
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.domains import CodedDomain, Domain, Tree, domain_from
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, plain
 from dunnage.guarantees import COUNTS_PERSONS

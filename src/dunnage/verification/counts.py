@@ -12,8 +12,8 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
+from dunnage.arrays import IntArray
 from dunnage.certificate import Certificate, meaning
-from dunnage.domains import IntArray
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.exact import decimal_text, exact, plain
 from dunnage.guarantees import (
@@ -101,13 +101,7 @@ def counts_not_checked(certificate: Certificate) -> tuple[str, ...]:
 
 
 def check_counts(release: Release) -> None:
-    """Check all that follows from the certificate and the table of a release of counts, wherever it came from.
-
-    Raises
-    ------
-    CheckFailed
-        If something does not follow, or has another form.
-    """
+    """Check all that follows from the certificate and the table of a release of counts, wherever it came from."""
     try:
         for check in (check_count_columns, check_cells, check_count_loss):
             check(release, Path())

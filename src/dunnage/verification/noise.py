@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from dunnage.domains import FloatArray
+from dunnage.arrays import FloatArray
 from dunnage.errors import CheckFailed
 from dunnage.exact import decimal_text, exact, plain
 from dunnage.guarantees import (

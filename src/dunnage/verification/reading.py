@@ -9,7 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.domains import FloatArray, Numeric, Tree, domain_from
+from dunnage.arrays import FloatArray
+from dunnage.domains import Numeric, Tree, domain_from
 from dunnage.errors import CheckFailed
 from dunnage.guarantees import KAnonymity, SampledDP
 from dunnage.measures import ranked
