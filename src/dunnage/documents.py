@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Documents: every file of ours that says something is a typed model, and is read and written here.
+
+A model is closed (no unknown key), strict (no silent conversion) and frozen. Reading bounds the size, checks the format
+number and reports every problem at once, with its place, in one error; a value is never printed, since some documents
+are private. Writing gives one canonical form. Devices use the standard library alone and so have dataclasses instead.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic.fields import FieldInfo
+
+from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.exact import exact, plain
+
+MAX_BYTES = 1 << 30
+"""Largest document that is read, unless its reader allows less."""
+_TYPE_NAMES = {str: "text", bool: "true or false", list: "a list", dict: "a table", type(None): "nothing"}
+
+
+class Model(BaseModel):
+    """What all documents share: closed, strict, frozen."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    def plain(self) -> dict[str, Any]:
+        """Give what was stated as plain data; what was left to its default is left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+def _read_amount(value: object) -> Fraction:
+    """Read a number in the form that :func:`dunnage.exact.plain` writes; an exact one from Python is taken as it is."""
+    if isinstance(value, Fraction):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise ParameterError("must be a number, or the text p/q of one.")
+    return exact(value)
+
+
+Amount = Annotated[
+    Fraction,
+    BeforeValidator(_read_amount),
+    PlainSerializer(plain),
+    WithJsonSchema({"type": ["integer", "number", "string"]}),
+]
+"""An exact number: whole, decimal, or the text "p/q"."""
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def canonical(content: Mapping[str, Any]) -> bytes:
+    """Write plain data in the one form that is digested and stored.
+
+    Examples
+    --------
+    >>> print(canonical({"b": 1, "a": 2}).decode(), end="")
+    {
+      "a": 2,
+      "b": 1
+    }
+    """
+    return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def to_text(content: Mapping[str, Any] | BaseModel) -> str:
+    """Write a document for a file that people read too: keys in the order of the model."""
+    if isinstance(content, BaseModel):
+        content = content.model_dump(mode="json", by_alias=True)
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read(path: Path, model: type[M], *, what: str, remedy: str = "", max_bytes: int = MAX_BYTES) -> M:
+    """Read a document: bounded, of a known format, with every problem in one :class:`InputError`.
+
+    ``what`` names the document ("a packing plan"); ``remedy`` says what to do about one that cannot be used.
+    """
+    return check(load_json(path, what=what, remedy=remedy, max_bytes=max_bytes), model, path, what=what, remedy=remedy)
+
+
+def load_json(path: Path, *, what: str, remedy: str = "", max_bytes: int = MAX_BYTES) -> Any:
+    """Read JSON of a bounded size, whatever it says."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(max_bytes + 1)
+    except OSError as error:
+        raise InputError(str(path), [f"cannot be read: {error.strerror}. Give {what}."]) from None
+    if len(content) > max_bytes:
+        raise InputError(str(path), [f"is too large to be {what}. Check the path."])
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):  # a number too long to read is a ValueError too
+        raise InputError(str(path), [f"is not JSON. {remedy}".rstrip()]) from None
+
+
+def check(content: Any, model: type[M], source: Path | str, *, what: str, remedy: str = "") -> M:
+    """Make a model of plain data, or raise one :class:`InputError` with every problem."""
+    if not isinstance(content, dict) or not _fits_format(content, model):
+        raise InputError(str(source), [f"is not {what} of a format that this version reads. {remedy}".rstrip()])
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        problems = list(problems_of(error, model))
+        raise InputError(
+            str(source), [*problems, *([f"It is not {what} as it stands. {remedy}"] if remedy else [])]
+        ) from None
+    except (RecursionError, OverflowError):
+        raise InputError(str(source), [f"is not {what}. {remedy}".rstrip()]) from None
+
+
+def _fits_format(content: Mapping[str, Any], model: type[BaseModel]) -> bool:
+    """Tell whether format number and kind, where the model fixes them, are those of the content."""
+    for name in ("format", "kind"):
+        field = model.model_fields.get(name)
+        if field is None or typing.get_origin(field.annotation) is not Literal:
+            continue
+        # True and 1.0 equal 1 in Python, but are other files.
+        if not any(
+            type(content.get(name)) is type(v) and content.get(name) == v for v in typing.get_args(field.annotation)
+        ):
+            return False
+    return True
+
+
+def problems_of(error: ValidationError, model: type[BaseModel], where: str = "") -> Iterator[Problem]:
+    """Say every problem of a document in our words: its place, what is wrong, and what to do about it."""
+    for item in error.errors(include_url=False):
+        loc = [part for part in item["loc"] if isinstance(part, str | int)]
+        owner, field, path = _place(model, loc)
+        place = ".".join(part for part in (where, *path) if part)
+        key, says = (path[-1] if path else ""), (field.description or "") if field is not None else ""
+        kind, given = item["type"], item.get("input")
+        cause = item.get("ctx", {}).get("error")
+        if kind == "missing":
+            yield Problem("is missing", where=place, remedy=f"Write {key} = {says}." if says else "")
+        elif kind == "extra_forbidden":
+            known = [f.alias or name for name, f in owner.model_fields.items()]
+            yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, known))
+        elif isinstance(cause, Exception):
+            yield Problem(str(cause), where=place)
+        elif kind in ("literal_error", "enum") and isinstance(given, str):
+            choices = _choices(field)
+            known = " | ".join(choices)
+            yield Problem(f"is not one of {known}", where=place, remedy=close_word(given, choices))
+        else:
+            needs = f"must be {says}" if says else f"is not as it must be ({item['msg'][:1].lower()}{item['msg'][1:]})"
+            yield Problem(f"{needs}; got {type_name(given)}", where=place)
+
+
+def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
+    """Follow a place through models: who has the last key, that key's field, and the place as people write it."""
+    owner, field, path = model, None, []
+    current: Any = model
+    for part in loc:
+        models = list(_models_in(current))
+        found = next((m for m in models if part in _by_key(m)), None)
+        if found is not None:
+            owner, field = found, _by_key(found)[str(part)]
+            current = field.annotation
+            path.append(str(part))
+        elif isinstance(part, int) or not models or part not in {_tag(m) for m in models}:
+            path.append(str(part))
+            field = None if isinstance(part, str) else field
+            owner = models[0] if len(models) == 1 else owner
+    return owner, field, path
+
+
+def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _tag(model: type[BaseModel]) -> str:
+    """Return the word by which a union tells this model from others; pydantic's places have it, files do not."""
+    for name in ("kind", "name"):
+        if name in model.model_fields and typing.get_origin(model.model_fields[name].annotation) is Literal:
+            return str(typing.get_args(model.model_fields[name].annotation)[0])
+    return model.__name__
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in typing.get_args(annotation):
+        yield from _models_in(part)
+
+
+def _choices(field: FieldInfo | None) -> list[str]:
+    def words(annotation: Any) -> Iterator[str]:
+        if typing.get_origin(annotation) is Literal:
+            yield from map(str, typing.get_args(annotation))
+        elif isinstance(annotation, type) and issubclass(annotation, str) and hasattr(annotation, "__members__"):
+            yield from (str(member) for member in annotation.__members__.values())
+        else:
+            for part in typing.get_args(annotation):
+                yield from words(part)
+
+    return list(words(field.annotation)) if field is not None else []
+
+
+def type_name(value: object) -> str:
+    """Say of which type a value is, without printing it."""
+    return _TYPE_NAMES.get(type(value), "a number")
+
+
+def suggestion(word: str, known: Collection[str]) -> str:
+    """Return a "did you mean" for a mistyped word, or the list of known ones."""
+    return close_word(word, known) or f"Known: {', '.join(sorted(known)) or 'none'}."
+
+
+def close_word(word: str, known: Iterable[str]) -> str:
+    """Return a "did you mean" for a mistyped word if a known one is close, else nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"Did you mean {str(close[0])!r}?" if close else ""  # the repr of a member of an enum is not its word
