@@ -149,8 +149,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], where: str = "")
             yield Problem(str(cause), where=place)
         elif kind in ("literal_error", "enum") and isinstance(given, str):
             choices = _choices(field)
-            known = " | ".join(choices)
-            yield Problem(f"is not one of {known}", where=place, remedy=close_word(given, choices))
+            yield Problem(f"is not one of {' | '.join(choices)}", where=place, remedy=close_word(given, choices))
         else:
             needs = f"must be {says}" if says else f"is not as it must be ({item['msg'][:1].lower()}{item['msg'][1:]})"
             yield Problem(f"{needs}; got {type_name(given)}", where=place)

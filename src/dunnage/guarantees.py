@@ -564,6 +564,8 @@ class Promise:
         What really holds where the basis is not ``proved``; None means no bound.
     why
         Why the basis is not ``proved``.
+    notes
+        Where in ``docs/proofs`` it is proved, or shown what the published form does not keep.
     """
 
     guarantee: Guarantee
@@ -575,7 +577,8 @@ class Promise:
     claim: str = ""
     holds: Guarantee | None = None
     why: str = ""
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     def true_loss(self, neighbours: Neighbours) -> Loss:
         """Return the loss to be charged: of what really holds, never of what is only claimed."""
@@ -590,7 +593,7 @@ class Promise:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the promise as plain data, with where its proof is, for certificates."""
-        notes = proof_notes(self.mechanism)
+        notes = tuple(f"docs/proofs/{note}" for note in self.notes) or proof_notes(self.mechanism)
         proof = {"project": PROJECT, "version": __version__, "sections": list(notes)}
         return {**self._stated(), **({"proof": proof} if notes else {})}
 
