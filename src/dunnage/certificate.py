@@ -13,12 +13,15 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
 from dunnage._version import __version__
+from dunnage.documents import M, Model, canonical
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.guarantees import (
     COUNTS_PERSONS,
@@ -42,98 +45,391 @@ _SIGNED_PREFIX = b"dunnage certificate 1\n"
 _DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
 _ALTERED = "It was altered or damaged."
 
-# What readers rely on. A name ending in "?" may be absent; {str: x} is a table of any names; [x] a list of x.
-_SHAPE: Mapping[Any, Any] = {
-    "format": int,
-    "kind": str,
-    "dataset": str,
-    "period?": str,
-    "guarantee": dict,
-    "basis": str,
-    "mechanism": {"name": str},
-    "assumptions": {str: str},
-    "in_clear": [str],
-    "numerics": str,
-    "claim?": str,
-    "why?": str,
-    "warnings?": [str],
-    "holds?": dict,
-    "proof?": {"project": str, "version": str, "sections": [str]},
-    "attributes": [{"name": str, "role": str, "kind?": str, "domain?": {"kind": str, "unit?": str}}],
-    "measures": dict,
-    "meaning": {"sentences": [str], "odds": [dict]},
-    "spend": {"id": str, "at": str},
-    "composition": {"rule": str},
-    "software": {"dunnage": str},
-    "time": str,
-    "digests_say": str,
-    "files": {str: str},
-}
+Number = int | float | str
+"""An exact number as JSON can hold it: whole, decimal, or the text "p/q"."""
+JsonObject = dict[str, JsonValue]
 
 
-FIELDS = frozenset(str(name).rstrip("?") for name in _SHAPE)
-"""Everything that a certificate may state, besides its digest and signature."""
+def _read_guarantee(value: object) -> Guarantee:
+    if not isinstance(value, dict):
+        return value  # type: ignore[return-value]  # made in Python
+    try:
+        return guarantee_from(value)
+    except (KeyError, TypeError, AttributeError):
+        raise ParameterError("is no guarantee that this version knows.") from None
 
 
-def canonical(content: Mapping[str, Any]) -> bytes:
-    """Write plain data in the one form that is digested and stored.
-
-    Examples
-    --------
-    >>> print(canonical({"b": 1, "a": 2}).decode(), end="")
-    {
-      "a": 2,
-      "b": 1
-    }
-    """
-    return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+StatedGuarantee = Annotated[
+    Guarantee,
+    PlainValidator(_read_guarantee),
+    PlainSerializer(lambda guarantee: guarantee.to_dict()),
+    WithJsonSchema({"type": "object", "required": ["model", "protects"]}),
+]
+StatedBasis = Annotated[
+    Basis, PlainValidator(Basis), PlainSerializer(str), WithJsonSchema({"enum": [str(basis) for basis in Basis]})
+]
 
 
-@dataclass(frozen=True)
-class Certificate:
+class AttributeStatement(Model):
+    """What is public about one released column."""
+
+    name: str
+    role: str
+    kind: str | None = None
+    domain: JsonObject | None = None
+    missing: str | None = None
+    outside: str | None = None
+    merged: str | None = None
+    purpose: str | None = None  # of an estimate: the reporting duty it comes from
+    window_minutes: int | None = None  # of windows that are told by their labels alone
+    num_dates: list[int] | None = None  # calendar days that each label of days stands for
+
+    def __getitem__(self, name: str) -> Any:
+        return self.plain()[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a part by name."""
+        return self.plain().get(name, default)
+
+    @property
+    def domain_kind(self) -> str:
+        """Kind of the public domain; empty without one."""
+        return str((self.domain or {}).get("kind", ""))
+
+    @property
+    def unit(self) -> str:
+        """Unit of its numbers; empty if there is none."""
+        return str((self.domain or {}).get("unit", ""))
+
+
+class ClassSize(Model):
+    """Sizes of classes."""
+
+    smallest: int
+    mean: float
+    largest: int
+
+
+class Suppressed(Model):
+    """Records that are not released."""
+
+    count: int
+    share: float
+
+
+class Persons(Model):
+    """Persons in the class that has fewest."""
+
+    smallest: int
+
+
+class Risks(Model):
+    """Risks under the names of the field."""
+
+    prosecutor_highest: float
+    prosecutor_mean: float
+    marketer: float
+    journalist: str
+
+
+class RowLoss(Model):
+    """What generalising lost, by a metric that is named."""
+
+    metric: str
+    sum: float
+    total: float
+    attributes: dict[str, float]
+
+
+class Importance(Model):
+    """What each attribute counts in the distortion."""
+
+    factors: dict[str, float]
+    weights: dict[str, float]
+
+
+class Distortion(Model):
+    """Distortion by generalising and by suppressing."""
+
+    generalisation: float
+    suppression: float
+
+
+class Diversity(Model):
+    """How much classes tell of a sensitive column."""
+
+    l: int  # noqa: E741
+    t: float
+    distance: str
+
+
+class NoiseCell(Model):
+    """The law of the noise on one range of a number."""
+
+    lower: Number
+    upper: Number
+    law: str
+    epsilon: Number
+    confidence: Number
+    radius: Number
+    coverage: float
+
+
+class StatedConfidence(Model):
+    """How sure intervals are said to be."""
+
+    confidence: Number
+
+
+class RowMeasures(Model):
+    """Public figures of released rows."""
+
+    records: int
+    k_asked: int | None = None
+    k_reached: int | None = None
+    persons: Persons | None = None
+    classes: int | None = None
+    class_size: ClassSize | None = None
+    suppressed: Suppressed | None = None
+    risks: Risks | None = None
+    importance: Importance | None = None
+    distortion: Distortion | None = None
+    k_chosen: int | None = None
+    loss: RowLoss | None = None
+    levels: dict[str, int] | None = None
+    sensitive: dict[str, Diversity] | None = None
+    noise: dict[str, list[NoiseCell]] | None = None
+    borders: dict[str, list[Number]] | None = None
+    published_intervals: dict[str, StatedConfidence] | None = None
+
+    @property
+    def num_suppressed(self) -> int:
+        """Records that are known not to be released."""
+        return self.suppressed.count if self.suppressed is not None else 0
+
+    @property
+    def noisy(self) -> bool:
+        """Whether rows are told by noise."""
+        return self.noise is not None or self.published_intervals is not None
+
+
+class TripLoss(Model):
+    """What one trip and one rider lose; None if that has no bound."""
+
+    trip: Number
+    rider: Number | None
+
+
+class StatedContribution(Model):
+    """How many trips of one rider were counted."""
+
+    max: int
+    per: Literal["day", "period"]
+    days: int | None
+
+
+class CountNoise(Model):
+    """Noise on every count by itself."""
+
+    scale: Number
+    law: str
+
+
+class FeatureNoise(Model):
+    """Noise on the sums of one feature."""
+
+    feature: str
+    groups: int
+    epsilon: Number
+    scale: Number
+    law: str
+
+
+class CountMeasures(Model):
+    """Public figures of released counts."""
+
+    trips: int
+    cells: int
+    cells_with_trips: int
+    loss: TripLoss
+    contribution: StatedContribution | None = None
+    noise: CountNoise | None = None
+    features: list[FeatureNoise] | None = None
+    kkt_residual: float | None = None
+
+
+class TierLoss(Model):
+    """What a vehicle of a tier gives away: by report of each purpose, by slot, by day; None if that has no bound."""
+
+    reports: dict[str, Number | None]
+    slot: Number | None
+    day: Number | None
+
+
+class EstimateLoss(Model):
+    """What vehicles give away, by tier, and in their lifetime."""
+
+    tiers: dict[str, TierLoss]
+    lifetime: Number | None
+
+
+class EstimateMeasures(Model):
+    """Public figures of released estimates."""
+
+    task: JsonObject
+    task_digest: str
+    reports: dict[str, dict[str, int]]
+    lines: int
+    combined: dict[str, dict[str, JsonObject]]
+    loss: EstimateLoss
+    maps: dict[str, str] | None = None
+    paths: dict[str, dict[str, int]] | None = None
+    left_out: dict[str, int] | None = None
+
+
+class OddsRow(Model):
+    """What a suspicion can become, or how often an attack is right, at most."""
+
+    before: float | None = None
+    at_most: float | None = None
+    right_guess_at_most: float | None = None
+    sentence: str | None = None
+    attack: str | None = None
+    right_at_most: float | None = None
+
+
+class Meaning(Model):
+    """What a promise means, in sentences and odds."""
+
+    sentences: list[str]
+    odds: list[OddsRow]
+
+
+class Proof(Model):
+    """Where it is proved what is stated."""
+
+    project: str
+    version: str
+    sections: list[str]
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.sections)} ({self.project} {self.version})"
+
+
+class SpendStatement(Model):
+    """Entry of the ledger that the release was paid by."""
+
+    id: str
+    at: str
+
+
+class Total(Model):
+    """What releases lose together."""
+
+    epsilon: Number
+    delta: Number
+
+
+class Composition(Model):
+    """How the guarantee adds up, and what all releases so far lose together."""
+
+    rule: str
+    neighbours: str | None = None
+    total: Total | Literal["none"] | None = None
+    total_per_period: Total | Literal["none"] | None = None
+    total_per_period_assumes: str | None = None
+
+
+class Software(Model):
+    """Version that made it."""
+
+    dunnage: str
+
+
+class Signature(Model):
+    """Public key and signature."""
+
+    algorithm: str
+    public_key: str
+    value: str
+
+
+class Certificate(Model):
     """What is promised about a release, on which basis, and the digests of its files.
 
-    Parameters
-    ----------
-    body
-        Everything but digest and signature, as plain data.
-    signature
-        Public key and signature, if signed.
+    Its fields are those of ``certificate.json``; ``mechanism`` holds the mechanism's name and all its parameters.
     """
 
-    body: Mapping[str, Any]
-    signature: Mapping[str, str] | None = None
+    format: Literal[1]
+    kind: str
+    dataset: str
+    period: str | None = None
+    guarantee: StatedGuarantee
+    basis: StatedBasis
+    mechanism: JsonObject
+    assumptions: dict[str, str]
+    in_clear: list[str]
+    numerics: str
+    claim: str | None = None
+    why: str | None = None
+    warnings: list[str] | None = None
+    holds: StatedGuarantee | None = None
+    proof: Proof | None = None
+    attributes: list[AttributeStatement]
+    measures: RowMeasures | CountMeasures | EstimateMeasures
+    meaning: Meaning
+    spend: SpendStatement
+    composition: Composition
+    software: Software
+    time: str
+    digests_say: str
+    files: dict[str, str]
+    signature: Signature | None = None
 
     @property
+    def mechanism_name(self) -> str:
+        """Name of the mechanism."""
+        return str(self.mechanism.get("name", ""))
+
+    @property
+    def rows(self) -> RowMeasures:
+        """The figures of released rows; an error for every other kind."""
+        return self._measures(RowMeasures)
+
+    @property
+    def counts(self) -> CountMeasures:
+        """The figures of released counts; an error for every other kind."""
+        return self._measures(CountMeasures)
+
+    @property
+    def estimates(self) -> EstimateMeasures:
+        """The figures of released estimates; an error for every other kind."""
+        return self._measures(EstimateMeasures)
+
+    def _measures(self, kind: type[M]) -> M:
+        if not isinstance(self.measures, kind):
+            raise CheckFailed("certificate.json: the figures are not those of its kind of release.")
+        return self.measures
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """Everything but the signature as plain data: what is digested."""
+        content = self.plain()
+        content.pop("signature", None)
+        return content
+
+    @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the canonical body."""
+        """The SHA-256 of the canonical form, without digest and signature."""
         return hashlib.sha256(canonical(self.body)).hexdigest()
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The stated guarantee."""
-        return guarantee_from(self.body["guarantee"])
-
-    @property
-    def basis(self) -> Basis:
-        """Whether the guarantee is proved, claimed or void."""
-        return Basis(self.body["basis"])
-
-    @property
-    def files(self) -> Mapping[str, str]:
-        """File name to SHA-256, for every other file of the folder."""
-        return dict(self.body.get("files", {}))
 
     def with_files(self, files: Mapping[str, str]) -> Certificate:
         """Return the certificate with the digests of the folder's files."""
-        return replace(self, body={**self.body, "files": dict(files)}, signature=None)
+        return Certificate.model_validate({**self.body, "files": dict(files)})
 
     def to_bytes(self) -> bytes:
         """Write the file's content."""
-        content: dict[str, Any] = {**self.body, "digest": self.digest}
-        if self.signature is not None:
-            content["signature"] = dict(self.signature)
-        return canonical(content)
+        return canonical({**self.plain(), "digest": self.digest})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Certificate:
@@ -146,23 +442,33 @@ class Certificate:
         """
         content = _parse(data)
         digest = content.pop("digest", None)
-        signature = content.pop("signature", None)
-        certificate = cls(body=content, signature=signature)
-        _check_form(certificate, digest, data)
-        _check_shape(certificate)
+        body = {name: value for name, value in content.items() if name != "signature"}
+        try:
+            own_digest = hashlib.sha256(canonical(body)).hexdigest()
+            own_bytes = canonical({**content, "digest": digest})
+        except (ValueError, RecursionError):  # NaN, half of a character, or nested without end
+            raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}") from None
+        if digest != own_digest:
+            raise CheckFailed(f"certificate.json: its own digest does not match. {_ALTERED}")
+        if own_bytes != data:
+            raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}")
+        try:
+            certificate = cls.model_validate(content)
+        except (ValidationError, RecursionError) as error:
+            raise CheckFailed(f"certificate.json: {_malformed(error)} missing or malformed.") from None
+        if certificate.to_bytes() != data:
+            raise CheckFailed("certificate.json: states a number in another form than certificates have.")
         return certificate
 
     def signed(self, key: str | os.PathLike[str]) -> Certificate:
         """Return the certificate signed with an Ed25519 private key (PEM file)."""
         private = load_private_key(key)
-        return replace(
-            self,
-            signature={
-                "algorithm": "ed25519",
-                "public_key": private.public_key().public_bytes_raw().hex(),
-                "value": private.sign(_SIGNED_PREFIX + self.digest.encode()).hex(),
-            },
+        signature = Signature(
+            algorithm="ed25519",
+            public_key=private.public_key().public_bytes_raw().hex(),
+            value=private.sign(_SIGNED_PREFIX + self.digest.encode()).hex(),
         )
+        return self.model_copy(update={"signature": signature})
 
     def check_signature(self, trusted: bytes | None) -> str:
         """Check the signature and say what was found.
@@ -202,60 +508,24 @@ def _parse(data: bytes) -> dict[str, Any]:
     return content
 
 
-def _check_form(certificate: Certificate, digest: Any, data: bytes) -> None:
-    """Check a certificate against its digest and its canonical form."""
-    if certificate.signature is not None and not _fits(certificate.signature, {str: str}):
-        raise CheckFailed("certificate.json: signature malformed.")
-    try:
-        own_digest, own_bytes = certificate.digest, certificate.to_bytes()
-    except (ValueError, RecursionError):  # NaN, half of a character, or nested without end
-        raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}") from None
-    if digest != own_digest:
-        raise CheckFailed(f"certificate.json: its own digest does not match. {_ALTERED}")
-    if own_bytes != data:
-        raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}")
+def _malformed(error: Exception) -> str:
+    """Name the fields that are wrong, the outermost ones."""
+    if not isinstance(error, ValidationError):
+        return "something nested without end"
+    return ", ".join(dict.fromkeys(str(item["loc"][0]) for item in error.errors() if item["loc"]))
 
 
-def _check_shape(certificate: Certificate) -> None:
-    """Check that every field readers rely on is there and of its type."""
-    body = certificate.body
-    wrong = [str(name).rstrip("?") for name, shape in _SHAPE.items() if not _fits(body, {name: shape})]
-    if not wrong:
-        try:
-            _ = certificate.guarantee, certificate.basis, guarantee_from(body.get("holds", body["guarantee"]))
-            return
-        except (ParameterError, ValueError, TypeError):
-            wrong = ["guarantee or basis"]
-    raise CheckFailed(f"certificate.json: {', '.join(wrong)} missing or malformed.")
-
-
-def _fits(value: Any, shape: Any) -> bool:
-    """Return whether plain data has a shape."""
-    if isinstance(shape, type):
-        return isinstance(value, shape) and not isinstance(value, bool)
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_fits(item, shape[0]) for item in value)
-    if not isinstance(value, Mapping):
-        return False
-    if str in shape:
-        return all(_fits(item, shape[str]) for item in value.values())
-    return all(
-        _fits(value[name.rstrip("?")], part) if name.rstrip("?") in value else name.endswith("?")
-        for name, part in shape.items()
-    )
-
-
-def _verified_signer(signature: Any, digest: str) -> bytes:
+def _verified_signer(signature: Signature, digest: str) -> bytes:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        public, value = bytes.fromhex(signature["public_key"]), bytes.fromhex(signature["value"])
-        expected = {"algorithm": "ed25519", "public_key": public.hex(), "value": value.hex()}
+        public, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.value)
+        expected = Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex())
         if signature != expected:  # hex has one canonical form here: lower case
             raise ValueError
         Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + digest.encode())
-    except (InvalidSignature, ValueError, KeyError, TypeError):
+    except (InvalidSignature, ValueError):
         raise CheckFailed("certificate.json: the signature does not fit the certificate.") from None
     return public
 
@@ -304,65 +574,65 @@ def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any]) -> Any:
 
 
 def certify(
-    promise: Promise,  # What was promised before any data was seen
+    promise: Promise,
     *,
-    kind: str,  # `rows`, `counts` or `estimates`
-    dataset: str,  # dataset, period: what was released
+    kind: str,
+    dataset: str,
     period: str | None,
-    attributes: list[dict[str, Any]],  # Public description of the released columns
-    measures: Mapping[str, Any],  # Figures that the guarantee lets everyone see
-    spend: Mapping[str, Any],  # `id` and `at` of the ledger entry, and the loss `composed` with earlier releases
+    attributes: list[dict[str, Any]],
+    measures: Mapping[str, Any],
+    spend: Mapping[str, Any],
 ) -> Certificate:
     """Write the certificate of a release from the promise that was spent on."""
-    body = {
-        "format": FORMAT,
-        "kind": kind,
-        "dataset": dataset,
-        **({"period": period} if period else {}),
-        **promise.to_dict(),
-        "attributes": attributes,
-        "measures": dict(measures),
-        "meaning": meaning(promise),
-        "spend": {"id": spend["id"], "at": spend["at"]},
-        "composition": {"rule": composition_rule(promise.guarantee), **spend.get("composed", {})},
-        "software": {"dunnage": __version__},
-        "time": spend["at"],
-        "digests_say": _DIGESTS_SAY,
-        "files": {},
-    }
-    return Certificate(body=body)
+    return Certificate.model_validate(
+        {
+            "format": FORMAT,
+            "kind": kind,
+            "dataset": dataset,
+            **({"period": period} if period else {}),
+            **promise.to_dict(),
+            "attributes": attributes,
+            "measures": dict(measures),
+            "meaning": meaning(promise),
+            "spend": {"id": spend["id"], "at": spend["at"]},
+            "composition": {"rule": composition_rule(promise.guarantee), **spend.get("composed", {})},
+            "software": {"dunnage": __version__},
+            "time": spend["at"],
+            "digests_say": _DIGESTS_SAY,
+            "files": {},
+        }
+    )
 
 
-def meaning(promise: Promise) -> dict[str, Any]:
+def meaning(promise: Promise) -> Meaning:
     """Say in plain words and odds what a promise means to the one protected."""
     if promise.basis is Basis.VOID:
-        return {"sentences": [f"Nothing is promised: {promise.why}."], "odds": []}
+        return Meaning(sentences=[f"Nothing is promised: {promise.why}."], odds=[])
     held = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
     if held is None:
-        return {"sentences": [f"No bound is proved: {promise.why}."], "odds": []}
+        return Meaning(sentences=[f"No bound is proved: {promise.why}."], odds=[])
     if isinstance(held, KAnonymity):
         return _meaning_of_classes(held, persons=any(a.name == COUNTS_PERSONS for a in promise.assumptions))
     loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
-    return {"sentences": [_scope(held)], "odds": odds(loss)}
+    return Meaning(sentences=[_scope(held)], odds=odds(loss))
 
 
-def _meaning_of_classes(held: KAnonymity, *, persons: bool) -> dict[str, Any]:
+def _meaning_of_classes(held: KAnonymity, *, persons: bool) -> Meaning:
     share = f"{100 / held.k:.3g} %"
     people, counts = "", []
     if persons:
         people = f", of at least {held.k} different persons"
         counts = ["k counts persons, not records; how many records in a class are of one person is not limited."]
-    return {
-        "sentences": [
-            f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
-            f"released records that look alike{people}, so a guess at its row is right with at most {share} (1 in "
-            f"{held.k}).",
-            *counts,
-            "It does not limit what can be concluded from values that all records of a class share, from knowing that "
-            "a record is absent, or from a second release of the same records.",
-        ],
-        "odds": [{"attack": "name the row of a known record", "right_at_most": _ceiling(Fraction(1, held.k))}],
-    }
+    sentences = [
+        f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
+        f"released records that look alike{people}, so a guess at its row is right with at most {share} (1 in "
+        f"{held.k}).",
+        *counts,
+        "It does not limit what can be concluded from values that all records of a class share, from knowing that "
+        "a record is absent, or from a second release of the same records.",
+    ]
+    row = OddsRow(attack="name the row of a known record", right_at_most=_ceiling(Fraction(1, held.k)))
+    return Meaning(sentences=sentences, odds=[row])
 
 
 def _scope(held: Guarantee) -> str:
@@ -378,7 +648,7 @@ def _scope(held: Guarantee) -> str:
     return f"The bound holds {scopes.get(type(held), fallback)}."
 
 
-def odds(loss: Loss) -> list[dict[str, Any]]:
+def odds(loss: Loss) -> list[OddsRow]:
     """Return what a suspicion can become at most, rounded up.
 
     With delta 0 the row bounds the suspicion itself after seeing the release. With delta above 0 no such bound
@@ -386,7 +656,7 @@ def odds(loss: Loss) -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> odds(Loss(Fraction(1)))[1]["sentence"]
+    >>> odds(Loss(Fraction(1)))[1].sentence
     'a 10 % suspicion becomes at most 23.2 %'
     """
     if loss.epsilon is None:
@@ -394,18 +664,18 @@ def odds(loss: Loss) -> list[dict[str, Any]]:
     return [_odds_row(prior, loss) for prior in PRIORS]
 
 
-def _odds_row(prior: Fraction, loss: Loss) -> dict[str, Any]:
+def _odds_row(prior: Fraction, loss: Loss) -> OddsRow:
     growth = exp_upper(min(loss.epsilon or Fraction(0), Fraction(700)))
     before = float(prior)
     if not loss.delta:
         after = _ceiling(prior / (prior + (1 - prior) / growth))
         sentence = f"a {_percent(before)} suspicion becomes at most {_percent(after)}"
-        return {"before": before, "at_most": after, "sentence": sentence}
+        return OddsRow(before=before, at_most=after, sentence=sentence)
     # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
     error = (1 - loss.delta) / (1 + growth)
     right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
     sentence = f"with a {_percent(before)} suspicion, the best guess is right with at most {_percent(right)}"
-    return {"before": before, "right_guess_at_most": right, "sentence": sentence}
+    return OddsRow(before=before, right_guess_at_most=right, sentence=sentence)
 
 
 def _ceiling(probability: Fraction) -> float:
@@ -415,18 +685,6 @@ def _ceiling(probability: Fraction) -> float:
 
 def _percent(probability: float) -> str:
     return f"{100 * probability:.3g} %"
-
-
-def proof_text(body: Mapping[str, Any]) -> str:
-    """Say where it is proved what a certificate or promise states; empty if it does not say.
-
-    Examples
-    --------
-    >>> proof_text({"proof": {"project": "dunnage", "version": "1.0", "sections": ["docs/proofs/noise.md"]}})
-    'docs/proofs/noise.md (dunnage 1.0)'
-    """
-    proof = body.get("proof")
-    return f"{', '.join(proof['sections'])} ({proof['project']} {proof['version']})" if proof else ""
 
 
 def composition_rule(guarantee: Guarantee) -> str:

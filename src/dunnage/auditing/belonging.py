@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dunnage.auditing.counts import CountsSight, columns_of
-from dunnage.certificate import canonical
 from dunnage.dataset import Dataset
+from dunnage.documents import canonical
 from dunnage.errors import DunnageError, ReleaseError
 from dunnage.mechanisms.features import Feature
 from dunnage.publishing import mechanism_of
@@ -20,7 +20,7 @@ from dunnage.verification.reading import same
 def refuse_other_policy(release: Release, data: Dataset) -> None:
     """Refuse data read under a policy whose public facts are not those of the release."""
     stated, read = release.attributes, {item["name"]: item for item in data.schema.describe()}
-    differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name])]
+    differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name].plain())]
     differ += [name for name in read if name not in stated]
     if differ:
         raise ReleaseError(

@@ -66,7 +66,7 @@ def ride_outside_findings(sight: Sight) -> list[Finding]:
     findings = _distortion(sight)
     asked = order_asked(sight.release.certificate.body["mechanism"])
     for name in sight.sensitive:
-        column = ranked(sight.release.data.column(name).combine_chunks(), sight.release.attributes[name])
+        column = ranked(sight.release.data.column(name).combine_chunks(), sight.release.attributes[name].plain())
         findings += _diversity(_protects(sight), name, class_id, column, private=False, ordered=asked)
     return findings
 

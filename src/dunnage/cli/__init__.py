@@ -197,7 +197,7 @@ def publish(
     # Not in the release: printed for the owner, who runs this.
     result["owner"] = {"warnings": list(warnings), "left_out": dataset.num_left_out, **key.facts}
     result["rows"] = len(release)
-    print_result(result, _published_text(result), as_json)
+    print_result(result, _published_text(result, release), as_json)
 
 
 def _checked_policy(path: Path, ledger: str | None) -> Policy:
@@ -236,33 +236,18 @@ def _dry_run(
     print_result(run.to_dict(), dry_run_text(run), as_json)
 
 
-def _published_text(result: dict[str, Any]) -> str:
-    from dunnage.certificate import proof_text
-
-    guarantee = ", ".join(f"{key} {value}" for key, value in result["guarantee"].items())
+def _published_text(result: dict[str, Any], release: Release) -> str:
+    certificate = release.certificate
+    guarantee = ", ".join(f"{key} {value}" for key, value in certificate.guarantee.to_dict().items())
     lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
-    lines += [f"Promises  {guarantee}; basis {result['basis']}"]
-    lines += [f"Proof     {proof}"] if (proof := proof_text(result)) else []
-    measures, owner = result["measures"], dict(result["owner"])
+    lines += [f"Promises  {guarantee}; basis {certificate.basis}"]
+    lines += [f"Proof     {certificate.proof}"] if certificate.proof is not None else []
+    owner = {name: value for name, value in result["owner"].items() if name != "warnings"}  # warnings were told before
     num_left_out = owner.pop("left_out")
-    del owner["warnings"]  # told before
-    if result["kind"] == "counts":
-        listed = f"{measures['cells_with_trips']:,} of {measures['cells']:,} types; the others have none"
-        lines.append(f"Trips     {measures['trips']:,}, of {listed}")
+    lines += release.owner.headline(certificate, result["rows"], num_left_out)
+    if "suppressed" not in result["measures"]:  # everybody may know that
         lines += _owner_lines(num_left_out, owner)
-    elif "suppressed" in measures:
-        lines.append(
-            f"Records   {measures['records']} released, {measures['suppressed']['count']} suppressed, "
-            f"{num_left_out} left out by the policy"
-        )
-        persons = f", fewest persons {measures['k_reached']}" if "persons" in measures else ""
-        smallest = f"smallest {measures['class_size']['smallest']}{persons}"
-        lines.append(f"Classes   {measures['classes']}, {smallest}, loss {measures['loss']['total']:.4f}")
-    else:
-        noisy = result["rows"] - measures["records"]
-        lines.append(f"Records   {measures['records']} released" + (f", {noisy} more by noise" if noisy else ""))
-        lines += _owner_lines(num_left_out, owner)
-    lines += [f"In clear  {item}" for item in result["in_clear"]]
+    lines += [f"In clear  {item}" for item in certificate.in_clear]
     return "\n".join(lines)
 
 

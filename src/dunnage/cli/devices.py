@@ -233,7 +233,7 @@ def _estimate_text(out: Path, found: Collected, release: Release) -> str:
     from dunnage.showing import headlines
 
     lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted"]
-    lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate.body)]
+    lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
     return "\n".join([*lines, *_rows_text(release)])
 
 

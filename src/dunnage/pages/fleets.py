@@ -138,7 +138,7 @@ def _not_drawn(task: FleetTask, drawn: Sequence[int]) -> str:
 
 def _closing_sections(plan: FleetPlan, release: Release) -> list[Section]:
     body = release.certificate.body
-    losses = loss_words(body) or (f"No loss is proved: the basis of the release is {body['basis']}.",)
+    losses = loss_words(release.certificate) or (f"No loss is proved: the basis of the release is {body['basis']}.",)
     found = []
     if plan.assumed or plan.notes:
         found.append(_section("What was assumed", sentences=[*plan.assumed, *plan.notes]))

@@ -247,8 +247,8 @@ def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
 
 
 def _cells_of(release: Release, name: str, described: Any) -> Cells:
-    described_domain = release.attributes.get(name, {}).get("domain")
-    domain = domain_from(described_domain) if described_domain else None
+    stated = release.attributes[name].domain if name in release.attributes else None
+    domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:
         raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no released number. Verify it.")
     return Cells.of(domain, described)

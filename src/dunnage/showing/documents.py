@@ -48,18 +48,18 @@ def shown_certificate(path: Path) -> Shown:
         certificate = Certificate.from_bytes(path.read_bytes())
     except CheckFailed as error:  # a file that cannot be read: nothing was asked to be checked
         raise InputError(str(path.parent), [str(error)]) from None
-    body = certificate.body
-    title = f"Certificate of {body['dataset']}" + (f", period {body['period']}" if "period" in body else "")
-    signer = (certificate.signature or {}).get("public_key")
+    period = f", period {certificate.period}" if certificate.period is not None else ""
+    title = f"Certificate of {certificate.dataset}{period}"
+    signer = certificate.signature.public_key if certificate.signature is not None else None
     lines = [
         f"{title}\n{'=' * len(title)}",
-        statement_text(body),
+        statement_text(certificate),
         f"Signed      {f'by {signer}; not checked here' if signer else 'no'}",
         f"Files       {', '.join(sorted(certificate.files)[:MOST_LISTED])}; not checked here",
         f"Digest      {certificate.digest}",
         "Check it all with dunnage verify FOLDER.",
     ]
-    return {**body, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
+    return {**certificate.body, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
 
 
 def shown_datapackage(path: Path, content: Mapping[str, Any]) -> Shown:

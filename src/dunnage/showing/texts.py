@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from dunnage.certificate import odds, proof_text
+from dunnage.certificate import Certificate, Proof, odds
 from dunnage.errors import ReleaseError
-from dunnage.exact import decimal_text, exact
-from dunnage.guarantees import Basis, Loss, WithinCluster
+from dunnage.exact import decimal_text
+from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
+from dunnage.kinds.noisy import MOST_LINES
 from dunnage.local.client import check_task
 from dunnage.local.client import mechanism_of as device_mechanism
 from dunnage.local.estimators import normal_quantile
@@ -22,26 +23,14 @@ from dunnage.local.task import Task, Tier
 from dunnage.mechanisms.foresight import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
-from dunnage.release import COUNTS, ESTIMATES, Release
-from dunnage.release_words import (
-    bound_words,
-    days_words,
-    estimate_loss_words,
-    loss_words,
-    noise_spread,
-    several,
-    tiers_words,
-    trips_amount,
-)
+from dunnage.release import Release
 from dunnage.schema import Schema
-from dunnage.trips import Universe
+from dunnage.text import several
 
 PICTURE_WIDTH = 50
-MOST_CLASSES_DRAWN = 24
 MOST_LABELS_NAMED = 4
 _LABEL_WORDS = {"tree": "leaves", "graph": "vertices", "ordinal": "levels", "category": "values"}
 _FIRST = ("name", "model", "protects", "k", "epsilon", "delta", "beta", "neighbours")
-_SAID = {"claim": "Claimed", "why": "Why"}
 
 
 def release_text(release: Release) -> str:
@@ -54,59 +43,60 @@ def release_text(release: Release) -> str:
 
 
 def _release_text(release: Release) -> str:
-    body = release.certificate.body
-    title = f"Release of {body['dataset']}" + (f", period {body['period']}" if "period" in body else "")
+    certificate = release.certificate
+    title = f"Release of {certificate.dataset}" + (f", period {certificate.period}" if certificate.period else "")
     parts = [
         f"{title}\n{'=' * len(title)}",
-        statement_text(body),
-        _FIGURES_OF.get(release.kind, _rows_text)(release),
+        statement_text(certificate),
+        "\n".join(release.owner.figures(release)),
         *(interval_picture(release, name) for name in _pictured(release)),
         label_list(release),
-        f"Certificate {release.certificate.digest}\nSpend {body['spend']['id']}, {body['time']}",
+        f"Certificate {certificate.digest}\nSpend {certificate.spend.id}, {certificate.time}",
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def headlines(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+def headlines(certificate: Certificate) -> list[tuple[str, str]]:
     """Say in a line or two, each with a title, what is promised: never a claim without what holds."""
-    stated = guarantee_words(body["guarantee"])
-    if body["basis"] == Basis.VOID:
-        return [("Promises", f"nothing: {body['why']}")]
-    if body["basis"] == Basis.PROVED:
+    stated = guarantee_words(certificate.guarantee)
+    if certificate.basis is Basis.VOID:
+        return [("Promises", f"nothing: {certificate.why}")]
+    if certificate.basis is Basis.PROVED:
         return [("Promises", stated)]
-    held = guarantee_words(body["holds"]) if "holds" in body else "no bound is proved"
+    held = guarantee_words(certificate.holds) if certificate.holds is not None else "no bound is proved"
     return [("Claimed", f"{stated}; not proved"), ("Holds", held)]
 
 
-def guarantee_words(guarantee: Mapping[str, Any]) -> str:
+def guarantee_words(guarantee: Guarantee) -> str:
     """Write a guarantee in a line; of one within clusters, that there is none across them."""
-    words = ", ".join(f"{key} {guarantee[key]}" for key in _in_order(guarantee))
-    if guarantee["model"] != WithinCluster.model:
+    stated = guarantee.to_dict()
+    words = ", ".join(f"{key} {stated[key]}" for key in _in_order(stated))
+    if not isinstance(guarantee, WithinCluster):
         return words
-    unit = "area" if "areas" in guarantee["clusters"] else "cluster"
+    unit = "area" if "areas" in guarantee.clusters else "cluster"
     return f"{words}; only between values of the same {unit}: across {unit}s there is no bound"
 
 
-def _in_order(table: Mapping[str, Any]) -> list[str]:
-    """Return the names in a table as they are told: what it is first, whatever the order in a file."""
-    return sorted(table, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return names as they are told: what it is first, whatever the order in a file."""
+    return sorted(names, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
 
 
-def statement_text(body: Mapping[str, Any]) -> str:
+def statement_text(certificate: Certificate) -> str:
     """Describe what a certificate states: guarantee, basis, mechanism, proof, what it means and rests on."""
-    guarantee = guarantee_words(body["guarantee"])
-    parameters = body["mechanism"]
+    parameters = certificate.mechanism
     mechanism = ", ".join(f"{key} {_parameter_text(key, parameters[key])}" for key in _in_order(parameters))
-    title = "Stated" if body["basis"] == Basis.CLAIMED else "Guarantee"
-    lines = [f"{title:<11} {guarantee}", f"Basis       {body['basis']}", f"Mechanism   {mechanism}"]
-    lines += [f"{word:<11} {body[key]}" for key, word in _SAID.items() if key in body]
-    if "holds" in body:
-        lines.append(f"Holds       {guarantee_words(body['holds'])}")
-    lines += [f"Proof       {words}"] if (words := proof_text(body)) else []
-    lines += [f"WARNING     {warning}" for warning in body.get("warnings", [])]
-    lines += ["What it means", *_bullets(body["meaning"]["sentences"])]
-    lines += _bullets([row["sentence"] for row in body["meaning"]["odds"] if "sentence" in row])
-    lines += ["In clear", *_bullets(body["in_clear"]), "Assumes", *_bullets([*body["assumptions"]])]
+    title = "Stated" if certificate.basis is Basis.CLAIMED else "Guarantee"
+    lines = [f"{title:<11} {guarantee_words(certificate.guarantee)}", f"Basis       {certificate.basis}"]
+    lines.append(f"Mechanism   {mechanism}")
+    lines += [f"Claimed     {certificate.claim}"] if certificate.claim is not None else []
+    lines += [f"Why         {certificate.why}"] if certificate.why is not None else []
+    lines += [f"Holds       {guarantee_words(certificate.holds)}"] if certificate.holds is not None else []
+    lines += [f"Proof       {certificate.proof}"] if certificate.proof is not None else []
+    lines += [f"WARNING     {warning}" for warning in certificate.warnings or []]
+    lines += ["What it means", *_bullets(certificate.meaning.sentences)]
+    lines += _bullets([row.sentence for row in certificate.meaning.odds if row.sentence is not None])
+    lines += ["In clear", *_bullets(certificate.in_clear), "Assumes", *_bullets([*certificate.assumptions])]
     return "\n".join(lines)
 
 
@@ -119,130 +109,6 @@ def _parameter_text(key: str, value: Any) -> str:
 
 def _bullets(items: list[str]) -> list[str]:
     return [f"  - {item}" for item in items]
-
-
-def _measures_text(measures: dict[str, Any]) -> str:
-    if "noise" in measures and "k_asked" not in measures:
-        return _noise_text(measures)
-    if "suppressed" not in measures:
-        return _released_text(measures) if "k_asked" in measures else ""
-    size, suppressed, loss, risks = (measures[key] for key in ("class_size", "suppressed", "loss", "risks"))
-    sizes = f"size {size['smallest']} smallest, {size['mean']:.1f} mean, {size['largest']} largest"
-    lines = [
-        f"Records     {measures['records']} released, {suppressed['count']} suppressed ({suppressed['share']:.2%})",
-        f"k           {measures['k_asked']} asked, {measures['k_reached']} reached"
-        + (", of persons" if "persons" in measures else ""),
-        f"Classes     {measures['classes']}; {sizes}",
-        f"Loss        {loss['total']:.4f} of 1 ({loss['metric']})",
-        f"Risks       prosecutor {risks['prosecutor_highest']:.3g} at most, marketer {risks['marketer']:.3g}",
-    ]
-    for name, item in measures["sensitive"].items():
-        lines.append(f"Sensitive   {name}: l {item['l']}, t {item['t']:.3f} ({item['distance']})")
-    return "\n".join(lines)
-
-
-def _counts_text(release: Release) -> str:
-    """Describe released counts: how many, of what, and with how much noise."""
-    body, universe = release.certificate.body, release.universe
-    measures, losses, bound = body["measures"], loss_words(body), bound_words(body)
-    listed = f"{measures['cells_with_trips']:,} of {measures['cells']:,} types; a type that is not listed has none"
-    return "\n".join(
-        [
-            f"Trips       {measures['trips']:,}, of {listed}",
-            f"Universe    {_universe_text(universe)}",
-            *(f"Loss        {words}" for words in losses),
-            *([f"Riders      {bound}"] if bound and not losses else []),
-            *_noisy_sums(measures),
-        ]
-    )
-
-
-def _universe_text(universe: Universe) -> str:
-    """Describe of what types trips can be."""
-    windows, minutes = several(len(universe.windows), "window"), several(universe.window_minutes, "minute")
-    parts = [several(len(universe.stops), "stop"), f"{windows} of {minutes} from {universe.windows[0]}"]
-    if universe.days:
-        parts.append(days_words(universe))
-    dates = sum(universe.num_dates)
-    return ", ".join(parts) + (f"; {several(dates, 'calendar day')} in all" if dates else "")
-
-
-def _noisy_sums(measures: dict[str, Any]) -> list[str]:
-    """Describe the sums that noise was added to."""
-    if "features" not in measures:
-        noise = measures["noise"]
-        spread = trips_amount(noise_spread(exact(noise["scale"]), noise["law"]))
-        return [f"Noise       {noise['law']}, standard deviation {spread} on each type"]
-    return [
-        f"Noise       {item['feature']}: epsilon {decimal_text(exact(item['epsilon']))}, standard deviation "
-        f"{trips_amount(noise_spread(exact(item['scale']), item['law']))} on each of {item['groups']:,}"
-        for item in measures["features"]
-    ]
-
-
-def _rows_text(release: Release) -> str:
-    return _measures_text(release.certificate.body["measures"])
-
-
-def _estimates_text(release: Release) -> str:
-    """Describe released estimates: from how many reports, at which loss, and the largest of them."""
-    body = release.certificate.body
-    reports = sorted(body["measures"]["reports"].items())
-    lines = [f"Reports     {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports]
-    lines += [f"Map         {name}: {message}" for name, message in sorted(body["measures"].get("maps", {}).items())]
-    lines += [f"Loss        {words}" for words in estimate_loss_words(body)]
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for line in release.data.to_pylist():
-        groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
-    for (purpose, quantity), rows in groups.items():
-        many = len(rows) > MOST_CLASSES_DRAWN
-        chosen = sorted(rows, key=lambda row: -(row["value"] or 0.0))[:MOST_CLASSES_DRAWN] if many else rows
-        lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
-        lines += [_estimate_line(row) for row in chosen]
-    return "\n".join(lines)
-
-
-def _estimate_line(row: dict[str, Any]) -> str:
-    about = [str(row[key]) for key in ("attribute", "path") if row.get(key)]
-    about += [f"{row['bin_lower']:g} to {row['bin_upper']:g}"] if row.get("bin_lower") is not None else []
-    if row.get("cell") is not None:
-        centre = f" ({row['lon']:.5g}, {row['lat']:.5g})" if row["lon"] is not None else ", outside or missing"
-        about.append(f"cell {row['cell']}{centre}")
-    value = "not told" if row["value"] is None else f"{row['value']:.5g}"
-    return f"  {', '.join(about):<32} {value:>9}  {row['lower']:.5g} .. {row['upper']:.5g} {row['unit']}".rstrip()
-
-
-_FIGURES_OF: dict[str, Callable[[Release], str]] = {COUNTS: _counts_text, ESTIMATES: _estimates_text}
-
-
-def _released_text(measures: dict[str, Any]) -> str:
-    """Describe classes of which only the released rows are told."""
-    lines = [f"Records     {measures['records']} released"]
-    if measures["records"]:
-        size = measures["class_size"]
-        lines += [
-            f"k           {measures['k_asked']} asked, {measures['k_reached']} reached",
-            f"Classes     {measures['classes']}; size {size['smallest']} smallest, {size['mean']:.1f} mean, "
-            f"{size['largest']} largest",
-            f"Loss        {measures['loss']['total']:.4f} of 1, of released rows ({measures['loss']['metric']})",
-        ]
-    levels = ", ".join(f"{name} {level}" for name, level in measures["levels"].items())
-    lines.append(f"Levels      {levels}")
-    return "\n".join([*lines, *(_noise_lines(measures["noise"]) if "noise" in measures else [])])
-
-
-def _noise_text(measures: dict[str, Any]) -> str:
-    return "\n".join([f"Records     {measures['records']}", *_noise_lines(measures["noise"])])
-
-
-def _noise_lines(noise: dict[str, Any]) -> list[str]:
-    """Describe the noise of each attribute, cell by cell."""
-    return [
-        f"Noise       {name} {cell['lower']:g} to {cell['upper']:g}: {cell['law']}, epsilon {cell['epsilon']}"
-        + (f", within {cell['radius']:g} with at least {cell['coverage']:.4g}" if cell["coverage"] else "")
-        for name, cells in noise.items()
-        for cell in cells[:MOST_CLASSES_DRAWN]
-    ]
 
 
 def foresight_text(foresight: Foresight) -> str:
@@ -266,7 +132,7 @@ def interval_picture(release: Release, name: str) -> str:
     lower = release.classes.column(f"{name}_lower").to_numpy()
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
-    order = np.arange(len(sizes))[:MOST_CLASSES_DRAWN]  # by stratum, then interval
+    order = np.arange(len(sizes))[:MOST_LINES]  # by stratum, then interval
     strata = _strata_of_classes(release)
     unit = f" {domain['unit']}" if domain.get("unit") else ""
     lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
@@ -274,8 +140,8 @@ def interval_picture(release: Release, name: str) -> str:
         bar = _bar(lower[index], upper[index], low, high)
         label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
         lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records{strata[index]}")
-    if len(sizes) > MOST_CLASSES_DRAWN:
-        lines.append(f"  ... and {len(sizes) - MOST_CLASSES_DRAWN} more classes")
+    if len(sizes) > MOST_LINES:
+        lines.append(f"  ... and {len(sizes) - MOST_LINES} more classes")
     return "\n".join(lines)
 
 
@@ -284,14 +150,14 @@ def label_list(release: Release) -> str:
     names = [name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"]
     if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
         return ""
-    rows = release.classes.select([*names, "size"]).slice(0, MOST_CLASSES_DRAWN).to_pylist()
+    rows = release.classes.select([*names, "size"]).slice(0, MOST_LINES).to_pylist()
     strata = _strata_of_classes(release)
     lines = [f"{', '.join(names)}, the node or set of each class"]
     for index, row in enumerate(rows):
         told = "  ".join(f"{name} {_labels_text(row[name])}" for name in names)
         lines.append(f"  {index:>5}  {told}  {row['size']} records{strata[index]}")
-    if len(release.classes) > MOST_CLASSES_DRAWN:
-        lines.append(f"  ... and {len(release.classes) - MOST_CLASSES_DRAWN} more classes")
+    if len(release.classes) > MOST_LINES:
+        lines.append(f"  ... and {len(release.classes) - MOST_LINES} more classes")
     return "\n".join(lines)
 
 
@@ -311,7 +177,7 @@ def _strata_of_classes(release: Release) -> list[str]:
         return [""] * num_classes
     classes, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
     first = first[classes >= 0]  # rows below 0 are in no class
-    rows = release.data.select(public).take(first[:MOST_CLASSES_DRAWN]).to_pylist()
+    rows = release.data.select(public).take(first[:MOST_LINES]).to_pylist()
     return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
 
 
@@ -343,7 +209,7 @@ def policy_text(policy: Policy) -> str:
             f"Period        one {policy.period.length}"
             + (f" of {policy.period.column}" if policy.period.column else "")
         )
-    return "\n".join([*lines, "", promise_text(promise.to_dict())])
+    return "\n".join([*lines, "", promise_text(promise)])
 
 
 def _trip_lines(schema: Schema) -> list[str]:
@@ -358,17 +224,17 @@ def _trip_lines(schema: Schema) -> list[str]:
     return lines
 
 
-def promise_text(promise: dict[str, Any]) -> str:
+def promise_text(promise: Promise) -> str:
     """Describe a promise."""
-    title = "Claims" if promise["basis"] == Basis.CLAIMED else "Promises"
-    lines = [f"{title:<13} {guarantee_words(promise['guarantee'])}; basis {promise['basis']}"]
-    lines += [f"{word:<13} {promise[key]}" for key, word in _SAID.items() if key in promise]
-    if "holds" in promise:
-        lines.append(f"Really holds  {guarantee_words(promise['holds'])}")
-    lines += [f"Proof         {words}"] if (words := proof_text(promise)) else []
-    lines += [f"WARNING       {warning}" for warning in promise.get("warnings", [])]
-    lines += ["In clear", *_bullets(promise["in_clear"])]
-    lines += ["Assumes", *_bullets([f"{name}: {says}" for name, says in promise["assumptions"].items()])]
+    title = "Claims" if promise.basis is Basis.CLAIMED else "Promises"
+    lines = [f"{title:<13} {guarantee_words(promise.guarantee)}; basis {promise.basis}"]
+    lines += [f"Claimed       {promise.claim}"] if promise.claim else []
+    lines += [f"Why           {promise.why}"] if promise.why else []
+    lines += [f"Really holds  {guarantee_words(promise.holds)}"] if promise.holds is not None else []
+    lines += [f"Proof         {Proof(**proof)}"] if (proof := promise.to_dict().get("proof")) else []
+    lines += [f"WARNING       {warning}" for warning in promise.warnings]
+    lines += ["In clear", *_bullets([*promise.in_clear])]
+    lines += ["Assumes", *_bullets([f"{item.name}: {item.says}" for item in promise.assumptions])]
     return "\n".join(lines)
 
 
@@ -378,7 +244,7 @@ def dry_run_text(run: DryRun) -> str:
         [
             "Dry run: nothing was drawn, spent or written.",
             f"Records       {run.num_rows} valid, {run.num_left_out} left out by the policy",
-            promise_text(run.promise.to_dict()),
+            promise_text(run.promise),
             f"Would spend   {run.asked}",
             f"Spent so far  {run.before.total}",
             f"Left now      {run.before.left_text()}",
@@ -473,4 +339,4 @@ def _loss_lines(task: Task) -> Iterator[str]:
 def _odds_text(loss: Fraction | None) -> str:
     if loss is None:
         return "no bound"
-    return f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1]['sentence']}"
+    return f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
