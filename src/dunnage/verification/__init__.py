@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import FIELDS, Certificate, composition_rule, load_public_key, meaning
+from dunnage.certificate import Certificate, composition_rule, load_public_key, meaning
 from dunnage.domains import Graph, Hierarchy, IntervalHierarchy, NodeHierarchy, domain_from, hierarchy_of
 from dunnage.errors import CheckFailed, ReleaseError
 from dunnage.exact import exact
@@ -256,11 +256,11 @@ def _check_statement(release: Release, folder: Path) -> str:
         why=body.get("why", ""),
     )
     require(same(promise.guarantee.to_dict(), body["guarantee"]), "certificate.json: guarantee in another form")
-    require(body.keys() <= FIELDS, "certificate.json: states something that no certificate does")
+    require(body.keys() <= Certificate.model_fields.keys(), "certificate.json: states something that no certificate does")
     wrong = "gives a reason why it is not" if promise.why else "does not say why"
     require((basis is Basis.PROVED) != bool(promise.why), f"certificate.json: {basis}, but {wrong}")
     require(holds is None or basis is Basis.CLAIMED, f"certificate.json: {basis}, but states what holds instead")
-    require(body["meaning"] == meaning(promise), "certificate.json: the odds do not follow from the guarantee")
+    require(body["meaning"] == meaning(promise).plain(), "certificate.json: the odds do not follow from the guarantee")
     _check_composition(promise, body["composition"])
     if isinstance(promise.guarantee, KAnonymity):
         k = promise.guarantee.k

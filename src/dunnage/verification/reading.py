@@ -84,7 +84,7 @@ def comparable(table: pa.Table) -> pa.Table:
 
 def sensitive_column(release: Release, name: str) -> pa.Array:
     """Return the values of a sensitive column as they are compared."""
-    return ranked(release.data.column(name).combine_chunks(), release.attributes[name])
+    return ranked(release.data.column(name).combine_chunks(), release.attributes[name].plain())
 
 
 def numeric_domain(release: Release, name: str) -> Numeric:
