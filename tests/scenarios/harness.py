@@ -241,7 +241,11 @@ def normal(text: str, here: Here, known: str) -> str:
     text = TIME.sub(lambda found: "<time>" if found[0][:10] in near else found[0], text)
     text = DAY.sub(lambda found: "<today>" if found[0] in near else found[0], text)
     text = SECONDS.sub(r"\1<seconds>", text)
-    text = re.sub(r"(Seconds +)[\d.]+|\b(in )[\d.]+(?= s\b)", lambda found: (found[1] or found[2]) + "<seconds>", text)
+    text = re.sub(
+        r"(Seconds +)[\d.]+|\b(in )[\d.]+(?= s(?:econds)?\b)|(seconds=)[\d.e-]+",
+        lambda found: "".join(filter(None, found.groups())) + "<seconds>",
+        text,
+    )
     text = re.sub(rf"\bby {re.escape(getpass.getuser())}\b", "by <who>", text)
     digests = {hashlib.sha256(path.read_bytes()).hexdigest(): name for name, path in everything(here.folder)}
     names: dict[str, str] = {}

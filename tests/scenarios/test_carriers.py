@@ -77,8 +77,13 @@ def places(here: Here) -> None:
     here.leave_out("positions.csv", "*.lock")
     policy = (here.folder / "positions.toml").read_text()
     here.write("published.toml", policy.replace('attributes = ["', 'as_published = true\nattributes = ["'))
-    here.write("clear.toml", "allow_unbounded = true\n" + policy.replace("levels = 2 ", "levels = 3\narea_levels = 2 ")
-               .replace('attributes = ["place"]', 'attributes = ["place"]\narea_in_clear = true'))
+    here.write(
+        "clear.toml",
+        "allow_unbounded = true\n"
+        + policy.replace("levels = 2 ", "levels = 3\narea_levels = 2 ").replace(
+            'attributes = ["place"]', 'attributes = ["place"]\narea_in_clear = true'
+        ),
+    )
     simulate = "device simulate positions.csv --max-age 1440 --seed 3"
     here.lines(f"""
         show positions.toml

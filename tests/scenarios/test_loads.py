@@ -188,10 +188,14 @@ def test_signing(tmp_path: Path, record: bool) -> None:
 
 
 def together(here: Here) -> None:
-    here.write("data.csv", "parcel,consignment,volume,weight\n" + "".join(
-        f"P{i},G{i // 2},{1 + i % 4}.5,{10 + i * 7 % 31}\n" for i in range(40)
-    ))
-    here.write("policy.toml", '''dataset = "parcels"
+    here.write(
+        "data.csv",
+        "parcel,consignment,volume,weight\n"
+        + "".join(f"P{i},G{i // 2},{1 + i % 4}.5,{10 + i * 7 % 31}\n" for i in range(40)),
+    )
+    here.write(
+        "policy.toml",
+        """dataset = "parcels"
 protects = "consignment"
 together = "consignment"
 small = "suppress"
@@ -218,7 +222,8 @@ name = "partition"
 k = 3
 [mechanism.importance]
 weight = 2
-''')
+""",
+    )
     here.lines("""
         show policy.toml
         publish data.csv --policy policy.toml -o release --seed 2

@@ -54,7 +54,9 @@ POLICIES = {
     "budget": parcel_policy(
         "noisy-values", sensitive=False, head='[budget]\nepsilon = 0.5\nneighbours = "replace-one"\n', epsilon=1
     ),
-    "unbounded": GOOD.replace("[attributes.parcel]", '[budget]\nepsilon = 1\nneighbours = "add-remove"\n[attributes.parcel]'),
+    "unbounded": GOOD.replace(
+        "[attributes.parcel]", '[budget]\nepsilon = 1\nneighbours = "add-remove"\n[attributes.parcel]'
+    ),
     "period": GOOD.replace("[attributes.parcel]", '[period]\ncolumn = "day"\nlength = "week"\n[attributes.parcel]'),
 }
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -72,8 +73,46 @@ def advising(here: Here, goal: str, options: str) -> None:
     """)
 
 
+def test_advising(tmp_path: Path, record: bool) -> None:
+    check("advise-error", lambda here: advising(here, "error", "--max-cost 10%"), tmp_path, record=record)
+
+
+def advised_shape(here: Here, goal: str, options: str) -> None:
+    """Noise is drawn in other processes, so costs vary: tell what is measured, and of which points."""
+    here.write("data.csv", parcels(24))
+    here.write("policy.toml", parcel_policy("partition", sensitive=False, k=4).replace("doubling = 5\n", ""))
+    common = f"advise data.csv --policy policy.toml --goal {goal} {options} --quick --draws 2 --size 20 --jobs 1"
+    here.line(f"{common} -o frontier", quiet=True)
+    here.line("show frontier", quiet=True)
+    here.line("show frontier/policy.toml", quiet=True)
+    document = json.loads((here.folder / "frontier" / "frontier.json").read_text())
+    for point in sorted(document["points"], key=lambda item: item["name"]):
+        here.say(point["name"], "|", point["guarantee"], "|", point["basis"], "|", json.dumps(point["parameters"]))
+    here.say(sorted(document), sorted(document["points"][0]))
+    here.leave_out("frontier/*", "frontier.partial/*")
+
+
 @pytest.mark.parametrize(
-    ("goal", "options"), [("trucks", "--capacity 200kg"), ("distortion", "--max-risk 1/4"), ("error", "--max-cost 10%")]
+    ("goal", "options"),
+    [
+        pytest.param("trucks", "--capacity 200kg", marks=pytest.mark.long),
+        pytest.param("distortion", "--max-risk 1/4", marks=pytest.mark.long),
+    ],
 )
-def test_advising(goal: str, options: str, tmp_path: Path, record: bool) -> None:
-    check(f"advise-{goal}", lambda here: advising(here, goal, options), tmp_path, record=record)
+def test_advice(goal: str, options: str, tmp_path: Path, record: bool) -> None:
+    check(f"advise-{goal}", lambda here: advised_shape(here, goal, options), tmp_path, record=record)
+
+
+def proving(here: Here) -> None:
+    """Which verdicts there are, and that all are as expected; how long they took and what was drawn is left out."""
+    told = json.loads(here.line("prove full-domain --jobs 1 --json", quiet=True))
+    here.say(sorted(told))
+    for part in sorted(told):
+        if isinstance(told[part], list):
+            for item in told[part]:
+                here.say(part, {key: value for key, value in item.items() if isinstance(value, (str, bool))})
+
+
+@pytest.mark.long
+def test_proving(tmp_path: Path, record: bool) -> None:
+    check("prove", proving, tmp_path, record=record)
