@@ -36,12 +36,17 @@ def signature(value: Any) -> str:
         return "(...)"
 
 
+def kind_of(item: Any) -> str:
+    kind = getattr(item, "type", None) or getattr(item, "param_type", None)
+    return str(getattr(kind, "name", kind))
+
+
 def interface(here: Here) -> None:
     for path, command in commands(typer.main.get_command(app)):
         lines = [f"command {' '.join(('dunnage', *path))}"]
         for item in command.params:
             names = "/".join([*item.opts, *item.secondary_opts])
-            facts = [item.param_type_name, item.type.name, f"default {item.default!r}"]
+            facts = [item.param_type_name, kind_of(item), f"default {item.default!r}"]
             facts += ["needed"] if item.required else []
             facts += ["many"] if getattr(item, "multiple", False) or item.nargs != 1 else []
             lines.append(f"  {names}: {', '.join(facts)}")

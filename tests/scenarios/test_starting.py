@@ -92,6 +92,7 @@ def advised_shape(here: Here, goal: str, options: str) -> None:
     here.leave_out("frontier/*", "frontier.partial/*")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("goal", "options"),
     [
