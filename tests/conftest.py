@@ -36,6 +36,11 @@ settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCh
 settings.load_profile("busy")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the option that records scenarios anew."""
+    parser.addoption("--record", action="store_true", help="write what scenarios tell to tests/scenarios/recorded")
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """Public test data beyond the repository; DUNNAGE_DATA says where (default: ../shared/data)."""
