@@ -127,6 +127,15 @@ def run_main(*arguments: object) -> tuple[int, str, str]:
     return code, texts[0], texts[1] + told
 
 
+def in_order(out: str) -> str:
+    """Return JSON with its keys in order: programs read them by name."""
+    try:
+        content = json.loads(out)
+    except ValueError:
+        return out
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) if isinstance(content, dict) else out
+
+
 class Here:
     """A folder in which commands run, and the tale of what they did."""
 
@@ -141,7 +150,7 @@ class Here:
         code, out, err = run_main(*arguments)
         lines = [f"$ dunnage {shlex.join(map(str, arguments))}", f"exit {code}"]
         if not quiet:
-            lines += [f"| {line}" for line in out.splitlines()] + [f"! {line}" for line in err.splitlines()]
+            lines += [f"| {line}" for line in in_order(out).splitlines()] + [f"! {line}" for line in err.splitlines()]
         self.tale.append("\n".join(lines))
         return out
 
