@@ -154,14 +154,18 @@ def _blaming_policy(data: Dataset) -> Iterator[None]:
 
 
 def _parameter_problems(kind: Any, given: Mapping[str, Any]) -> list[Problem]:
-    known = {item.name: item for item in fields(kind)}
+    known = kind.model_fields if hasattr(kind, "model_fields") else {item.name: item for item in fields(kind)}
     problems = [
         Problem(f"is not a parameter of {kind.name}", where=f"mechanism.{name}", remedy=suggestion(name, known))
         for name in given
         if name not in known
     ]
     for name, item in known.items():
-        required = item.default is MISSING and item.default_factory is MISSING
+        required = (
+            item.is_required()
+            if hasattr(item, "is_required")
+            else item.default is MISSING and item.default_factory is MISSING
+        )
         if required and name not in given:
             remedy = f"Write {name} = ... in [mechanism]: what it promises is yours to choose, so it has no default."
             problems.append(Problem("is missing", where=f"mechanism.{name}", remedy=remedy))
@@ -257,7 +261,13 @@ def foresee(data: Dataset) -> Foresight:
     """
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
-        found = mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+        found = (
+            mechanism.preview(data)
+            if hasattr(mechanism, "preview")
+            else mechanism.foresee(data)
+            if isinstance(mechanism, Foreseeing)
+            else Foresight()
+        )
     if len(data) == 0:
         found = replace(found, warnings=(*found.warnings, _NO_TRIPS))
     if data.schema.person is None and getattr(mechanism, "counts_persons", False):
