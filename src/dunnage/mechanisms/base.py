@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mechanism: frozen parameters that promise, preview and release; what all mechanisms share is written here once.
 
-A mechanism is one file. It names itself and its kind, has its parameters as fields, and implements :meth:`promise` (from
-public facts alone), :meth:`prepare` (what may be refused before anything is spent) and :meth:`draw` (noise, only after
-the spend). Describing it, reading it back from a certificate, and the order of a release follow from that.
+A mechanism is one file. It names itself and its kind, has its parameters as fields, and implements :meth:`promise`
+(from public facts alone), :meth:`prepare` (what may be refused before anything is spent) and :meth:`draw` (noise, only
+after the spend). Describing it, reading it back from a certificate, and the order of a release follow from that.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import PlainSerializer, PlainValidator, ValidationError, ValidationInfo
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
 from dunnage.documents import Model, choices_of, suggestion
-from dunnage.errors import ParameterError
+from dunnage.errors import ParameterError, Problem
 from dunnage.exact import exact, plain, shown, shown_number
 from dunnage.guarantees import KAnonymity, Promise
 from dunnage.laws import MOST_EPSILON
@@ -27,7 +27,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
     from dunnage.dataset import Dataset
-    from dunnage.ledger import Ledger
+    from dunnage.ledger import Ledger, Rehearsal
     from dunnage.noise import Noise
     from dunnage.publication import Publication
 
@@ -78,6 +78,8 @@ class Drawn:
 class Mechanism(Model, abc.ABC):
     """Parameters of one way to release a dataset, and what it promises with them."""
 
+    model_config = ConfigDict(strict=False)  # types of parameters read what is given themselves
+
     name: ClassVar[str]  # As in policies and certificates
     kind: ClassVar[Literal["classes", "noisy", "counts"]]  # What is released
     proof: ClassVar[tuple[str, ...]] = ()  # Where in docs/proofs the guarantee is proved
@@ -125,10 +127,15 @@ class Mechanism(Model, abc.ABC):
         ParameterError
             If the parameters are none, or not written as :meth:`describe` writes them.
         """
-        made = cls(**{name: value for name, value in description.items() if name in cls.model_fields})
+        made = cls(**cls._given(description))
         if made.describe() != dict(description):
             raise ParameterError(f"the parameters are not stated as {cls.name} states them.")
         return made
+
+    @classmethod
+    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a description, without what follows from them."""
+        return {name: value for name, value in description.items() if name in cls.model_fields}
 
     def notes(self) -> tuple[str, ...]:
         """Return where in docs/proofs it is proved what these parameters keep, or shown what they do not."""
@@ -147,6 +154,10 @@ class Mechanism(Model, abc.ABC):
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
 
+    def problems(self, schema: Schema) -> Iterator[Problem]:
+        """Find what a policy must tell besides; asked once the promise was made."""
+        yield from ()
+
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Any:
         """Work out all that needs no noise, and refuse what cannot be released: nothing is spent yet."""
         return None
@@ -164,7 +175,7 @@ class Mechanism(Model, abc.ABC):
         return self.preview(dataset).warnings
 
     def release(
-        self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
+        self, dataset: Dataset, *, ledger: Ledger | Rehearsal, noise: Noise, progress: Progress | None = None
     ) -> Publication:
         """Promise, spend once, draw, and release with its certificate.
 
@@ -232,6 +243,7 @@ Epsilon = Annotated[Fraction, PlainValidator(_epsilon), PLAIN]
 OptionalEpsilon = Annotated[Fraction | None, optional(_epsilon), PLAIN]
 Confidence = Annotated[Fraction, PlainValidator(_confidence), PLAIN]
 OptionalConfidence = Annotated[Fraction | None, optional(lambda given, _: _confidence(given)), PLAIN]
+Flag = StrictBool
 K = Annotated[int, PlainValidator(_k)]
 OptionalK = Annotated[int | None, optional(lambda given, _: _k(given))]
 

@@ -36,7 +36,7 @@ from dunnage.guarantees import (
     WithinPublishedBorders,
 )
 from dunnage.laws import Cells, cut_text, exp_bounds
-from dunnage.mechanisms.base import Confidence, Epsilon, Foresight, Number, Progress, optional
+from dunnage.mechanisms.base import Confidence, Epsilon, Flag, Foresight, Number, Progress, optional
 from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
 from dunnage.noise import Noise
 from dunnage.schema import Schema
@@ -150,7 +150,7 @@ class NoisyClusters(NoisyMechanism):
     quantiles: Given = None
     confidence: Confidence = Fraction(9, 10)
     law: Law = "laplace"
-    as_published: bool = False
+    as_published: Flag = False
     border_share: Number = _USUAL_SHARE
 
     @model_validator(mode="after")

@@ -43,11 +43,6 @@ NUMERICS = (
     "safe side"
 )
 Law = Literal["laplace", "piecewise"]
-from dunnage.mechanisms.base import _confidence, _epsilon
-
-SEEDED = Mechanism.seeded
-epsilon_of = lambda e: _epsilon(e, None)
-confidence_of = _confidence
 _LITTLE_TOLD = Fraction(1, 2)
 
 

@@ -17,13 +17,18 @@ from dunnage.release import Release
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
-    from dunnage.ledger import Ledger
+    from dunnage.ledger import Ledger, Rehearsal
     from dunnage.mechanisms.base import Drawn, Mechanism, Progress
     from dunnage.noise import Noise
 
 
 def run(
-    mechanism: Mechanism, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
+    mechanism: Mechanism,
+    dataset: Dataset,
+    *,
+    ledger: Ledger | Rehearsal,
+    noise: Noise,
+    progress: Progress | None = None,
 ) -> Publication:
     """Release a dataset: whatever can be refused is refused before the spend, and noise is first drawn after it."""
     promise = mechanism.promise(dataset.schema)

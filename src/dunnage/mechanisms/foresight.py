@@ -1,3 +1,0 @@
-from dunnage.mechanisms.base import Foresight
-
-__all__ = ["Foresight"]
