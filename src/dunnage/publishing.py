@@ -328,9 +328,10 @@ def rehearse(
     foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
+        rehearsal: Any = book.rehearsal()  # stops where a ledger would spend
         try:
             with _blaming_policy(data):
-                mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
+                mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
         except Rehearsed as stop:
             return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")

@@ -27,7 +27,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
     from dunnage.dataset import Dataset
-    from dunnage.ledger import Ledger, Rehearsal
+    from dunnage.ledger import Ledger
     from dunnage.noise import Noise
     from dunnage.publication import Publication
 
@@ -175,7 +175,7 @@ class Mechanism(Model, abc.ABC):
         return self.preview(dataset).warnings
 
     def release(
-        self, dataset: Dataset, *, ledger: Ledger | Rehearsal, noise: Noise, progress: Progress | None = None
+        self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
     ) -> Publication:
         """Promise, spend once, draw, and release with its certificate.
 

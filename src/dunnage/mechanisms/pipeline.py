@@ -17,7 +17,7 @@ from dunnage.release import Release
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
-    from dunnage.ledger import Ledger, Rehearsal
+    from dunnage.ledger import Ledger
     from dunnage.mechanisms.base import Drawn, Mechanism, Progress
     from dunnage.noise import Noise
 
@@ -26,7 +26,7 @@ def run(
     mechanism: Mechanism,
     dataset: Dataset,
     *,
-    ledger: Ledger | Rehearsal,
+    ledger: Ledger,
     noise: Noise,
     progress: Progress | None = None,
 ) -> Publication:
