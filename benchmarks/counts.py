@@ -78,7 +78,7 @@ def releases(dataset: dn.Dataset) -> dict[str, Callable[[], Any]]:
     found: dict[str, Callable[[], Any]] = {}
     for name, way in ways.items():
         asked = way.law(dataset) if isinstance(way, NoisyCounts) else way.asked(dataset)
-        found[name] = lambda way=way, asked=asked: way._draw(counted, asked, noise)  # type: ignore[misc]
+        found[name] = lambda way=way, asked=asked: way.draw_counts(counted, asked, noise)  # type: ignore[misc]
     return found
 
 
@@ -130,7 +130,7 @@ def release_sparse() -> None:
     queries = mechanism.queries(_PLAIN)
     asked = Asked.of(universe, queries, mechanism.epsilon, 1, DiscreteLaplace)
     start = time.process_time()
-    mechanism._draw(counted, asked, Noise())
+    mechanism.draw_counts(counted, asked, Noise())
     sys.stdout.write(str(time.process_time() - start))  # compiling included: it is run once
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import dunnage as dn
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import Drawn
+from dunnage.mechanisms.tabulated import DrawnCounts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
@@ -40,10 +40,10 @@ def counts(size: int | None = None, *, window: tuple[str, str] = MORNING, noisy:
         dataset = dn.load(data, dn.Policy.read(policy))
     true = true_counts(dataset)
     way = NoisyCounts(epsilon=EPSILON)
-    return true, way._draw(true, way.law(dataset), Noise(seed=1)) if noisy else true
+    return true, way.draw_counts(true, way.law(dataset), Noise(seed=1)) if noisy else true
 
 
-def task_of(ground: Ground, true: Counted, told: Drawn | Counted) -> FleetTask:
+def task_of(ground: Ground, true: Counted, told: DrawnCounts | Counted) -> FleetTask:
     """Expand counts into days to size a fleet for."""
     trips = counted_trips(true.universe, told.cells, told.counts, ground.city)
     days = expanded_days(trips, ground, expansions=EXPANSIONS)
@@ -51,7 +51,7 @@ def task_of(ground: Ground, true: Counted, told: Drawn | Counted) -> FleetTask:
     return FleetTask(ground, days, service=Service(), max_wait=MAX_WAIT_SECONDS, span=span)
 
 
-def sized(ground: Ground, true: Counted, told: Drawn | Counted, runs: int = 1) -> tuple[str, int, float]:
+def sized(ground: Ground, true: Counted, told: DrawnCounts | Counted, runs: int = 1) -> tuple[str, int, float]:
     """Return what was sized, the shuttles, and the least processor time of some runs."""
     times, task, fleet = [], None, ()
     for _ in range(runs):

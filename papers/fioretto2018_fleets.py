@@ -27,7 +27,7 @@ import numpy.typing as npt
 import dunnage as dn
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import Drawn
+from dunnage.mechanisms.tabulated import DrawnCounts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
@@ -111,7 +111,7 @@ class Scene:
         """The smallest fleet for the true trips."""
         return self.truth.size()
 
-    def task(self, counts: Drawn | Counted, expansions: int) -> FleetTask:
+    def task(self, counts: DrawnCounts | Counted, expansions: int) -> FleetTask:
         """Return days of trips as counts tell them."""
         told = counted_trips(self.own.counted.universe, counts.cells, counts.counts, self.ground.city)
         days = expanded_days(told, self.ground, expansions=expansions)
@@ -289,14 +289,14 @@ def _job(day: str, epsilon: float, method: str, run: int, *, form: str = SOUND, 
     return FleetJob(day=day, epsilon=epsilon, method=method, run=run, form=form, **where)
 
 
-def released(own: Trips, job: FleetJob) -> Drawn | Counted:
+def released(own: Trips, job: FleetJob) -> DrawnCounts | Counted:
     """Release the counts of a job."""
     noise = Noise(seed=seed_of(job))
     if job.method == EXACT:
         return own.counted
     if job.method == THRESHOLDED:
         way = NoisyCounts(epsilon=str(job.epsilon), threshold=threshold(own.num_cells, job.epsilon))
-        return way._draw(own.counted, way.law(own.dataset), noise)
+        return way.draw_counts(own.counted, way.law(own.dataset), noise)
     return own.draw(job.method, job.epsilon, job.form)(noise)
 
 

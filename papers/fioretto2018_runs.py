@@ -31,7 +31,7 @@ from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Feature, Layout
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import Drawn
+from dunnage.mechanisms.tabulated import DrawnCounts
 from dunnage.noise import Noise
 from dunnage.samples import TripSetting, generate_trips
 from papers.hoogervorst2019_runs import mean_sd
@@ -110,17 +110,17 @@ class Trips:
         features = {name: Feature.of(self.counted.universe, columns) for name, columns in SUMS.items()}
         return {name: (feature.groups(pairs, slots), feature.size) for name, feature in features.items()}
 
-    def dense(self, counts: Drawn | Counted) -> FloatArray:
+    def dense(self, counts: DrawnCounts | Counted) -> FloatArray:
         """Return the count of every cell."""
         dense = np.zeros(self.num_cells)
         dense[counts.cells] = counts.counts
         return dense
 
-    def draw(self, method: str, epsilon: float, form: str) -> Callable[[Noise], Drawn]:
+    def draw(self, method: str, epsilon: float, form: str) -> Callable[[Noise], DrawnCounts]:
         """Return what releases counts by a method: noise, projection and rounding, without ledger and files."""
         way = mechanism(method, epsilon, form)
         asked: Any = way.law(self.dataset) if isinstance(way, NoisyCounts) else way.asked(self.dataset)
-        return lambda noise: way._draw(self.counted, asked, noise)
+        return lambda noise: way.draw_counts(self.counted, asked, noise)
 
 
 @lru_cache(maxsize=4)

@@ -70,7 +70,7 @@ def outcome(mechanism: Any, question: Asked, noisy: Sequence[Sequence[int]]) -> 
     """Run a mechanism on noisy answers, the cells first; chance after the noise is the same in every run."""
     laws = tuple(Scripted(law.scale, tuple(row)) for law, row in zip(question.laws, noisy, strict=True))
     nothing = Counted(universe=question.universe, cells=np.zeros(0, np.int64), counts=np.zeros(0, np.int64))
-    drawn = mechanism._draw(nothing, replace(question, laws=laws), Noise(seed=1))
+    drawn = mechanism.draw_counts(nothing, replace(question, laws=laws), Noise(seed=1))
     return tuple(zip(drawn.cells.tolist(), drawn.counts.tolist(), strict=True))
 
 

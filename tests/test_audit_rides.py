@@ -31,7 +31,7 @@ from dunnage.auditing.rides import class_widths, hourly_boardings, pair_counts
 from dunnage.auditing.sight import Known, Sight
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
-from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets, publish_classes
+from dunnage.mechanisms.recode import Classes, Generalised, Intervals, Nodes, Sets
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.pages import write_audit
 from dunnage.policy import Policy
@@ -119,15 +119,12 @@ def release_of(data: dn.Dataset, of_row: np.ndarray, weights: dict[str, float] |
         importance=tuple(weights.values()),
         figures={"importance": {"factors": weights, "weights": weights}},
     )
-    return publish_classes(
-        data,
-        classes,
-        promise=UtilityClusters(k=2, symmetrise=True).promise(data.schema),
-        k=2,
-        statistic="bounds",
-        spend={"id": "x", "at": "now", "composed": {}},
-        noise=dn.Noise(),
-    )
+
+    class Given(UtilityClusters):
+        def classes(self, dataset, progress=None):
+            return classes
+
+    return Given(k=2, symmetrise=True).release(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise())
 
 
 class Small:

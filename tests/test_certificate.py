@@ -334,7 +334,7 @@ VARIANTS: list[dict[str, Any]] = [
 
 def test_every_mechanism_is_among_the_variants() -> None:
     from dunnage.local.task import MECHANISMS as DEVICES
-    from dunnage.publishing import MECHANISMS
+    from dunnage.mechanisms import MECHANISMS
 
     assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
 

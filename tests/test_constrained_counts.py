@@ -95,7 +95,7 @@ def test_lazy_and_dense_paths_have_the_same_law(monkeypatch):
     table, noise = counted(of, [2, 0, 0, 1]), Noise()
 
     def sample() -> Counter:
-        drawn = (mechanism._draw(table, question, noise) for _ in range(1_200))
+        drawn = (mechanism.draw_counts(table, question, noise) for _ in range(1_200))
         return Counter((tuple(d.cells.tolist()), tuple(d.counts.tolist())) for d in drawn)
 
     dense = sample()
@@ -117,7 +117,7 @@ def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch, s
     rng = np.random.default_rng(7)
     true = np.where(rng.random(of.num_cells) < 0.05, rng.geometric(0.2, of.num_cells), 0)
     mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
-    drawn = mechanism._draw(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+    drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
     assert (drawn.counts > 0).all()
     assert (np.diff(drawn.cells) > 0).all()
     assert drawn.measures["kkt_residual"] <= 1e-10
@@ -131,7 +131,7 @@ def test_far_more_cells_than_memory_holds():
     counts = rng.geometric(0.05, len(cells))
     mechanism = ConstrainedCounts(epsilon=1, features="O3")
     table = constrained_counts.Counted(universe=of, cells=cells, counts=counts)
-    drawn = mechanism._draw(table, asked(mechanism, of, DiscreteLaplace), Noise())
+    drawn = mechanism.draw_counts(table, asked(mechanism, of, DiscreteLaplace), Noise())
     assert abs(int(drawn.counts.sum()) / counts.sum() - 1) < 0.01
     assert len(np.unique(drawn.cells)) == len(drawn.cells)
     assert np.isin(cells[counts > 100], drawn.cells).all()
@@ -149,7 +149,7 @@ def test_margins_add_the_margin_and_beat_the_published_shares():
         mechanism = ConstrainedCounts(epsilon=1, budget_shares=shares)
         squares = []
         for _ in range(20):
-            drawn = mechanism._draw(table, asked(mechanism, of, DiscreteLaplace), Noise())
+            drawn = mechanism.draw_counts(table, asked(mechanism, of, DiscreteLaplace), Noise())
             found = np.zeros(of.num_cells)
             found[drawn.cells] = drawn.counts
             squares.append(((found - true) ** 2).mean())
@@ -218,5 +218,5 @@ def test_nothing_can_be_counted(monkeypatch, dense):
     monkeypatch.setattr(constrained_counts, "MOST_DENSE_CELLS", 1 << 22 if dense else 0)
     of, mechanism = universe(4, 2), ConstrainedCounts(epsilon="0.5", features=[[]])
     for _ in range(20):
-        drawn = mechanism._draw(counted(of, [0] * of.num_cells), asked(mechanism, of, DiscreteLaplace), Noise())
+        drawn = mechanism.draw_counts(counted(of, [0] * of.num_cells), asked(mechanism, of, DiscreteLaplace), Noise())
         assert (drawn.counts > 0).all()

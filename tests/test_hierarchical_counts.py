@@ -77,7 +77,7 @@ def test_counts_are_positive_and_near_the_truth_where_epsilon_is_large():
     of = universe(6, 3, city=True)
     true = np.arange(of.num_cells) % 5
     mechanism = HierarchicalCounts(epsilon=200)
-    drawn = mechanism._draw(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
+    drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
     found = np.zeros(of.num_cells, dtype=np.int64)
     found[drawn.cells] = drawn.counts
     assert (found == true).all()

@@ -85,7 +85,7 @@ def test_released_counts_have_the_law(monkeypatch, rounding, dense):
     table, law = counted(of, [0, 2, 0, 0]), kind(Fraction(1))
     found = np.zeros((6_000, 4), dtype=np.int64)
     for row in found:
-        drawn = mechanism._draw(table, law, noise)
+        drawn = mechanism.draw_counts(table, law, noise)
         row[drawn.cells] = drawn.counts
     for cell, count in enumerate([0, 2, 0, 0]):
         chances = np.array([chance(kind, 1.0, value - count) for value in range(2, 8)])
@@ -104,7 +104,7 @@ def test_a_trillion_cells():
     of = universe(100_000, 100)
     cells = np.sort(np.random.default_rng(1).choice(of.num_cells, 1_000, replace=False))
     table = noisy_counts.Counted(universe=of, cells=cells, counts=np.full(1_000, 60))
-    drawn = NoisyCounts(epsilon=1, threshold=30)._draw(table, RoundedLaplace(Fraction(1)), Noise())
+    drawn = NoisyCounts(epsilon=1, threshold=30).draw_counts(table, RoundedLaplace(Fraction(1)), Noise())
     assert np.isin(cells, drawn.cells).mean() > 0.99
     created = len(drawn.cells) - 1_000
     assert created < 3 * 1e12 * RoundedLaplace(Fraction(1)).above(30) + 60
@@ -114,7 +114,7 @@ def test_a_trillion_cells():
 def test_as_published_rounds_floating_noise():
     of = universe(3, 2)
     mechanism = NoisyCounts(epsilon=1, as_published=True)
-    drawn = mechanism._draw(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), Noise())
+    drawn = mechanism.draw_counts(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), Noise())
     assert len(drawn.cells) == 18
     assert drawn.measures["noise"]["law"] == "floating"
 

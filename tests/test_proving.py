@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -28,12 +27,12 @@ from dunnage.errors import ParameterError
 from dunnage.guarantees import NO_LOSS
 from dunnage.laws import Cells
 from dunnage.local.task import MECHANISMS as LOCAL_MECHANISMS
-from dunnage.mechanisms import hierarchical_counts, noisy_clusters, noisy_counts
+from dunnage.mechanisms import MECHANISMS, hierarchical_counts, noisy_clusters, noisy_counts
 from dunnage.mechanisms.counting import true_counts
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.noisy_values import NoisyValues
-from dunnage.mechanisms.perturb import Drawn, cut_cells, noisy_domains, release_noisy
+from dunnage.mechanisms.perturb import NoisyColumns, cut_cells, noisy_domains
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.proving import desk, examining, primitives, sampling
@@ -46,7 +45,6 @@ from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, di
 from dunnage.proving.rows import examine_border_shares, values_case
 from dunnage.proving.sampling import lattice_case, numbers
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdict, judged, within
-from dunnage.publishing import MECHANISMS
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def test_the_short_desk_is_as_expected(proof):
 
 
 def test_every_published_form_is_checked_and_fails_where_it_must(proof):
-    forms = {name for name, kind in MECHANISMS.items() if "as_published" in _fields(kind)}
+    forms = {name for name, kind in MECHANISMS.items() if "as_published" in kind.model_fields}
     published = {v.mechanism for v in proof.verdicts if "as published" in v.variant}
     assert forms <= published
     for name in ("noisy-clusters", "noisy-counts", "hierarchical-counts", "constrained-counts"):
@@ -86,10 +84,6 @@ def test_every_published_form_is_checked_and_fails_where_it_must(proof):
         assert (verdict.verdict, verdict.measured, verdict.holds) == (FAILS, UNBOUNDED, UNBOUNDED)
     floating = found(proof, "noisy-counts", "floating-point Laplace")
     assert floating.measured == UNBOUNDED
-
-
-def _fields(kind: type) -> set[str]:
-    return {item.name for item in dataclasses.fields(kind)}
 
 
 def test_published_sampling_is_off_by_what_the_notes_say(proof):
@@ -143,46 +137,36 @@ def test_strange_names_are_refused():
 # Deliberately broken mechanisms
 
 
-class Broken(NoisyValues):
-    """Noisy values that promise as they should; what is wrong is in the release."""
-
-    def draw(self, data, source):
-        return Drawn.of(self.cells(data.schema), data, source)
-
-    def release(self, dataset, *, ledger, noise):
-        return release_noisy(self.promise(dataset.schema), self.draw, dataset, ledger=ledger, noise=noise)
-
-
-class HalfNoise(Broken):
-    def draw(self, data, source):
+class HalfNoise(NoisyValues):
+    def perturb(self, data, prepared, source):
         domains = noisy_domains(data.schema, self.name)
         cells = cut_cells(domains, {}, law=self.law, epsilon=2 * self.epsilon, confidence=self.confidence)
-        return Drawn.of(cells, data, source)
+        return NoisyColumns.of(cells, data, source)
 
 
-class ForgottenColumn(Broken):
-    def draw(self, data, source):
-        drawn = super().draw(data, source)
+class ForgottenColumn(NoisyValues):
+    def perturb(self, data, prepared, source):
+        drawn = super().perturb(data, prepared, source)
         true = data.numbers("length")
         return replace(drawn, columns={**drawn.columns, "length": (true, true, true)})
 
 
-class EpsilonForEachColumn(Broken):
-    def draw(self, data, source):
+class EpsilonForEachColumn(NoisyValues):
+    def perturb(self, data, prepared, source):
         domains = noisy_domains(data.schema, self.name)
         cells = {
             name: cut_cells({name: domain}, {}, law=self.law, epsilon=self.epsilon, confidence=self.confidence)[name]
             for name, domain in domains.items()
         }
-        return Drawn.of(cells, data, source)
+        return NoisyColumns.of(cells, data, source)
 
 
-class DomainFromData(Broken):
-    def draw(self, data, source):
+class DomainFromData(NoisyValues):
+    def perturb(self, data, prepared, source):
         values = data.numbers("weight")
         domain = Numeric(lower=0, upper=int(values.max()) + 1, resolution=1)
         cells = Cells.cut(domain, (), law=self.law, epsilon=self.epsilon, confidence=self.confidence)
-        return Drawn.of({"weight": cells}, data, source)
+        return NoisyColumns.of({"weight": cells}, data, source)
 
 
 class SeededNoise(NoisyValues):
@@ -190,10 +174,10 @@ class SeededNoise(NoisyValues):
         return super().release(dataset, ledger=ledger, noise=Noise(seed=4))
 
 
-class ConstantNoise(Broken):
-    def draw(self, data, source):
+class ConstantNoise(NoisyValues):
+    def perturb(self, data, prepared, source):
         told = np.clip(data.numbers("weight") + 1, 0, 4)
-        return Drawn({"weight": (told, told, told)}, {})
+        return NoisyColumns({"weight": (told, told, told)}, {})
 
 
 class OwnNoise(NoisyValues):
@@ -201,25 +185,31 @@ class OwnNoise(NoisyValues):
         return super().release(dataset, ledger=ledger, noise=Noise())
 
 
-class SpendsHalf(Broken):
+class SpendsHalf(NoisyValues):
     def release(self, dataset, *, ledger, noise):
-        promise = self.promise(dataset.schema)
-        cheaper = replace(promise, guarantee=replace(promise.guarantee, epsilon=self.epsilon / 2))
-        return release_noisy(cheaper, self.draw, dataset, ledger=ledger, noise=noise)
+        class Cheaper(NoisyValues):
+            def promise(self, schema):
+                promise = super().promise(schema)
+                return replace(promise, guarantee=replace(promise.guarantee, epsilon=self.epsilon / 2))
+
+        return Cheaper(**dict(self)).release(dataset, ledger=ledger, noise=noise)
 
 
-class SpendsTwice(Broken):
+class SpendsTwice(NoisyValues):
     def release(self, dataset, *, ledger, noise):
         ledger.spend(self.promise(dataset.schema), dataset.purpose)
         return super().release(dataset, ledger=ledger, noise=noise)
 
 
-class DrawsFirst(Broken):
+class DrawsFirst(NoisyValues):
     def release(self, dataset, *, ledger, noise):
-        drawn = self.draw(dataset, noise)
-        return release_noisy(
-            self.promise(dataset.schema), lambda data, source: drawn, dataset, ledger=ledger, noise=noise
-        )
+        drawn = self.draw(dataset, None, noise)
+
+        class Given(NoisyValues):
+            def draw(self, dataset, prepared, noise):
+                return drawn
+
+        return Given(**dict(self)).release(dataset, ledger=ledger, noise=noise)
 
 
 class RefusesTheHeavy(NoisyValues):
@@ -229,7 +219,7 @@ class RefusesTheHeavy(NoisyValues):
         return super().release(dataset, ledger=ledger, noise=noise)
 
 
-class InOrder(Broken):
+class InOrder(NoisyValues):
     def release(self, dataset, *, ledger, noise):
         release, key = super().release(dataset, ledger=ledger, noise=noise)
         table = release.data.take(np.argsort(key.table["source_row"].to_numpy()))
@@ -243,7 +233,7 @@ def values(kind, **more):
 
 
 def test_the_mechanism_that_is_broken_below_is_sound():
-    verdict = examine(values(Broken))
+    verdict = examine(values(NoisyValues))
     assert verdict.as_expected
     assert verdict.measured == pytest.approx(1)
 
@@ -330,13 +320,13 @@ def test_two_spends_are_caught():
 
 def test_rows_in_the_order_of_the_data_are_caught():
     """Two records in the order they came in: the first row is the first record's, so epsilon is not kept for pairs."""
-    lawful = examine(values(Broken, last=1, num=2))
+    lawful = examine(values(NoisyValues, last=1, num=2))
     assert lawful.as_expected
     case = values(InOrder, last=1, num=2)
     swapped = [{"weight": [0.0, 1.0]}, {"weight": [1.0, 0.0]}]  # the same records: nobody may tell them apart
     verdict = examine(replace(case, tables=swapped, pairs=[(0, 1)], claimed=1e-6))
     assert verdict.measured == pytest.approx(2)
-    kept = examine(replace(values(Broken, last=1, num=2), tables=swapped, pairs=[(0, 1)], claimed=1e-6))
+    kept = examine(replace(values(NoisyValues, last=1, num=2), tables=swapped, pairs=[(0, 1)], claimed=1e-6))
     assert kept.measured == pytest.approx(0, abs=1e-9)
 
 
@@ -361,16 +351,14 @@ def test_a_sampler_that_is_a_little_off_is_caught(monkeypatch):
     assert examine_count_law("noisy-counts", DiscreteLaplace(Fraction(2)), reach=40).problems
 
 
-@dataclass(frozen=True, kw_only=True)
 class HalfCountNoise(NoisyCounts):
     def _scale(self, dataset):
         return super()._scale(dataset) / 2
 
 
-@dataclass(frozen=True, kw_only=True)
 class BareCell(NoisyCounts):
-    def _draw(self, counted, law, noise):
-        drawn = super()._draw(counted, law, noise)
+    def draw_counts(self, counted, law, noise):
+        drawn = super().draw_counts(counted, law, noise)
         rest = drawn.cells != 0
         true = counted.cells == 0
         return replace(
@@ -388,7 +376,6 @@ def test_broken_counts_are_caught(kind, least):
     assert not verdict.problems  # it spends what is promised: the noise is at fault
 
 
-@dataclass(frozen=True, kw_only=True)
 class SmallClasses(SampledLattice):
     def _chosen(self, lattice, sampled, noise):
         node = super()._chosen(lattice, sampled, noise)
@@ -411,15 +398,15 @@ def test_classes_below_k_are_caught():
 class Unlisted(ConstantNoise):
     """Draws bare bits, of which nothing can be enumerated."""
 
-    def draw(self, data, source):
+    def perturb(self, data, prepared, source):
         source.bits(40)
-        return super().draw(data, source)
+        return super().perturb(data, prepared, source)
 
 
-class UnlistedButSound(Broken):
-    def draw(self, data, source):
+class UnlistedButSound(NoisyValues):
+    def perturb(self, data, prepared, source):
         source.bits(40)
-        return super().draw(data, source)
+        return super().perturb(data, prepared, source)
 
 
 def test_what_leaves_out_too_much_is_drawn(monkeypatch):
@@ -651,7 +638,7 @@ def test_bare_cells_of_very_many_are_caught():
 
     def lazily(data, noise):
         counted = true_counts(data)
-        drawn = made._draw(counted, made.law(data), noise)
+        drawn = made.draw_counts(counted, made.law(data), noise)
         bare = noisy_counts.MOST_DENSE_CELLS == 1
         return replace(drawn, cells=counted.cells, counts=counted.counts) if bare else drawn
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import dunnage as dn
-from dunnage.publishing import MECHANISMS, mechanism_of
+from dunnage.mechanisms import MECHANISMS
+from dunnage.publishing import mechanism_of
 
 POLICY = """
 dataset = "parcels"

@@ -77,8 +77,8 @@ if TYPE_CHECKING:
     from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
     from dunnage.local.tasks import task_of
     from dunnage.local.trajectory import LocalTrajectory
+    from dunnage.mechanisms.base import Foresight
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-    from dunnage.mechanisms.foresight import Foresight
     from dunnage.mechanisms.full_domain import FullDomain
     from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
     from dunnage.mechanisms.noisy_clusters import NoisyClusters
@@ -211,7 +211,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "mechanisms.partition": ("Partition",),
     "mechanisms.sampled_lattice": ("SampledLattice",),
     "mechanisms.utility_clusters": ("UtilityClusters",),
-    "mechanisms.foresight": ("Foresight",),
+    "mechanisms.base": ("Foresight",),
     "local.numeric": ("LocalNumeric",),
     "local.location": ("LocalLocation",),
     "local.trajectory": ("LocalTrajectory",),

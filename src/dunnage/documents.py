@@ -148,7 +148,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], where: str = "")
         elif isinstance(cause, Exception):
             yield Problem(str(cause), where=place)
         elif kind in ("literal_error", "enum") and isinstance(given, str):
-            choices = _choices(field)
+            choices = choices_of(field)
             yield Problem(f"is not one of {' | '.join(choices)}", where=place, remedy=close_word(given, choices))
         else:
             needs = f"must be {says}" if says else f"is not as it must be ({item['msg'][:1].lower()}{item['msg'][1:]})"
@@ -192,7 +192,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models_in(part)
 
 
-def _choices(field: FieldInfo | None) -> list[str]:
+def choices_of(field: FieldInfo | None) -> list[str]:
     def words(annotation: Any) -> Iterator[str]:
         if typing.get_origin(annotation) is Literal:
             yield from map(str, typing.get_args(annotation))

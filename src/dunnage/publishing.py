@@ -9,77 +9,34 @@ import io
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
 from dunnage.io import CSV_ENDINGS
 from dunnage.ledger import Ledger, Rehearsed, Statement
-from dunnage.mechanisms.constrained_counts import ConstrainedCounts
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.full_domain import FullDomain
-from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
-from dunnage.mechanisms.noisy_clusters import NoisyClusters
-from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.noisy_values import NoisyValues
-from dunnage.mechanisms.partition import Partition
-from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
-from dunnage.mechanisms.utility_clusters import UtilityClusters
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.base import Foresight, Mechanism, Progress
 from dunnage.noise import Noise
 from dunnage.policy import Policy, suggestion
 from dunnage.publication import Key, Publication, check_output
-from dunnage.schema import Schema
 
 LEDGER_FILE = "dunnage-ledger.sqlite"
 POOL_ENDINGS = {True: ".pool.csv", False: ".pool.parquet"}
 MANY_LABELS, FEW_TIMES = 50, 25
 """A column of so many labels, each so few times on average, may tell persons apart."""
-Progress = Callable[[str], None]
 _NO_TRIPS = "there are no trips: what is released is noise alone. Check the file and the period before you spend on it."
 _log = logging.getLogger("dunnage")
-
-
-class Mechanism(Protocol):
-    """Frozen parameters with two verbs."""
-
-    def promise(self, schema: Schema) -> Promise:
-        """State the guarantee; needs no data."""
-
-    def release(self, dataset: Dataset, *, ledger: Any, noise: Noise) -> Publication:
-        """Spend once, then release."""
-
-
-@runtime_checkable
-class Foreseeing(Protocol):
-    """A mechanism that has something to tell its owner before it spends."""
-
-    def foresee(self, dataset: Dataset) -> Foresight:
-        """Tell everything that helps to choose parameters; draws nothing."""
-
-
-# The one table from policy names to classes.
-MECHANISMS: Mapping[str, Any] = {
-    kind.name: kind
-    for kind in (
-        ConstrainedCounts,
-        FullDomain,
-        HierarchicalCounts,
-        NoisyClusters,
-        NoisyCounts,
-        NoisyValues,
-        Partition,
-        SampledLattice,
-        UtilityClusters,
-    )
-}
 
 
 def mechanism_of(policy: Policy) -> Mechanism:
@@ -92,51 +49,34 @@ def mechanism_of(policy: Policy) -> Mechanism:
             f"no mechanism {name!r} in this version", where="mechanism.name", remedy=suggestion(name, MECHANISMS)
         )
         raise PolicyError(source, [what])
-    problems = _parameter_problems(MECHANISMS[name], parameters)
-    if policy.schema.person is not None and not getattr(MECHANISMS[name], "counts_persons", False):
-        able = ", ".join(key for key, kind in MECHANISMS.items() if getattr(kind, "counts_persons", False))
+    kind = MECHANISMS[name]
+    problems = [
+        Problem(f"is not a parameter of {name}", where=f"mechanism.{key}", remedy=suggestion(key, kind.model_fields))
+        for key in parameters
+        if key not in kind.model_fields
+    ]
+    for key, parameter in kind.model_fields.items():
+        if parameter.is_required() and key not in parameters:
+            remedy = f"Write {key} = ... in [mechanism]: what it promises is yours to choose, so it has no default."
+            problems.append(Problem("is missing", where=f"mechanism.{key}", remedy=remedy))
+    if policy.schema.person is not None and not kind.counts_persons:
+        able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_persons)
         remedy = f"Use {able}, or leave [contribution] out."
         problems.append(Problem(f"{name} counts records, not persons", where="contribution.person", remedy=remedy))
-    if policy.schema.trip is not None and not getattr(MECHANISMS[name], "counts_trips", False):
-        able = ", ".join(key for key, kind in MECHANISMS.items() if getattr(kind, "counts_trips", False))
+    if policy.schema.trip is not None and not kind.counts_trips:
+        able = ", ".join(key for key, other in MECHANISMS.items() if other.counts_trips)
         remedy = f"Use {able}, or leave [trip] out."
         problems.append(Problem(f"{name} releases rows, not counts of trips", where="trip", remedy=remedy))
     if not problems:
         try:
-            made: Mechanism = MECHANISMS[name](**parameters)
+            made = kind(**parameters)
             made.promise(policy.schema)
-            problems = list(_feature_problems(made, policy.schema))
+            problems = list(made.problems(policy.schema))
         except ParameterError as error:
             problems = [Problem(str(error), where="mechanism")]
     if problems:
         raise PolicyError(source, problems)
     return made
-
-
-def _feature_problems(mechanism: Any, schema: Schema) -> Iterator[Problem]:
-    """Find features by columns that nothing tells."""
-    if schema.trip is None or not hasattr(mechanism, "queries"):
-        return
-    zoned = schema.city is not None and schema.city.zones is not None
-    has_modes = schema.city is not None and schema.city.modes is not None
-    day = f'Write day = "weekday", say, in [attributes.{schema.trip.time}]'
-    fewer = f'write features = "{"H3" if mechanism.name == "hierarchical-counts" else "O3"}", which needs none'
-    needs = (
-        (
-            zoned,
-            {"origin_zone", "destination_zone"},
-            "the zone of each stop",
-            f"Add a column zone to the stops file, or {fewer}",
-        ),
-        (has_modes, {"mode"}, "the mode of each pair of stops", f'Write [city] modes = "modes.csv", or {fewer}'),
-        (schema.tells_days, {"day"}, "days that are told apart", f"{day}, or choose features without days"),
-    )
-    asked = [query for query in mechanism.queries(schema) if query.columns is not None]
-    for known, columns, what, remedy in needs:
-        needing = [query.name for query in asked if columns & set(query.columns)]
-        if needing and not known:
-            told = f"the feature {needing[0]} needs {what}, which the policy does not tell"
-            yield Problem(told, where="mechanism.features", remedy=f"{remedy}.")
 
 
 @contextlib.contextmanager
@@ -151,21 +91,6 @@ def _blaming_policy(data: Dataset) -> Iterator[None]:
     except ParameterError as error:
         where = "mechanism.features" if "features" in str(error) else "mechanism"
         raise PolicyError(str(data.policy.path or "policy"), [Problem(str(error), where=where)]) from None
-
-
-def _parameter_problems(kind: Any, given: Mapping[str, Any]) -> list[Problem]:
-    known = {item.name: item for item in fields(kind)}
-    problems = [
-        Problem(f"is not a parameter of {kind.name}", where=f"mechanism.{name}", remedy=suggestion(name, known))
-        for name in given
-        if name not in known
-    ]
-    for name, item in known.items():
-        required = item.default is MISSING and item.default_factory is MISSING
-        if required and name not in given:
-            remedy = f"Write {name} = ... in [mechanism]: what it promises is yours to choose, so it has no default."
-            problems.append(Problem("is missing", where=f"mechanism.{name}", remedy=remedy))
-    return problems
 
 
 def promise(policy: Policy) -> Promise:
@@ -225,16 +150,14 @@ def publish(
     if out is not None:
         _check_places(mechanism, data, out, force=force)
     tell("finding classes")
-    with _opened(ledger, data.policy, again=again) as book:
-        told = {"progress": tell} if getattr(mechanism, "tells_progress", False) else {}
-        with _blaming_policy(data):
-            publication = mechanism.release(data, ledger=book, noise=noise or Noise(), **told)
+    with _opened(ledger, data.policy, again=again) as book, _blaming_policy(data):
+        publication = mechanism.release(data, ledger=book, noise=noise or Noise(), progress=tell)
     _log.info("released %s", data.policy.dataset)
     if out is None:
         return publication
     tell("writing the release")
     written = publication.write(out, sign=sign, force=force)
-    if getattr(mechanism, "left_out", "") == "pool":
+    if mechanism.pools:
         write_pool(data, written.key, pool_path(out, data), force=force)
     return written
 
@@ -242,9 +165,8 @@ def publish(
 def owner_warnings(data: Dataset) -> tuple[str, ...]:
     """Say what the owner should not overlook about publishing these rows. For the owner's eyes only."""
     mechanism = mechanism_of(data.policy)
-    if isinstance(mechanism, SampledLattice):  # whose foresight costs as much as a release
-        return mechanism.warnings(data)
-    return foresee(data).warnings
+    with _blaming_policy(data):
+        return (*mechanism.warnings(data), *_data_warnings(mechanism, data))
 
 
 def foresee(data: Dataset) -> Foresight:
@@ -257,16 +179,16 @@ def foresee(data: Dataset) -> Foresight:
     """
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
-        found = mechanism.foresee(data) if isinstance(mechanism, Foreseeing) else Foresight()
+        found = mechanism.preview(data)
+    return replace(found, warnings=(*found.warnings, *_data_warnings(mechanism, data)))
+
+
+def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
+    """Warn of no rows, and of released labels that are many and mostly repeat, as those of cards and vehicles do."""
     if len(data) == 0:
-        found = replace(found, warnings=(*found.warnings, _NO_TRIPS))
-    if data.schema.person is None and getattr(mechanism, "counts_persons", False):
-        found = replace(found, warnings=(*found.warnings, *_pseudonym_warnings(data)))
-    return found
-
-
-def _pseudonym_warnings(data: Dataset) -> Iterator[str]:
-    """Warn of released labels that are many and mostly repeat, as those of cards and vehicles do."""
+        yield _NO_TRIPS
+    if data.schema.person is not None or not mechanism.counts_persons:
+        return
     for attribute in (*data.schema.public, *data.schema.sensitive, *data.schema.quasi_identifiers):
         if attribute.kind not in (None, Category.kind):
             continue
@@ -283,7 +205,7 @@ def _check_places(mechanism: Mechanism, data: Dataset, out: str | os.PathLike[st
     """Check, before anything is spent, that everything may be written where it is to go."""
     check_output(out, force=force)
     pool = pool_path(out, data)
-    if getattr(mechanism, "left_out", "") == "pool" and os.path.lexists(pool) and not force:
+    if mechanism.pools and os.path.lexists(pool) and not force:
         raise OutputError(f"{pool} exists already. Choose another name, or replace it with --force.")
 
 
@@ -295,6 +217,14 @@ def pool_path(folder: str | os.PathLike[str], data: Dataset) -> Path:
 
 def _is_csv(data: Dataset) -> bool:
     return data.source.lower().endswith(CSV_ENDINGS)
+
+
+def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
+    """Return the positions of records that a release does not tell of: what goes into the pool of the next."""
+    told = np.zeros(len(dataset), dtype=bool)
+    records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
+    told[records[records >= 0]] = True
+    return np.flatnonzero(~told)
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
@@ -398,9 +328,10 @@ def rehearse(
     foresight = foresee(data)
     with _opened(ledger, data.policy, again=again) as book:
         before = book.statement(data.policy.dataset)
+        rehearsal: Any = book.rehearsal()  # stops where a ledger would spend
         try:
             with _blaming_policy(data):
-                mechanism.release(data, ledger=book.rehearsal(), noise=noise or Noise())
+                mechanism.release(data, ledger=rehearsal, noise=noise or Noise())
         except Rehearsed as stop:
             return DryRun(stop.promise, len(data), data.num_left_out, stop.loss, before, stop.statement, foresight)
     raise InternalError(f"mechanism {data.policy.mechanism['name']} released without spending")

@@ -349,7 +349,7 @@ def _left_out_says(points: Sequence[Point]) -> list[str]:
 
 def _untried_says(unfit: Sequence[Failure]) -> list[str]:
     """Say which mechanisms the policy lacks something for."""
-    from dunnage.publishing import MECHANISMS
+    from dunnage.mechanisms import MECHANISMS
 
     names = list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS))
     if not names:

@@ -6,55 +6,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import PlainSerializer, PlainValidator, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace
 from dunnage.counting.lazy import project_lazily
 from dunnage.counting.projection import Candidates, Family, Projection, project
 from dunnage.counting.reconciled import Margin, project_estimates
 from dunnage.counting.rounding import round_tree
 from dunnage.counting.tables import project_table
 from dunnage.counting.tails import addresses
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, exact, plain, shown
+from dunnage.exact import exact, shown
 from dunnage.guarantees import Promise
-from dunnage.ledger import Ledger
+from dunnage.mechanisms.base import Flag, Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, described, kept_features, nested
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.perturb import epsilon_of
-from dunnage.mechanisms.recode import check_choice
+from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, nested, read_features
 from dunnage.mechanisms.tabulated import (
-    FLOATING,
     MOST_DENSE_CELLS,
+    PUBLISHED_PROOF,
     Asked,
-    Drawn,
+    DrawnCounts,
+    FeatureMechanism,
+    Features,
     Query,
-    check_flag,
-    check_trips,
-    counts_promise,
-    drawn_at,
     even_shares,
-    features_of,
     foresee_counts,
     given_shares,
-    release_counts,
-    sensitivity,
 )
 from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Schema
 
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
+
 PRESETS = ("uniform", "cells", "margins")
-FEATURE_WEIGHTS = ("size", "uniform")
-STRUCTURES = ("flat", "hierarchical")
+Structure = Literal["flat", "hierarchical"]
 CELLS_SHARE = Fraction(3, 5)
 """Part of epsilon that the preset ``cells`` gives to the cells themselves."""
 
@@ -66,8 +57,26 @@ MARGINS_CELLS_SHARE = Fraction(13, 20)
 """Parts of epsilon that the preset ``margins`` gives to margin and cells; the other features share the rest."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConstrainedCounts:
+def _kept_shares(given: object) -> str | Pairs:
+    """Check shares as far as it goes without features, and keep them in a form that cannot be changed."""
+    if isinstance(given, str):
+        if given not in PRESETS:
+            raise ParameterError(f"budget_shares must be one of {', '.join(PRESETS)}. Got {shown(given)}.")
+        return given
+    try:
+        pairs = dict(given).items()  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"budget_shares must be one of {', '.join(PRESETS)} or a table feature = share. Got {shown(given)}."
+        ) from None
+    return tuple((str(name), exact(value, what=f"the share of {name}")) for name, value in pairs)
+
+
+def _plain_shares(kept: str | Pairs) -> object:
+    return kept if isinstance(kept, str) else plain_pairs(kept)
+
+
+class ConstrainedCounts(FeatureMechanism):
     """Ask several features with noise, then find the consistent, non-negative counts nearest to all answers.
 
     Parameters
@@ -116,52 +125,37 @@ class ConstrainedCounts:
     [[], ['window']]
     """
 
-    name: ClassVar[str] = "constrained-counts"
-    counts_persons: ClassVar[bool] = True
-    counts_trips: ClassVar[bool] = True
-    epsilon: Fraction
-    features: Any = "O5"
-    budget_shares: Any = "uniform"
-    feature_weights: str = "size"
-    structure: str = "flat"
-    as_published: bool = False
+    name = "constrained-counts"
+    proof = ("constrained-counts.md#privacy",)
+    fewest_features = "O3"
+    features: Features = "O5"
+    budget_shares: Annotated[str | Pairs, PlainValidator(_kept_shares), PlainSerializer(_plain_shares)] = "uniform"
+    feature_weights: Literal["size", "uniform"] = "size"
+    structure: Structure = "flat"
+    as_published: Flag = False
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            epsilon: Exact,
-            features: Any = "O5",
-            budget_shares: str | Mapping[str, Exact] = "uniform",
-            feature_weights: str = "size",
-            structure: str = "flat",
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", epsilon_of(self.epsilon))
-        object.__setattr__(self, "features", kept_features(self.features))
-        object.__setattr__(self, "budget_shares", _kept_shares(self.budget_shares))
-        check_choice("feature_weights", self.feature_weights, FEATURE_WEIGHTS)
-        check_choice("structure", self.structure, STRUCTURES)
-        check_flag("as_published", self.as_published)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self._margins and (self.as_published or self.feature_weights != "size"):
             raise ParameterError(
                 'budget_shares = "margins" is not the paper\'s, and weighs features by what the noise says. Got '
                 "as_published or feature_weights besides. Leave them out."
             )
+        return self
+
+    def notes(self) -> tuple[str, ...]:
+        """Return where it is proved, or what the published form rests on."""
+        return PUBLISHED_PROOF if self.as_published else self.proof
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
-        check_trips(schema, self.name)
-        self.queries(schema)
-        why = FLOATING if self.as_published else ""
-        return counts_promise(self.epsilon, schema, mechanism=self.describe(), published=why)
+        promise = self.counts_promise(schema, as_published=self.as_published)
+        self.queries(schema)  # refuses what cannot be asked
+        return promise
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         """Return what is asked, and at which share of epsilon."""
-        columns = features_of(self.features, schema)
+        columns = read_features(self.features, days=schema.tells_days)
         if not columns:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Got none. Use [[]] or noisy-counts.")
         if self.structure == "hierarchical":
@@ -174,15 +168,13 @@ class ConstrainedCounts:
 
     def asked(self, dataset: Dataset) -> Asked:
         """Return the features, with their noise."""
-        law = FloatingLaplace if self.as_published else DiscreteLaplace
         universe = dataset.schema.universe(dataset.period)
         if universe.num_cells > MOST_DENSE_CELLS and (self._margins or self.as_published):
             raise ParameterError(
                 f'as_published and budget_shares = "margins" look at every cell, at most {MOST_DENSE_CELLS:,}. Got '
                 f'{universe.num_cells:,}. Use budget_shares = "cells", or longer windows.'
             )
-        change = sensitivity(dataset.schema, dataset.period)
-        asked = Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
+        asked = self.ask(dataset, as_published=self.as_published)
         joined = asked.features[:-1] if self._margins else asked.features
         groups = Layout.of(universe, joined).num_groups
         if groups > MOST_GROUPS:
@@ -196,19 +188,6 @@ class ConstrainedCounts:
     def _margins(self) -> bool:
         return bool(self.budget_shares == "margins")
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Spend, then release consistent counts.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        promise, asked = self.promise(dataset.schema), self.asked(dataset)
-        return release_counts(
-            promise, lambda counted, source: self._draw(counted, asked, source), dataset, ledger=ledger, noise=noise
-        )
-
     def family(self, features: Sequence[Feature], layout: Layout) -> Family:
         """Return the groups of features by join group, with their weights."""
         ratios = [layout.universe.num_cells / feature.size for feature in features]
@@ -219,7 +198,9 @@ class ConstrainedCounts:
             blocks=layout.slot_class_of(),
         )
 
-    def _draw(self, counted: Counted, asked: Asked, noise: Noise) -> Drawn:
+    def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
+        """Ask all features with noise, project the answers, and round."""
+        asked = prepared
         if self._margins:
             return self._draw_with_margin(counted, asked, noise)
         layout = Layout.of(asked.universe, asked.features)
@@ -231,12 +212,12 @@ class ConstrainedCounts:
 
     def _draw_densely(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
-    ) -> Drawn:
+    ) -> DrawnCounts:
         noisy = asked.noisy_cells(counted, layout, noise)
         projection = project_table(noisy, layout.starts, self.family(asked.features, layout), sums)
         return _rounded(projection, asked, layout, noise)
 
-    def _draw_with_margin(self, counted: Counted, asked: Asked, noise: Noise) -> Drawn:
+    def _draw_with_margin(self, counted: Counted, asked: Asked, noise: Noise) -> DrawnCounts:
         """Estimate cells with the help of the margin, which is the last feature, and project the estimates."""
         *features, _ = asked.features
         layout = Layout.of(asked.universe, features)
@@ -256,7 +237,7 @@ class ConstrainedCounts:
 
     def _draw_as_published(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
-    ) -> Drawn:
+    ) -> DrawnCounts:
         """Project noise in floating point and round each count by itself."""
         noisy = asked.noisy_cells(counted, layout, noise)
         order = np.lexsort((-noisy, np.repeat(np.arange(layout.num_groups), layout.sizes)))
@@ -265,11 +246,11 @@ class ConstrainedCounts:
         projection = project(candidates, self.family(asked.features, layout), sums)
         counts = np.rint(projection.x).astype(np.int64)
         kept = counts > 0
-        return drawn_at(layout, order[kept], counts[kept], _measures(asked, projection.residual))
+        return DrawnCounts.at(layout, order[kept], counts[kept], _measures(asked, projection.residual))
 
     def _draw_lazily(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
-    ) -> Drawn:
+    ) -> DrawnCounts:
         groups, ranks = layout.places(counted.cells)
         law = asked.laws[0]
         listed = project_lazily(
@@ -289,9 +270,9 @@ class ConstrainedCounts:
         places = np.empty(len(owners), dtype=np.int64)
         places[~created] = taken[occupied[~created]]
         places[created] = addresses(noise, layout.starts, owners[created], np.sort(taken))
-        return drawn_at(layout, places, counts[kept], _measures(asked, listed.residual))
+        return DrawnCounts.at(layout, places, counts[kept], _measures(asked, listed.residual))
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         lines = ["sums will be off by about their noise; most of the noise of cells is taken out by the projection"]
@@ -301,27 +282,14 @@ class ConstrainedCounts:
             lines.append("the total is not among the features, so it may be off by far: add [] to features")
         return foresee_counts(asked.foreseen(true_counts(dataset)), lines)
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        shares = self.budget_shares
-        return {
-            "name": self.name,
-            "epsilon": plain(self.epsilon),
-            "features": described(self.features),
-            "budget_shares": shares if isinstance(shares, str) else {name: plain(share) for name, share in shares},
-            "feature_weights": self.feature_weights,
-            "structure": self.structure,
-            "as_published": self.as_published,
-        }
 
-
-def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise) -> Drawn:
+def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise) -> DrawnCounts:
     """Round the counts of a whole table."""
     found = projection.cells if projection.cells is not None else np.flatnonzero(projection.x > 0)
     values = projection.x if projection.cells is not None else projection.x[found]
     counts = _whole(values, np.searchsorted(found, layout.starts), layout, noise)
     kept = counts > 0
-    return drawn_at(layout, found[kept], counts[kept], _measures(asked, projection.residual))
+    return DrawnCounts.at(layout, found[kept], counts[kept], _measures(asked, projection.residual))
 
 
 def _margin_shares(columns: Sequence[FeatureColumns]) -> tuple[Query, ...]:
@@ -344,17 +312,3 @@ def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -
 
 def _measures(asked: Asked, residual: float) -> dict[str, Any]:
     return {"features": asked.describe(), "kkt_residual": residual}
-
-
-def _kept_shares(given: object) -> str | tuple[tuple[str, Fraction], ...]:
-    """Check shares as far as it goes without features, and keep them in a form that cannot be changed."""
-    if isinstance(given, str):
-        check_choice("budget_shares", given, PRESETS)
-        return given
-    try:
-        pairs = dict(given).items()  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"budget_shares must be one of {', '.join(PRESETS)} or a table feature = share. Got {shown(given)}."
-        ) from None
-    return tuple((str(name), exact(value, what=f"the share of {name}")) for name, value in pairs)

@@ -10,46 +10,36 @@ loss itself: ``docs/proofs/full-domain.md`` derives them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationInfo
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError, Refusal
-from dunnage.exact import Exact, exact, plain, shown_number
-from dunnage.guarantees import (
-    CHOICE_DEPENDS_ON_DATA,
-    DATA_DEPENDENT_REFUSAL,
-    PUBLIC_DOMAIN,
-    RECORDS_NOT_PERSONS,
-    SINGLE_RELEASE,
-    SYSTEM_ENTROPY,
-    Basis,
-    KAnonymity,
-    Promise,
-)
-from dunnage.ledger import Ledger
+from dunnage.exact import exact, shown_number
+from dunnage.guarantees import Promise
+from dunnage.mechanisms.base import PLAIN, K, Progress, optional
 from dunnage.mechanisms.lattice import LARGEST_KEY, Column, Groups, Node, Records, hierarchies_of, lost_widths
 from dunnage.mechanisms.recode import (
-    STATISTICS,
+    Alpha,
     Classes,
-    check_choice,
+    ClassMechanism,
+    Importance,
+    Statistic,
     check_stratum_sizes,
-    importance_of,
     refuse_empty,
-    release_classes,
     strata,
-    suppression_price,
 )
-from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Schema
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 CostArray = npt.NDArray[Any]
 """Whole numbers, exact: int64, or Python's own where those could overflow."""
@@ -58,8 +48,14 @@ MOST_NODES = 2**18
 """Largest lattice that is searched."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FullDomain:
+def _share(given: Any, info: ValidationInfo) -> Fraction:
+    share = exact(given, what="max_suppressed")
+    if not 0 <= share <= 1:
+        raise ParameterError(f"max_suppressed must be a share from 0 to 1. Got {shown_number(share)}.")
+    return share
+
+
+class FullDomain(ClassMechanism):
     """Release each attribute at one level of its public hierarchy, at least k records to a combination.
 
     Parameters
@@ -103,87 +99,47 @@ class FullDomain:
     {'weight': 2}
     """
 
-    name: ClassVar[str] = "full-domain"
-    k: int
-    alpha: Fraction = Fraction(1)
-    max_suppressed: Fraction | None = None
-    importance: tuple[tuple[str, Fraction], ...] = ()
-    statistic: str = "bounds"
+    name = "full-domain"
+    proof = ("full-domain.md#guarantee",)
+    k: K
+    alpha: Alpha = Fraction(1)
+    max_suppressed: Annotated[Fraction | None, optional(_share), PLAIN] = None
+    importance: Importance = ()
+    statistic: Statistic = "bounds"
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+    @property
+    def least_k(self) -> int:
+        """The k that is promised."""
+        return self.k
 
-        def __init__(
-            self,
-            *,
-            k: int,
-            alpha: Exact = 1,
-            max_suppressed: Exact | None = None,
-            importance: Mapping[str, Exact] | tuple[tuple[str, Exact], ...] = (),
-            statistic: str = "bounds",
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
-        object.__setattr__(self, "alpha", suppression_price(self.alpha))
-        object.__setattr__(self, "importance", importance_of(self.importance))
-        check_choice("statistic", self.statistic, STATISTICS)
-        if self.max_suppressed is not None:
-            share = exact(self.max_suppressed, what="max_suppressed")
-            if not 0 <= share <= 1:
-                raise ParameterError(f"max_suppressed must be a share from 0 to 1. Got {shown_number(share)}.")
-            object.__setattr__(self, "max_suppressed", share)
+    @property
+    def tells(self) -> Statistic:
+        """What is told about a class."""
+        return self.statistic
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
         self._hierarchies(schema)
-        return Promise(
-            guarantee=KAnonymity(k=self.k, protects=schema.protects),
-            basis=Basis.PROVED,
-            mechanism=self.describe(),
-            assumptions=(
-                PUBLIC_DOMAIN,
-                RECORDS_NOT_PERSONS,
-                CHOICE_DEPENDS_ON_DATA,
-                DATA_DEPENDENT_REFUSAL,
-                SINGLE_RELEASE,
-                SYSTEM_ENTROPY,
-            ),
-            in_clear=self._in_clear(schema),
-            numerics="classes and losses are exact; the order of rows is an exactly uniform permutation from system "
-            "entropy",
-        )
+        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
+        told = [
+            f"the generalisation of each record in the public hierarchies of {names}, at one level for each, chosen "
+            "from the records (at level 0 the value itself)",
+        ]
+        numbers = [a.name for a in schema.quasi_identifiers if a.kind == "numeric"]
+        if self.statistic in ("mean", "multiset") and numbers:
+            told.append(f"the mean of {', '.join(numbers)} in each class")
+        if self.statistic == "multiset":
+            told.append(f"every combination of values of {names}, as an unordered list for each class")
+        return self.class_promise(schema, in_clear=tuple(told), numerics="classes and losses are exact")
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Find the best levels, spend, and release the classes with rows in random order.
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+        """Find the classes of least loss: private, drawn from nothing but the rows.
 
         Raises
         ------
         Refusal
             If a combination of public values has fewer than k records, more would have to be suppressed than may be,
             or every record would be suppressed.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        return release_classes(self, dataset, ledger=ledger, noise=noise)
-
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        return {
-            "name": self.name,
-            "k": self.k,
-            "alpha": plain(self.alpha),
-            "max_suppressed": None if self.max_suppressed is None else plain(self.max_suppressed),
-            "importance": {name: plain(weight) for name, weight in self.importance},
-            "statistic": self.statistic,
-        }
-
-    def classes(self, dataset: Dataset) -> Classes:
-        """Find the classes of least loss: private, drawn from nothing but the rows.
-
-        Raises
-        ------
-        Refusal
-            If no k-anonymous release is possible.
         """
         hierarchies = self._hierarchies(dataset.schema)
         stratum, num_strata = strata(dataset)
@@ -244,23 +200,6 @@ class FullDomain:
                 f"{', '.join(hierarchies)}."
             )
         return hierarchies
-
-    def _in_clear(self, schema: Schema) -> tuple[str, ...]:
-        names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
-        told = [
-            "number of released and of suppressed records, number of classes, size of each class",
-            f"the generalisation of each record in the public hierarchies of {names}, at one level for each, chosen "
-            "from the records (at level 0 the value itself)",
-        ]
-        numbers = [a.name for a in schema.quasi_identifiers if a.kind == "numeric"]
-        if self.statistic in ("mean", "multiset") and numbers:
-            told.append(f"the mean of {', '.join(numbers)} in each class")
-        if self.statistic == "multiset":
-            told.append(f"every combination of values of {names}, as an unordered list for each class")
-        for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive)):
-            if attributes:
-                told.append(f"{role} columns as they are: {', '.join(a.name for a in attributes)}")
-        return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,52 +6,40 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, surplus
+from dunnage.counting.laplace import DiscreteLaplace, surplus
 from dunnage.counting.trees import consistent_tree
-from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, plain
 from dunnage.guarantees import Promise
-from dunnage.ledger import Ledger
+from dunnage.mechanisms.base import Flag, Foresight
 from dunnage.mechanisms.counting import Counted, true_counts
-from dunnage.mechanisms.features import Layout, described, kept_features
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.perturb import epsilon_of
-from dunnage.mechanisms.recode import check_choice
+from dunnage.mechanisms.features import Layout, read_features
 from dunnage.mechanisms.tabulated import (
-    FLOATING,
+    PUBLISHED_PROOF,
     Asked,
-    Drawn,
+    DrawnCounts,
+    FeatureMechanism,
+    Features,
     Query,
-    check_flag,
-    check_trips,
-    counts_promise,
-    drawn_at,
     even_shares,
-    features_of,
     foresee_counts,
     growing_shares,
-    release_counts,
-    sensitivity,
 )
 from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Schema
 from dunnage.trips import is_nested
 
-BUDGETS = ("geometric", "uniform")
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
+
 MOST_CELLS = 50_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class HierarchicalCounts:
+class HierarchicalCounts(FeatureMechanism):
     """Ask every node of a tree of features with noise, and make all counts consistent by least squares.
 
     Parameters
@@ -96,44 +84,27 @@ class HierarchicalCounts:
     'H5'
     """
 
-    name: ClassVar[str] = "hierarchical-counts"
-    counts_persons: ClassVar[bool] = True
-    counts_trips: ClassVar[bool] = True
-    epsilon: Fraction
-    features: Any = "H5"
-    budget: str = "geometric"
-    prune: bool = True
-    as_published: bool = False
+    name = "hierarchical-counts"
+    proof = ("constrained-counts.md#privacy", "constrained-counts.md#the-tree")
+    fewest_features = "H3"
+    features: Features = "H5"
+    budget: Literal["geometric", "uniform"] = "geometric"
+    prune: Flag = True
+    as_published: Flag = False
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            epsilon: Exact,
-            features: Any = "H5",
-            budget: str = "geometric",
-            prune: bool = True,
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", epsilon_of(self.epsilon))
-        object.__setattr__(self, "features", kept_features(self.features))
-        check_choice("budget", self.budget, BUDGETS)
-        check_flag("prune", self.prune)
-        check_flag("as_published", self.as_published)
+    def notes(self) -> tuple[str, ...]:
+        """Return where it is proved, or what the published form rests on."""
+        return PUBLISHED_PROOF if self.as_published else self.proof
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
-        check_trips(schema, self.name)
-        self.queries(schema)
-        why = FLOATING if self.as_published else ""
-        return counts_promise(self.epsilon, schema, mechanism=self.describe(), published=why)
+        promise = self.counts_promise(schema, as_published=self.as_published)
+        self.queries(schema)  # refuses what cannot be asked
+        return promise
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         """Return what is asked, and at which share of epsilon."""
-        columns = features_of(self.features, schema)
+        columns = read_features(self.features, days=schema.tells_days)
         if not columns or not is_nested(columns):
             raise ParameterError(
                 f"{self.name} needs features of which each refines the one before. Got some that do not. Use H5, or "
@@ -149,10 +120,8 @@ class HierarchicalCounts:
         ParameterError
             If there are too many cells.
         """
-        law = FloatingLaplace if self.as_published else DiscreteLaplace
-        universe = dataset.schema.universe(dataset.period)
-        change = sensitivity(dataset.schema, dataset.period)
-        asked = Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
+        asked = self.ask(dataset, as_published=self.as_published)
+        universe = asked.universe
         if universe.num_cells > MOST_CELLS:
             raise ParameterError(
                 f"{self.name} draws noise for every cell, at most {MOST_CELLS:,}. Got {universe.num_cells:,}. "
@@ -160,20 +129,9 @@ class HierarchicalCounts:
             )
         return asked
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Spend, then release counts of a consistent tree.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        promise, asked = self.promise(dataset.schema), self.asked(dataset)
-        return release_counts(
-            promise, lambda counted, source: self._draw(counted, asked, source), dataset, ledger=ledger, noise=noise
-        )
-
-    def _draw(self, counted: Counted, asked: Asked, noise: Noise) -> Drawn:
+    def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
+        """Ask every node with noise, and make counts consistent by least squares."""
+        asked = prepared
         layout = Layout.of(asked.universe, asked.features)
         noisy = [*asked.noisy_sums(counted, noise), asked.noisy_cells(counted, layout, noise)]
         parents = [finer.parents(coarser, layout) for coarser, finer in pairwise(asked.features)]
@@ -182,9 +140,9 @@ class HierarchicalCounts:
         leaves = consistent_tree(noisy, parents, variances, prune=self.prune)[-1]
         whole = np.rint(leaves).astype(np.int64)
         found = np.flatnonzero(whole > 0)
-        return drawn_at(layout, found, whole[found], {"features": asked.describe()})
+        return DrawnCounts.at(layout, found, whole[found], {"features": asked.describe()})
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         created = surplus(DiscreteLaplace(asked.laws[0].scale)) * asked.universe.num_cells
@@ -193,14 +151,3 @@ class HierarchicalCounts:
             "pruned): sums of the released counts are larger by far than the noise above"
         )
         return foresee_counts(asked.foreseen(true_counts(dataset)), [line])
-
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        return {
-            "name": self.name,
-            "epsilon": plain(self.epsilon),
-            "features": described(self.features),
-            "budget": self.budget,
-            "prune": self.prune,
-            "as_published": self.as_published,
-        }

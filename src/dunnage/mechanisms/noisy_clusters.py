@@ -9,22 +9,23 @@ borders and ranges from the records and keeps no epsilon; it is here so that it 
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
-from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.exact import exact, plain, shown, shown_number
 from dunnage.guarantees import (
     PUBLIC_BORDERS,
     SHOWN_CLUSTERS,
@@ -35,22 +36,13 @@ from dunnage.guarantees import (
     WithinPublishedBorders,
 )
 from dunnage.laws import Cells, cut_text, exp_bounds
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.perturb import (
-    Drawn,
-    check_law,
-    confidence_of,
-    cut_cells,
-    epsilon_of,
-    foresee_intervals,
-    noisy_domains,
-    noisy_promise,
-    release_noisy,
-)
+from dunnage.mechanisms.base import Confidence, Epsilon, Flag, Foresight, Number, Progress, optional
+from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
 from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Schema
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 Numbers = tuple[Fraction, ...]
 Table = tuple[tuple[str, Numbers], ...]
@@ -63,8 +55,44 @@ _USUAL_SHARE = Fraction(1, 4)
 _UNSURE = Fraction(1, 10)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyClusters:
+def _table_of(given: Any, info: ValidationInfo) -> Table:
+    """Read a list of rising numbers, or a table of such lists; kept so that it cannot be changed and can be hashed."""
+    what = str(info.field_name)
+    problem = f"{what} must be a list of numbers, or a table attribute = list. Got {shown(given)}."
+    if isinstance(given, str) or not isinstance(given, Sequence | Mapping) or not len(given) or _ONLY in given:
+        raise ParameterError(f"{problem} Write {what} = [...] or [mechanism.{what}].")
+    if isinstance(given, Mapping):
+        pairs: Any = given.items()
+    else:
+        pairs = given if all(isinstance(item, tuple) for item in given) else ((_ONLY, given),)
+    try:
+        return tuple(sorted((str(name), _rising(numbers, what)) for name, numbers in pairs))
+    except ParameterError:
+        raise
+    except (TypeError, ValueError):
+        raise ParameterError(problem) from None
+
+
+def _rising(given: Any, what: str) -> Numbers:
+    if isinstance(given, str):
+        raise TypeError
+    numbers = tuple(exact(number, what=f"each of {what}") for number in given)
+    if not numbers or any(b <= a for a, b in pairwise(numbers)):
+        raise ParameterError(f"{what} must rise, one number at least. Got {shown(given)}. Sort them, each once.")
+    return numbers
+
+
+def _plain_table(table: Table | None) -> Any:
+    if table is None:
+        return None
+    plain_lists = {name: [plain(number) for number in numbers] for name, numbers in table}
+    return plain_lists.get(_ONLY, plain_lists)
+
+
+Given = Annotated[Table | None, optional(_table_of), PlainSerializer(_plain_table)]
+
+
+class NoisyClusters(NoisyMechanism):
     """Release a noisy value with an interval for each number, which never leaves the cluster of the true one.
 
     Parameters
@@ -116,56 +144,28 @@ class NoisyClusters:
     0.2
     """
 
-    name: ClassVar[str] = "noisy-clusters"
-    epsilon: Fraction
-    borders: Table | None = None
-    quantiles: Table | None = None
-    confidence: Fraction = Fraction(9, 10)
-    law: str = "laplace"
-    border_share: Fraction = _USUAL_SHARE
-    as_published: bool = False
+    name = "noisy-clusters"
+    epsilon: Epsilon
+    borders: Given = None
+    quantiles: Given = None
+    confidence: Confidence = Fraction(9, 10)
+    law: Law = "laplace"
+    as_published: Flag = False
+    border_share: Number = _USUAL_SHARE
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            epsilon: Exact,
-            borders: Sequence[Exact] | Mapping[str, Sequence[Exact]] | Table | None = None,
-            quantiles: Sequence[Exact] | Mapping[str, Sequence[Exact]] | Table | None = None,
-            confidence: Exact = 0.9,
-            law: str = "laplace",
-            border_share: Exact = _USUAL_SHARE,
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", epsilon_of(self.epsilon))
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
-        check_law(self.law)
-        for name in ("borders", "quantiles"):
-            if getattr(self, name) is not None:
-                object.__setattr__(self, name, _table_of(getattr(self, name), name))
-        object.__setattr__(self, "border_share", exact(self.border_share, what="border_share"))
-        self._check_form()
-        self._check_shares()
-
-    def _check_form(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if (self.borders is None) == (self.quantiles is None):
             got = "Got neither" if self.borders is None else "Got both"
             raise ParameterError(
                 f"noisy-clusters needs borders (public) or quantiles (private borders; as published, the shares of "
                 f"records up to each border). {got}. Write borders = [100, 250], say, or quantiles = [0.25, 0.5, 0.75]."
             )
-        if not isinstance(self.as_published, bool):
-            raise ParameterError(f"as_published must be true or false. Got {shown(self.as_published)}.")
         if self.as_published and (self.quantiles is None or self.law != "laplace"):
             raise ParameterError(
                 "as_published cuts at shares of the records and draws Laplace noise. Got other parameters. Give "
                 'quantiles = [0.05, 0.35, 0.65, 0.95], say, and law = "laplace".'
             )
-
-    def _check_shares(self) -> None:
         if self.border_share != _USUAL_SHARE and (self.borders is not None or self.as_published):
             raise ParameterError(
                 "border_share is for borders that are drawn privately at quantiles. Got it without. Leave it out."
@@ -181,87 +181,49 @@ class NoisyClusters:
                     f"{', '.join(map(shown_number, shares))[:60]}. Use [0.25, 0.5, 0.75], say."
                 )
 
-    def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
-        return self._form(schema).promise()
-
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Spend, then release noisy values with rows in random order.
-
-        Raises
-        ------
-        Refusal
-            As published only: if values would be printed exactly. Nothing is spent then.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        form = self._form(dataset.schema)
-        if printed := form.printed(dataset):
-            raise Refusal(f"{dataset.source}: {' '.join(printed)}")
-        return release_noisy(form.promise(), form.draw, dataset, ledger=ledger, noise=noise)
-
-    def foresee(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
-        return self._form(dataset.schema).foresee(dataset)
+        return self
 
     def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        described = {
-            "name": self.name,
-            "epsilon": plain(self.epsilon),
-            "borders": _plain_table(self.borders),
-            "quantiles": _plain_table(self.quantiles),
-            "confidence": plain(self.confidence),
-            "law": self.law,
-            "as_published": self.as_published,
-        }
+        """Give name and all parameters as plain data, and how epsilon is shared where borders take a part of it."""
+        described = super().describe()
         if self.quantiles is None or self.as_published:
+            del described["border_share"]
             return described
         return described | {
-            "border_share": plain(self.border_share),
             "epsilon_borders": plain(self.epsilon * self.border_share),
             "epsilon_values": plain(self.epsilon * (1 - self.border_share)),
         }
 
-    def _form(self, schema: Schema) -> _Form:
+    def notes(self) -> tuple[str, ...]:
+        """Return where the form that is chosen is proved, or shown to keep nothing."""
+        form = "public-borders" if self.quantiles is None else "borders-drawn-privately"
+        return (f"noisy-clusters.md#{'as-published' if self.as_published else form}",)
+
+    def promise(self, schema: Schema) -> Promise:
+        """State what a release under this schema will guarantee; needs no data."""
+        return self._form(schema).promise()
+
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> _Clusters:
+        """Refuse, as published only, what would be printed exactly."""
+        form = self._form(dataset.schema)
+        if printed := form.printed(dataset):
+            raise Refusal(f"{dataset.source}: {' '.join(printed)}")
+        return form
+
+    def perturb(self, dataset: Dataset, prepared: _Clusters, noise: Noise) -> NoisyColumns:
+        """Draw the noisy columns, and borders where they are drawn."""
+        return prepared.perturb(dataset, noise)
+
+    def preview(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
+        return self._form(dataset.schema).preview(dataset)
+
+    def _form(self, schema: Schema) -> _Clusters:
         domains = noisy_domains(schema, self.name)
         if self.borders is not None:
             return _PublicBorders(self, schema, domains, _by_attribute(self.borders, domains, "borders"))
         shares = _by_attribute(self.quantiles or (), domains, "quantiles")
         return (_AsPublished if self.as_published else _PrivateBorders)(self, schema, domains, shares)
-
-
-def _table_of(given: Any, what: str) -> Table:
-    """Read a list of rising numbers, or a table of such lists; kept so that it cannot be changed and can be hashed."""
-    problem = f"{what} must be a list of numbers, or a table attribute = list. Got {shown(given)}."
-    if isinstance(given, str) or not isinstance(given, Sequence | Mapping) or not len(given) or _ONLY in given:
-        raise ParameterError(f"{problem} Write {what} = [...] or [mechanism.{what}].")
-    if isinstance(given, Mapping):
-        pairs: Any = given.items()
-    else:
-        pairs = given if all(isinstance(item, tuple) for item in given) else ((_ONLY, given),)
-    try:
-        return tuple(sorted((str(name), _rising(numbers, what)) for name, numbers in pairs))
-    except ParameterError:
-        raise
-    except (TypeError, ValueError):
-        raise ParameterError(problem) from None
-
-
-def _rising(given: Any, what: str) -> Numbers:
-    if isinstance(given, str):
-        raise TypeError
-    numbers = tuple(exact(number, what=f"each of {what}") for number in given)
-    if not numbers or any(b <= a for a, b in pairwise(numbers)):
-        raise ParameterError(f"{what} must rise, one number at least. Got {shown(given)}. Sort them, each once.")
-    return numbers
-
-
-def _plain_table(table: Table | None) -> Any:
-    if table is None:
-        return None
-    plain_lists = {name: [plain(number) for number in numbers] for name, numbers in table}
-    return plain_lists.get(_ONLY, plain_lists)
 
 
 def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> dict[str, Numbers]:
@@ -282,30 +244,26 @@ def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> di
     return found
 
 
-class _Form(Protocol):
-    """One of the three forms, for one schema."""
-
-    def promise(self) -> Promise:
-        """State what this form guarantees."""
-
-    def printed(self, dataset: Dataset) -> list[str]:
-        """Say what would be printed exactly."""
-
-    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
-        """Draw the noisy columns."""
-
-    def foresee(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect."""
-
-
 @dataclass(frozen=True)
-class _Clusters:
-    """What the forms share: the mechanism, the schema, the grids, and the numbers given for each attribute."""
+class _Clusters(abc.ABC):
+    """One of three forms, for one schema: the mechanism, the grids, and the numbers given for each attribute."""
 
     mechanism: NoisyClusters
     schema: Schema
     domains: Mapping[str, Numeric]
     given: Mapping[str, Numbers]
+
+    @abc.abstractmethod
+    def promise(self) -> Promise:
+        """State what this form guarantees."""
+
+    @abc.abstractmethod
+    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
+        """Draw the noisy columns."""
+
+    @abc.abstractmethod
+    def preview(self, dataset: Dataset) -> Foresight:
+        """Tell the owner what to expect."""
 
     def printed(self, dataset: Dataset) -> list[str]:
         """Say which records would be printed exactly: none, and a proved form must not refuse because of records."""
@@ -334,19 +292,18 @@ class _PublicBorders(_Clusters):
         cut = ", ".join(self.given)
         told = [f"between which borders each {cut} lies, after rounding to the grid"]
         told += [_single_text(name, of_column) for name, of_column in cells.items() if _single_points(of_column)]
-        return noisy_promise(
+        return self.mechanism.noisy_promise(
             guarantee,
             self.schema,
-            mechanism=self.mechanism.describe(),
             in_clear=told,
             assumptions=(PUBLIC_BORDERS,),
         )
 
-    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         """Draw the noisy columns."""
-        return Drawn.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
+        return NoisyColumns.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner what to expect."""
         cells = self.cells(self.given, self.mechanism.epsilon)
         held = {name: _records_in(cells[name], dataset.numbers(name)) for name in self.given}
@@ -403,10 +360,9 @@ class _PrivateBorders(_Clusters):
         guarantee = WithinPublishedBorders(
             epsilon=self.mechanism.epsilon, protects=self.schema.protects, neighbours=Neighbours.REPLACE_ONE
         )
-        return noisy_promise(
+        return self.mechanism.noisy_promise(
             guarantee,
             self.schema,
-            mechanism=self.mechanism.describe(),
             in_clear=(
                 f"between which of the published borders each {cut} lies, after rounding to the grid: where two "
                 "borders are close, values between them are known that closely",
@@ -414,7 +370,7 @@ class _PrivateBorders(_Clusters):
             assumptions=(SHOWN_CLUSTERS,),
         )
 
-    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         """Draw the noisy columns."""
         whole = self.cells({}, self.values_epsilon)
         borders: dict[str, list[Fraction]] = {}
@@ -423,11 +379,11 @@ class _PrivateBorders(_Clusters):
             steps = whole[name].steps(dataset.numbers(name))
             drawn = draw_borders(steps, shares, domain.num_steps, epsilon=self.border_epsilon, noise=noise)
             borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
-        values = Drawn.of(self.cells(borders, self.values_epsilon), dataset, noise)
+        values = NoisyColumns.of(self.cells(borders, self.values_epsilon), dataset, noise)
         told = {name: [plain(border) for border in found] for name, found in borders.items()}
         return replace(values, measures={**values.measures, "borders": told})
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell how far borders may be off; it follows from the number of records and public facts."""
         lines, warnings, details = [], [], {}
         for name, shares in self.given.items():
@@ -507,10 +463,9 @@ class _AsPublished(_Clusters):
             protects=self.schema.protects,
             neighbours=Neighbours.REPLACE_ONE,
         )
-        sound = noisy_promise(
+        sound = self.mechanism.noisy_promise(
             guarantee,
             self.schema,
-            mechanism=self.mechanism.describe(),
             in_clear=("the range of each cluster's own values, by the width of its intervals",),
         )
         return replace(
@@ -524,7 +479,7 @@ class _AsPublished(_Clusters):
             "the public grid where the paper's is continuous",
         )
 
-    def draw(self, dataset: Dataset, noise: Noise) -> Drawn:
+    def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
         """Draw the noisy columns."""
         columns = {}
         for name, domain in self.domains.items():
@@ -538,9 +493,9 @@ class _AsPublished(_Clusters):
             steps = np.clip(noisy, 0, domain.num_steps)
             columns[name] = (domain.grid_values(steps), *_ends(domain, steps, radius))
         stated = {"confidence": plain(self.mechanism.confidence)}
-        return Drawn(columns, {"published_intervals": dict.fromkeys(columns, stated)})
+        return NoisyColumns(columns, {"published_intervals": dict.fromkeys(columns, stated)})
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Warn of the values that would be printed exactly."""
         return Foresight(warnings=tuple(self.printed(dataset)))
 

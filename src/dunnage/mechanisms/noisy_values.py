@@ -6,34 +6,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
-from dunnage.dataset import Dataset
-from dunnage.exact import Exact, plain
 from dunnage.guarantees import Neighbours, Promise, PureDP
 from dunnage.laws import Cells
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.perturb import (
-    Drawn,
-    check_law,
-    confidence_of,
-    cut_cells,
-    epsilon_of,
-    foresee_intervals,
-    noisy_domains,
-    noisy_promise,
-    release_noisy,
-)
+from dunnage.mechanisms.base import Confidence, Epsilon, Foresight
+from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
 from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Schema
 
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
-@dataclass(frozen=True, kw_only=True)
-class NoisyValues:
+
+class NoisyValues(NoisyMechanism):
     """Release a noisy value with an interval for each number of each record.
 
     Parameters
@@ -73,63 +60,27 @@ class NoisyValues:
     0.9
     """
 
-    name: ClassVar[str] = "noisy-values"
-    epsilon: Fraction
-    confidence: Fraction = Fraction(9, 10)
-    law: str = "laplace"
-
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(self, *, epsilon: Exact, confidence: Exact = 0.9, law: str = "laplace") -> None: ...
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", epsilon_of(self.epsilon))
-        object.__setattr__(self, "confidence", confidence_of(self.confidence))
-        check_law(self.law)
+    name = "noisy-values"
+    proof = ("noisy-values.md#the-laws",)
+    epsilon: Epsilon
+    confidence: Confidence = Fraction(9, 10)
+    law: Law = "laplace"
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
         self.cells(schema)
         guarantee = PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.REPLACE_ONE)
-        return noisy_promise(guarantee, schema, mechanism=self.describe())
+        return self.noisy_promise(guarantee, schema)
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Spend, then release noisy values with rows in random order.
+    def perturb(self, dataset: Dataset, prepared: None, noise: Noise) -> NoisyColumns:
+        """Draw fresh noise for every record and column."""
+        return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
 
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        cells = self.cells(dataset.schema)
-        return release_noisy(
-            self.promise(dataset.schema),
-            lambda data, source: Drawn.of(cells, data, source),
-            dataset,
-            ledger=ledger,
-            noise=noise,
-        )
-
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how wide the intervals will be: it follows from public facts alone."""
         return foresee_intervals(self.cells(dataset.schema))
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        return {
-            "name": self.name,
-            "epsilon": plain(self.epsilon),
-            "confidence": plain(self.confidence),
-            "law": self.law,
-        }
-
     def cells(self, schema: Schema) -> dict[str, Cells]:
-        """Return the law of each noisy column.
-
-        Raises
-        ------
-        ParameterError
-            If a column can be given no noise.
-        """
+        """Return the law of each noisy column; refuse a column that can be given no noise."""
         domains = noisy_domains(schema, self.name)
         return cut_cells(domains, {}, law=self.law, epsilon=self.epsilon, confidence=self.confidence)

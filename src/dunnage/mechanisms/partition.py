@@ -14,51 +14,37 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, decimal_text, exact, nearest_float, plain, shown_number
-from dunnage.guarantees import (
-    CHOICE_DEPENDS_ON_DATA,
-    DATA_DEPENDENT_REFUSAL,
-    PUBLIC_DOMAIN,
-    RECORDS_NOT_PERSONS,
-    SINGLE_RELEASE,
-    SYSTEM_ENTROPY,
-    Assumption,
-    Basis,
-    KAnonymity,
-    Promise,
-)
-from dunnage.ledger import Ledger
+from dunnage.exact import decimal_text, nearest_float, plain, shown_number
+from dunnage.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
+from dunnage.mechanisms.base import K, OptionalNumber, Progress
 from dunnage.mechanisms.cuts import COMPILE_FROM_RECORDS, Cells, Points
 from dunnage.mechanisms.recode import (
-    STATISTICS,
+    Alpha,
     Classes,
+    ClassMechanism,
+    Importance,
     Intervals,
-    check_choice,
+    Statistic,
     check_stratum_sizes,
-    importance_of,
     refuse_empty,
-    release_classes,
     strata,
-    suppression_price,
 )
 from dunnage.mechanisms.runs import Runs, best_classes, opening_runs, row_order
-from dunnage.noise import Noise
-from dunnage.publication import Publication
 from dunnage.schema import Attribute, Schema
 
-BOUNDS = ("class", "grid")
-GOALS = ("loss", "packing")
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
+
 _LARGEST_EXACT_INTEGER = 2**53
 _log = logging.getLogger("dunnage")
 
@@ -82,8 +68,7 @@ class Search:
         return max(0.0, 1 - self.bound / self.loss) if self.loss > 0 else 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Partition:
+class Partition(ClassMechanism):
     """Release each record's intervals, at least k records to a class.
 
     Parameters
@@ -133,89 +118,69 @@ class Partition:
     5
     """
 
-    name: ClassVar[str] = "partition"
-    k: int
-    alpha: Fraction = Fraction(1)
-    importance: tuple[tuple[str, Fraction], ...] = ()
-    statistic: str = "bounds"
-    bounds: str = "class"
-    goal: str = "loss"
-    capacity: Fraction | None = None
+    name = "partition"
+    proof = ("partition.md#guarantee",)
+    k: K
+    alpha: Alpha = Fraction(1)
+    statistic: Statistic = "bounds"
+    bounds: Literal["class", "grid"] = "class"
+    # Left out of descriptions where nothing was asked for
+    goal: Annotated[Literal["loss", "packing"], Field(exclude_if=lambda goal: goal == "loss")] = "loss"
+    capacity: Annotated[OptionalNumber, Field(exclude_if=lambda capacity: capacity is None)] = None
+    importance: Annotated[Importance, Field(exclude_if=lambda importance: not importance)] = ()
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.goal == "packing") != (self.capacity is not None):
+            got = "none" if self.capacity is None else f'one with goal = "{self.goal}"'
+            raise ParameterError(f'goal = "packing" and a capacity go together. Got {got}. Give both, or neither.')
+        if self.capacity is not None and not 0 < nearest_float(self.capacity) < math.inf:
+            got = shown_number(self.capacity)
+            raise ParameterError(f"capacity must be more than 0. Got {got}. Give what a bin holds.")
+        return self
 
-        def __init__(
-            self,
-            *,
-            k: int,
-            alpha: Exact = 1,
-            importance: Mapping[str, Exact] | Iterable[tuple[str, Exact]] = (),
-            statistic: str = "bounds",
-            bounds: str = "class",
-            goal: str = "loss",
-            capacity: Exact | None = None,
-        ) -> None: ...
+    @property
+    def least_k(self) -> int:
+        """The k that is promised."""
+        return self.k
 
-    def __post_init__(self) -> None:
-        KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
-        object.__setattr__(self, "alpha", suppression_price(self.alpha))
-        object.__setattr__(self, "importance", importance_of(self.importance))
-        for name, choices in (("statistic", STATISTICS), ("bounds", BOUNDS), ("goal", GOALS)):
-            check_choice(name, getattr(self, name), choices)
-        object.__setattr__(self, "capacity", _bin_capacity(self.goal, self.capacity))
+    @property
+    def tells(self) -> Statistic:
+        """What is told about a class."""
+        return self.statistic
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
         attributes = self._attributes(schema)
-        return Promise(
-            guarantee=KAnonymity(k=self.k, protects=schema.protects),
-            basis=Basis.PROVED,
-            mechanism=self._described(attributes),
-            assumptions=(
-                PUBLIC_DOMAIN,
-                RECORDS_NOT_PERSONS,
-                self._choice(attributes),
-                DATA_DEPENDENT_REFUSAL,
-                SINGLE_RELEASE,
-                SYSTEM_ENTROPY,
-            ),
-            in_clear=self._in_clear(schema, attributes),
-            numerics="classes are exact; the order of rows is an exactly uniform permutation from system entropy",
+        names = ", ".join(a.name for a in attributes)
+        told, choice = [self._bounds_in_clear(attribute) for attribute in attributes], CHOICE_DEPENDS_ON_DATA
+        if self.capacity is not None:
+            amount = _amount(self.capacity, attributes[0].numeric)
+            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {amount}")
+            says = f"where classes begin and end was chosen from the records to pack into few bins of {amount}"
+            choice = Assumption(choice.name, says)
+        if self.statistic == "mean":
+            told.append(f"the mean {names} of each class")
+        if self.statistic == "multiset" and len(attributes) == 1:
+            told.append(f"every value of {names}, as an unordered list for each class")
+        if self.statistic == "multiset" and len(attributes) > 1:
+            told.append(f"every combination of {names}, as an unordered list for each class, and the mean of each")
+        # Importance lists all attributes, unless there is one that counts 1.
+        described, weights = self.describe(), self._weights_of(attributes)
+        described.pop("importance", None)
+        if weights != [1]:
+            described["importance"] = {a.name: plain(weight) for a, weight in zip(attributes, weights, strict=True)}
+        return self.class_promise(
+            schema, in_clear=tuple(told), numerics="classes are exact", choice=choice, mechanism=described
         )
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Find the best classes, spend, and release them with rows in random order.
-
-        Raises
-        ------
-        Refusal
-            If a combination of public values has fewer than k records, or every record would be suppressed.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
-        return release_classes(self, dataset, ledger=ledger, noise=noise)
-
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        given = {name: plain(weight) for name, weight in self.importance}
-        packing = {} if self.capacity is None else {"goal": self.goal, "capacity": plain(self.capacity)}
-        return {
-            "name": self.name,
-            "k": self.k,
-            "alpha": plain(self.alpha),
-            **({"importance": given} if given else {}),
-            "statistic": self.statistic,
-            "bounds": self.bounds,
-            **packing,
-        }
-
-    def classes(self, dataset: Dataset) -> Classes:
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
         """Find the classes of least loss: private, drawn from nothing but the rows.
 
         Raises
         ------
         Refusal
-            If no k-anonymous release is possible.
+            If a combination of public values has fewer than k records, or every record would be suppressed.
         """
         return self.search(dataset).classes
 
@@ -332,42 +297,6 @@ class Partition:
         given = dict(self.importance)
         return [given.get(a.name, Fraction(1)) for a in attributes]
 
-    def _described(self, attributes: tuple[Attribute, ...]) -> dict[str, Any]:
-        """Describe the mechanism; importance lists all attributes, unless there is one that counts 1."""
-        described = self.describe()
-        described.pop("importance", None)
-        weights = self._weights_of(attributes)
-        if weights != [1]:
-            described["importance"] = {a.name: plain(weight) for a, weight in zip(attributes, weights, strict=True)}
-        return described
-
-    def _choice(self, attributes: tuple[Attribute, ...]) -> Assumption:
-        if self.capacity is None:
-            return CHOICE_DEPENDS_ON_DATA
-        return Assumption(
-            CHOICE_DEPENDS_ON_DATA.name,
-            "where classes begin and end was chosen from the records to pack into few bins of "
-            f"{_amount(self.capacity, attributes[0].numeric)}",
-        )
-
-    def _in_clear(self, schema: Schema, attributes: tuple[Attribute, ...]) -> tuple[str, ...]:
-        told = ["number of released and of suppressed records, number of classes, size of each class"]
-        told += [self._bounds_in_clear(attribute) for attribute in attributes]
-        names = ", ".join(a.name for a in attributes)
-        if self.capacity is not None:
-            amount = _amount(self.capacity, attributes[0].numeric)
-            told.append(f"class borders, chosen from all values of {names} to pack well into bins of {amount}")
-        if self.statistic == "mean":
-            told.append(f"the mean {names} of each class")
-        if self.statistic == "multiset" and len(attributes) == 1:
-            told.append(f"every value of {names}, as an unordered list for each class")
-        if self.statistic == "multiset" and len(attributes) > 1:
-            told.append(f"every combination of {names}, as an unordered list for each class, and the mean of each")
-        for role, others in (("public", schema.public), ("sensitive", schema.sensitive)):
-            if others:
-                told.append(f"{role} columns as they are: {', '.join(a.name for a in others)}")
-        return tuple(told) + tuple(a.exception for a in schema if a.exception)
-
     def _bounds_in_clear(self, attribute: Attribute) -> str:
         name, domain = attribute.name, attribute.numeric
         if self.bounds == "class":
@@ -411,18 +340,6 @@ class Partition:
         if self.bounds == "grid":
             lower = domain.grid_values(domain.steps_below(lower))
         return Intervals(name=attribute.name, lower=lower, upper=self._tops(upper, domain))
-
-
-def _bin_capacity(goal: str, capacity: Exact | None) -> Fraction | None:
-    if (goal == "packing") != (capacity is not None):
-        got = "none" if capacity is None else f'one with goal = "{goal}"'
-        raise ParameterError(f'goal = "packing" and a capacity go together. Got {got}. Give both, or neither.')
-    if capacity is None:
-        return None
-    value = exact(capacity, what="capacity")
-    if not 0 < nearest_float(value) < math.inf:
-        raise ParameterError(f"capacity must be more than 0. Got {shown_number(value)}. Give what a bin holds.")
-    return value
 
 
 def _amount(number: Fraction, domain: Numeric) -> str:

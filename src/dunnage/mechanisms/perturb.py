@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mechanisms that release noisy values share: which attributes they take, the promise, and the release."""
+"""What mechanisms that release noisy values share: which attributes they take, the promise, and the table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import abc
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from dunnage import noise_arrays
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import certify
-from dunnage.dataset import Dataset
+from dunnage.arrays import FloatArray
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, decimal_text, exact, shown_number
+from dunnage.exact import decimal_text
 from dunnage.guarantees import (
     EPSILON_PER_RECORD,
     PUBLIC_COLUMNS,
@@ -29,47 +28,85 @@ from dunnage.guarantees import (
     Guarantee,
     Promise,
 )
-from dunnage.laws import LAWS, MOST_EPSILON, Cell, Cells
-from dunnage.ledger import Ledger
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.recode import check_choice, key_of, released_column
+from dunnage.laws import Cell, Cells
+from dunnage.mechanisms.base import Drawn, Foresight, Mechanism
+from dunnage.mechanisms.recode import released_column
 from dunnage.noise import Noise
-from dunnage.publication import Publication
-from dunnage.release import Release
 from dunnage.schema import Attribute, Schema
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 NUMERICS = (
     "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
     "numbers are the doubles of grid points and of points halfway between them; radii and coverage are rounded to the "
     "safe side"
 )
-SEEDED = "the noise was drawn from a seed that others may know"
+Law = Literal["laplace", "piecewise"]
 _LITTLE_TOLD = Fraction(1, 2)
 
 
-def epsilon_of(given: Exact) -> Fraction:
-    """Read an epsilon."""
-    epsilon = exact(given, what="epsilon")
-    if not 0 < epsilon <= MOST_EPSILON:
-        raise ParameterError(
-            f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(epsilon)}. Use 1, say."
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyColumns:
+    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them."""
+
+    # For each attribute the noisy values, and the lower and upper ends of their intervals
+    columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
+    measures: Mapping[str, Any]  # Public figures, besides the number of records
+
+    @classmethod
+    def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
+        """Draw fresh noise for every record and column."""
+        columns = {}
+        for name, of_column in cells.items():
+            told = of_column.perturb(dataset.numbers(name), noise)
+            columns[name] = (told, *of_column.interval(told))
+        return cls(columns, {"noise": {name: of_column.describe() for name, of_column in cells.items()}})
+
+
+class NoisyMechanism(Mechanism):
+    """A mechanism that releases a noisy value with an interval for each number of each record."""
+
+    kind = "noisy"
+
+    @abc.abstractmethod
+    def perturb(self, dataset: Dataset, prepared: Any, noise: Noise) -> NoisyColumns:
+        """Draw the noisy columns, in the order of the dataset."""
+
+    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
+        """Draw the noisy columns, and put rows in random order."""
+        drawn = self.perturb(dataset, prepared, noise)
+        order = noise_arrays.permutation(noise, len(dataset))
+        # data : row, public columns, then per attribute the noisy value and its interval
+        columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64)}
+        for attribute in dataset.schema.public:
+            columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
+        for name, (told, lower, upper) in drawn.columns.items():
+            columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
+        return Drawn(data=pa.table(columns), measures={"records": len(dataset), **drawn.measures}, rows=order)
+
+    def noisy_promise(
+        self,
+        guarantee: Guarantee,
+        schema: Schema,
+        *,
+        in_clear: Sequence[str] = (),
+        assumptions: Sequence[Assumption] = (),
+    ) -> Promise:
+        """State a proved guarantee of noisy values, with what all of them rest on and show."""
+        known = (PUBLIC_COLUMNS,) if schema.public else ()
+        names = ", ".join(attribute.name for attribute in schema.public)
+        unchanged = [f"public columns as they are: {names}"] if names else []
+        unchanged += [attribute.exception for attribute in schema if attribute.exception]
+        return Promise(
+            guarantee=guarantee,
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
+            in_clear=("number of records", *in_clear, *unchanged),
+            numerics=NUMERICS,
+            notes=self.notes(),
         )
-    return epsilon
-
-
-def confidence_of(given: Exact) -> Fraction:
-    """Read the confidence of intervals."""
-    confidence = exact(given, what="confidence")
-    if not 0 <= confidence < 1:
-        raise ParameterError(
-            f"confidence must be at least 0 (no intervals) and below 1. Got {shown_number(confidence)}. Use 0.9, say."
-        )
-    return confidence
-
-
-def check_law(given: str) -> None:
-    """Refuse a law that there is not."""
-    check_choice("law", given, tuple(LAWS))
 
 
 def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
@@ -117,87 +154,6 @@ def cut_cells(
         except ParameterError as error:
             raise ParameterError(f"attribute {name!r}: {error}") from None
     return cells
-
-
-def noisy_promise(
-    guarantee: Guarantee,
-    schema: Schema,
-    *,
-    mechanism: Mapping[str, Any],
-    in_clear: Sequence[str] = (),
-    assumptions: Sequence[Assumption] = (),
-) -> Promise:
-    """State a proved guarantee of noisy values, with what all of them rest on and show."""
-    known = (PUBLIC_COLUMNS,) if schema.public else ()
-    return Promise(
-        guarantee=guarantee,
-        basis=Basis.PROVED,
-        mechanism=mechanism,
-        assumptions=(PUBLIC_DOMAIN, PUBLIC_COUNT, *known, *assumptions, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
-        in_clear=("number of records", *in_clear, *_unchanged(schema)),
-        numerics=NUMERICS,
-    )
-
-
-def _unchanged(schema: Schema) -> list[str]:
-    names = ", ".join(attribute.name for attribute in schema.public)
-    told = [f"public columns as they are: {names}"] if names else []
-    return told + [attribute.exception for attribute in schema if attribute.exception]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Drawn:
-    """Noisy columns, a value per record in the order of the dataset, and what the certificate says of them."""
-
-    # For each attribute the noisy values, and the lower and upper ends of their intervals
-    columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
-    measures: Mapping[str, Any]  # Public figures, besides the number of records
-
-    @classmethod
-    def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> Drawn:
-        """Draw fresh noise for every record and column."""
-        columns = {}
-        for name, of_column in cells.items():
-            told = of_column.perturb(dataset.numbers(name), noise)
-            columns[name] = (told, *of_column.interval(told))
-        return cls(columns, {"noise": {name: of_column.describe() for name, of_column in cells.items()}})
-
-
-def release_noisy(
-    promise: Promise,  # What is spent on; void if the noise is seeded
-    draw: Callable[[Dataset, Noise], Drawn],
-    dataset: Dataset,  # dataset, ledger, noise: what is released, charged and drawn from
-    *,
-    ledger: Ledger,
-    noise: Noise,
-) -> Publication:
-    """Spend once, then draw noisy values and release them with rows in random order."""
-    if noise.seeded:
-        promise = promise.voided(SEEDED)
-    spend = ledger.spend(promise, dataset.purpose)
-    drawn = draw(dataset, noise)
-    order = noise_arrays.permutation(noise, len(dataset))
-    certificate = certify(
-        promise,
-        kind="rows",
-        dataset=dataset.policy.dataset,
-        period=dataset.period,
-        attributes=dataset.schema.describe(),
-        measures={"records": len(dataset), **drawn.measures},
-        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
-    )
-    release = Release(certificate=certificate, data=_table(dataset, drawn, order))
-    return Publication(release, key_of(dataset, order, None, noise))
-
-
-def _table(dataset: Dataset, drawn: Drawn, order: IntArray) -> pa.Table:
-    # data : row, public columns, then per attribute the noisy value and its interval
-    columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64)}
-    for attribute in dataset.schema.public:
-        columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
-    for name, (told, lower, upper) in drawn.columns.items():
-        columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
-    return pa.table(columns)
 
 
 def foresee_intervals(cells: Mapping[str, Cells]) -> Foresight:

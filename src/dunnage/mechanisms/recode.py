@@ -3,40 +3,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import abc
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import certify
-from dunnage.dataset import Dataset
 from dunnage.domains import decimal_scale
-from dunnage.errors import InternalError, ParameterError, Refusal
-from dunnage.exact import Exact, decimal_text, exact, shown, shown_number
-from dunnage.guarantees import KAnonymity, Promise
-from dunnage.ledger import Ledger
-from dunnage.measures import (
-    LOSS_METRIC,
-    Range,
-    class_sizes,
-    order_asked,
-    ranked,
-    sensitive_measures,
-    size_measures,
-    sort_key,
+from dunnage.errors import ParameterError, Refusal
+from dunnage.exact import decimal_text, exact, shown, shown_number
+from dunnage.guarantees import (
+    CHOICE_DEPENDS_ON_DATA,
+    DATA_DEPENDENT_REFUSAL,
+    PUBLIC_DOMAIN,
+    RECORDS_NOT_PERSONS,
+    SINGLE_RELEASE,
+    SYSTEM_ENTROPY,
+    Assumption,
+    Basis,
+    KAnonymity,
+    Promise,
 )
+from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
+from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
-from dunnage.publication import Key, Publication
-from dunnage.release import SET_TYPE, Release
+from dunnage.release import SET_TYPE
 from dunnage.schema import DIAMETER_SUFFIX, Schema
 
-STATISTICS = ("bounds", "mean", "multiset")
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
+
+Statistic = Literal["bounds", "mean", "multiset"]
+"""What is told about a class: its bounds, also the mean of its numbers, or all its values."""
 MOST_IMPORTANCE = 10**9
 MOST_ALPHA = 10**9
 
@@ -98,55 +103,101 @@ class Classes:
         return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
 
 
-class ClassMechanism(Protocol):
-    """A mechanism that releases classes."""
+class ClassMechanism(Mechanism):
+    """A mechanism that finds classes of records that look alike, which takes no noise, and releases them."""
+
+    kind = "classes"
+    seeded = "the order of rows was drawn from a seed that others may know"
 
     @property
-    def statistic(self) -> str:
+    @abc.abstractmethod
+    def least_k(self) -> int:
+        """The k that is promised, whatever the data."""
+
+    @property
+    def tells(self) -> Statistic:
         """What is told about a class."""
+        return "bounds"
 
-    def promise(self, schema: Schema) -> Promise:
-        """State the guarantee; needs no data."""
+    @property
+    def sensitive_order(self) -> bool | None:
+        """Whether sensitive values were asked to be compared by order; None to go by their kind."""
+        return None
 
-    def classes(self, dataset: Dataset) -> Classes:
-        """Find the classes; draws nothing."""
+    @abc.abstractmethod
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+        """Find the classes: private, drawn from nothing but the rows; refuse if no release is possible."""
+
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+        """Find the classes."""
+        return self.classes(dataset, progress)
+
+    def class_promise(
+        self,
+        schema: Schema,
+        *,
+        in_clear: tuple[str, ...],  # What else is shown, besides sizes and columns that are released as they are
+        numerics: str,
+        counted: Assumption = RECORDS_NOT_PERSONS,
+        choice: Assumption = CHOICE_DEPENDS_ON_DATA,
+        refusal: Assumption = DATA_DEPENDENT_REFUSAL,
+        mechanism: Mapping[str, Any] | None = None,
+    ) -> Promise:
+        """State k-anonymity, with what all releases of classes rest on and show."""
+        unchanged = [
+            f"{role} columns as they are: {', '.join(attribute.name for attribute in attributes)}"
+            for role, attributes in (("public", schema.public), ("sensitive", schema.sensitive))
+            if attributes
+        ]
+        return Promise(
+            guarantee=KAnonymity(k=self.least_k, protects=schema.protects),
+            basis=Basis.PROVED,
+            mechanism=mechanism or self.describe(),
+            assumptions=(PUBLIC_DOMAIN, counted, choice, refusal, SINGLE_RELEASE, SYSTEM_ENTROPY),
+            in_clear=(
+                "number of released and of suppressed records, number of classes, size of each class",
+                *in_clear,
+                *unchanged,
+                *(attribute.exception for attribute in schema if attribute.exception),
+            ),
+            numerics=f"{numerics}; the order of rows is an exactly uniform permutation from system entropy",
+            notes=self.notes(),
+        )
+
+    def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Drawn:
+        """Put the rows of all classes in random order."""
+        kept = np.flatnonzero(prepared.of_row >= 0)
+        order = kept[noise_arrays.permutation(noise, len(kept))]
+        class_id = prepared.of_row[order]
+        summary = class_table(dataset, prepared, self.tells)
+        data = row_table(dataset, summary, order, class_id)
+        names = [column.name for column in prepared.generalised]
+        measures = {
+            **size_measures(class_sizes(class_id), self.least_k, len(dataset) - len(kept), prepared.fewest_persons),
+            **prepared.figures,
+            "loss": {
+                "metric": prepared.metric,
+                "sum": prepared.loss_sum,
+                "total": prepared.loss_sum / sum(prepared.importance) / len(dataset),
+                "attributes": {n: loss / len(dataset) for n, loss in zip(names, prepared.losses, strict=True)},
+            },
+            **({"levels": dict(zip(names, prepared.levels, strict=True))} if prepared.levels else {}),
+            "sensitive": {
+                a.name: sensitive_measures(
+                    class_id,
+                    ranked(data.column(a.name).combine_chunks(), a.describe()),
+                    ordered=self.sensitive_order,
+                )
+                for a in dataset.schema.sensitive
+            },
+        }
+        members = _member_table(dataset, prepared, kept) if self.tells == "multiset" else None
+        return Drawn(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
 
 
-def release_classes(
-    mechanism: ClassMechanism,
-    dataset: Dataset,
-    *,
-    ledger: Ledger,
-    noise: Noise,
-    find: Callable[[Dataset], Classes] | None = None,
-) -> Publication:
-    """Find the classes (by ``find``, if given), spend once, and release them with rows in random order."""
-    promise = mechanism.promise(dataset.schema)
-    if noise.seeded:
-        promise = promise.voided("the order of rows was drawn from a seed that others may know")
-    classes = (find or mechanism.classes)(dataset)
-    spend = ledger.spend(promise, dataset.purpose)
-    return publish_classes(
-        dataset,
-        classes,
-        promise=promise,
-        k=promised_k(promise),
-        statistic=mechanism.statistic,
-        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
-        noise=noise,
-    )
-
-
-def promised_k(promise: Promise) -> int:
-    """Return the k of a promise of k-anonymity."""
-    if not isinstance(promise.guarantee, KAnonymity):
-        raise InternalError("classes were released under a promise that is not k-anonymity")
-    return promise.guarantee.k
-
-
-def suppression_price(alpha: Exact) -> Fraction:
+def _alpha(given: Any) -> Fraction:
     """Read alpha, the price of suppressing one record in records generalised to the whole domain."""
-    value = exact(alpha, what="alpha")
+    value = exact(given, what="alpha")
     if not 0 < value <= MOST_ALPHA:
         raise ParameterError(
             f"alpha must be more than 0 and at most {MOST_ALPHA}. Got {shown_number(value)}. Use 1, the usual price."
@@ -154,10 +205,30 @@ def suppression_price(alpha: Exact) -> Fraction:
     return value
 
 
-def check_choice(name: str, given: str, choices: Sequence[str]) -> None:
-    """Refuse a word that is none of the choices."""
-    if given not in choices:
-        raise ParameterError(f"{name} must be one of {', '.join(choices)}. Got {shown(given)}.")
+def importance_of(
+    given: Any,
+    least: Fraction = Fraction(1, MOST_IMPORTANCE),
+    most: Fraction = Fraction(MOST_IMPORTANCE),
+    remedy: str = "Use 1, the usual importance.",
+) -> Pairs:
+    """Read a table of importance; kept as pairs in order of names."""
+    try:
+        pairs = sorted(dict(given).items())
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
+        ) from None
+    weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
+    for name, weight in weights:
+        if not least <= weight <= most:
+            raise ParameterError(
+                f"importance must lie between {least} and {most}. Got {shown_number(weight)} for {name!r}. {remedy}"
+            )
+    return weights
+
+
+Alpha = Annotated[Fraction, PlainValidator(_alpha), PLAIN]
+Importance = Annotated[Pairs, PlainValidator(importance_of), PlainSerializer(plain_pairs)]
 
 
 def check_stratum_sizes(sizes: IntArray, k: int, dataset: Dataset) -> None:
@@ -224,41 +295,6 @@ def released_column(dataset: Dataset, name: str) -> pa.Array:
     return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
 
 
-def publish_classes(
-    dataset: Dataset,
-    classes: Classes,
-    *,
-    promise: Promise,
-    k: int,
-    statistic: str,
-    spend: Mapping[str, Any],
-    noise: Noise,
-) -> Publication:
-    """Make the release and the key of a table of classes, rows in random order.
-
-    Called only after the ledger has accepted the spend: this is where noise is first drawn.
-    """
-    kept = np.flatnonzero(classes.of_row >= 0)
-    order = kept[noise_arrays.permutation(noise, len(kept))]
-    class_id = classes.of_row[order]
-    summary = class_table(dataset, classes, statistic)
-    data = row_table(dataset, summary, order, class_id)
-    measures = _measures(data, classes, k, len(dataset) - len(kept), dataset)
-    measures["sensitive"] = _sensitive(data, class_id, dataset.schema, promise)
-    certificate = certify(
-        promise,
-        kind="rows",
-        dataset=dataset.policy.dataset,
-        period=dataset.period,
-        attributes=dataset.schema.describe(),
-        measures=measures,
-        spend=spend,
-    )
-    members = _member_table(dataset, classes, kept) if statistic == "multiset" else None
-    release = Release(certificate=certificate, data=data, classes=summary, members=members)
-    return Publication(release, key_of(dataset, order, class_id, noise))
-
-
 def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
     """Make the table of classes, a line each."""
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
@@ -318,63 +354,3 @@ def _member_table(dataset: Dataset, classes: Classes, kept: IntArray) -> pa.Tabl
     order = np.lexsort([*(sort_key(column) for column in reversed(columns.values())), class_id])
     sorted_columns = {name: column.take(pa.array(order)) for name, column in columns.items()}
     return pa.table({"class_id": class_id[order], **sorted_columns})
-
-
-def _measures(data: pa.Table, classes: Classes, k: int, num_suppressed: int, dataset: Dataset) -> dict[str, Any]:
-    class_id = data.column("class_id").to_numpy()
-    measures = size_measures(class_sizes(class_id), k, num_suppressed, classes.fewest_persons)
-    measures |= classes.figures
-    names = [column.name for column in classes.generalised]
-    measures["loss"] = {
-        "metric": classes.metric,
-        "sum": classes.loss_sum,
-        "total": classes.loss_sum / sum(classes.importance) / len(dataset),
-        "attributes": {name: loss / len(dataset) for name, loss in zip(names, classes.losses, strict=True)},
-    }
-    if classes.levels:
-        measures["levels"] = dict(zip(names, classes.levels, strict=True))
-    return measures
-
-
-def _sensitive(data: pa.Table, class_id: IntArray, schema: Schema, promise: Promise) -> dict[str, Any]:
-    """Measure sensitive columns by the distance that was asked for, or else by that of their kind."""
-    ordered = order_asked(promise.mechanism)
-    columns = {a.name: ranked(data.column(a.name).combine_chunks(), a.describe()) for a in schema.sensitive}
-    return {name: sensitive_measures(class_id, column, ordered=ordered) for name, column in columns.items()}
-
-
-def key_of(dataset: Dataset, order: IntArray, class_id: IntArray | None, noise: Noise) -> Key:
-    """Make the key of released rows: the dataset row of each, and its class if there are classes."""
-    # key : a line per source row, so several for a row of merged ones
-    parts = dataset.parts
-    row, position = parts.of(order)
-    columns: dict[str, Any] = {"row": row, "source_row": parts.source_rows[position]}
-    if class_id is not None:
-        columns["class_id"] = class_id[row]
-    for attribute in dataset.schema.identifiers:
-        columns[attribute.name] = parts.column(attribute.name).take(pa.array(position))
-    salt = noise.draw_bytes(32)
-    return Key(table=pa.table(columns), salt=salt, input_digest=dataset.keyed_digest(salt))
-
-
-def importance_of(given: Any, allowed: Range | None = None) -> tuple[tuple[str, Fraction], ...]:
-    """Read a table of importance; kept as pairs in order of names, which cannot be changed and can be hashed."""
-    try:
-        pairs = sorted(dict(given).items())
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"importance must be a table attribute = number. Got {shown(given)}. Write [mechanism.importance]."
-        ) from None
-    weights = tuple((str(name), exact(value, what=f"importance of {name}")) for name, value in pairs)
-    for name, weight in weights:
-        if allowed is not None and not allowed.has(weight):
-            raise ParameterError(
-                f"importance must lie between {allowed.least} and {allowed.most}. Got {shown_number(weight)} for "
-                f"{name!r}. Use {allowed.least} for what matters least."
-            )
-        if not Fraction(1, MOST_IMPORTANCE) <= weight <= MOST_IMPORTANCE:
-            raise ParameterError(
-                f"importance must lie between 1/{MOST_IMPORTANCE} and {MOST_IMPORTANCE}. "
-                f"Got {shown_number(weight)} for {name!r}. Use 1, the usual importance."
-            )
-    return weights

@@ -8,22 +8,22 @@ one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+from pydantic import PlainValidator, model_validator
 
 from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.certificate import certify
-from dunnage.dataset import Dataset
+from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.exact import plain, shown_number
 from dunnage.guarantees import (
     EPSILON_PER_RECORD,
     FRESH_SAMPLE,
@@ -36,23 +36,21 @@ from dunnage.guarantees import (
     SampledDP,
 )
 from dunnage.laws import Cells
-from dunnage.ledger import Ledger
 from dunnage.measures import LOSS_METRIC, class_sizes, size_measures
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
-from dunnage.mechanisms.perturb import confidence_of, cut_cells, epsilon_of, foresee_intervals, noisy_domains
-from dunnage.mechanisms.recode import (
-    Classes,
-    check_choice,
-    class_table,
-    key_of,
-    released_column,
-    row_table,
-    strata,
+from dunnage.mechanisms.base import (
+    Drawn,
+    Flag,
+    Foresight,
+    Mechanism,
+    Number,
+    OptionalConfidence,
+    OptionalEpsilon,
+    OptionalNumber,
 )
+from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
+from dunnage.mechanisms.perturb import cut_cells, foresee_intervals, noisy_domains
+from dunnage.mechanisms.recode import Classes, class_table, released_column, row_table, strata
 from dunnage.noise import Noise
-from dunnage.publication import Key, Publication
-from dunnage.release import Release
 from dunnage.sampling_loss import (
     LARGE_DELTA,
     published_choice_delta,
@@ -63,13 +61,14 @@ from dunnage.sampling_loss import (
 )
 from dunnage.schema import Schema
 
-LEFT_OUT = ("drop", "pool", "noisy")
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
+
 MOST_NODES = 2**15
 """Largest lattice: every node is looked at, and one drawn among all."""
 _LEAST_DELTA = Fraction(1, 10**300)
 _MOST_NODES_TOLD = 10
 _FORMS = "k, beta and epsilon_choice, or epsilon, delta and epsilon_choice"
-_SEEDED = "the sample and the choice were drawn from a seed that others may know"
 _NUMERICS = (
     "samples, choice and order of rows are drawn exactly, from system entropy; scores are fractions; epsilon and delta "
     "are rounded up"
@@ -166,8 +165,7 @@ class _PublishedRule:
         return {"basis": Basis.CLAIMED, "claim": claim, "why": _WHY_PUBLISHED}
 
 
-@dataclass(frozen=True, kw_only=True)
-class SampledLattice:
+class SampledLattice(Mechanism):
     """Release records of a secret sample at one level per attribute, chosen with noise, at least k to a combination.
 
     Give ``k`` and ``beta``, or ``epsilon`` and ``delta`` to be met: then the rate of the sample is
@@ -220,38 +218,27 @@ class SampledLattice:
     47
     """
 
-    name: ClassVar[str] = "sampled-lattice"
-    epsilon_choice: Fraction
-    k: int | None = None
-    beta: Fraction | None = None
-    epsilon: Fraction | None = None
-    delta: Fraction | None = None
-    left_out: str = "drop"
-    left_out_epsilon: Fraction | None = None
-    confidence: Fraction | None = None
-    as_published: bool = False
+    name = "sampled-lattice"
+    kind = "classes"
+    seeded = "the sample and the choice were drawn from a seed that others may know"
+    k: Annotated[int | None, PlainValidator(lambda k: k)] = None  # checked together with beta
+    beta: OptionalNumber = None
+    epsilon_choice: Number
+    epsilon: OptionalNumber = None
+    delta: OptionalNumber = None
+    left_out_epsilon: OptionalEpsilon = None
+    confidence: OptionalConfidence = None
+    left_out: Literal["drop", "pool", "noisy"] = "drop"
+    as_published: Flag = False
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_confidence(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        asked = given.get("left_out") == "noisy" and given.get("confidence") is None
+        return {**given, "confidence": Fraction(9, 10)} if asked else given
 
-        def __init__(
-            self,
-            *,
-            epsilon_choice: Exact,
-            k: int | None = None,
-            beta: Exact | None = None,
-            epsilon: Exact | None = None,
-            delta: Exact | None = None,
-            left_out: str = "drop",
-            left_out_epsilon: Exact | None = None,
-            confidence: Exact | None = None,
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        for name in ("epsilon_choice", "beta", "epsilon", "delta"):
-            value = getattr(self, name)
-            if value is not None or name == "epsilon_choice":
-                object.__setattr__(self, name, exact(value, what=name))
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         self._check_form()
         self._check_left_out()
         if not 0 < self.epsilon_choice <= 700:
@@ -260,6 +247,7 @@ class SampledLattice:
                 "Use a part of epsilon, 0.5, say."
             )
         self._rule.delta()  # refuses a k, a rate or a delta that is none
+        return self
 
     def _check_form(self) -> None:
         """Check that one of the two forms is given, whole and alone."""
@@ -268,8 +256,6 @@ class SampledLattice:
             raise ParameterError(
                 f"sampled-lattice takes {_FORMS}. Got {', '.join([*given, 'epsilon_choice'])}. Give one of the two."
             )
-        if not isinstance(self.as_published, bool):
-            raise ParameterError(f"as_published must be true or false. Got {shown(self.as_published)}.")
         if self.as_published and self.epsilon is not None:
             raise ParameterError(
                 "as published, epsilon depends on the size of the secret sample and cannot be asked for. Give k, beta "
@@ -282,19 +268,34 @@ class SampledLattice:
             )
 
     def _check_left_out(self) -> None:
-        check_choice("left_out", self.left_out, LEFT_OUT)
         if self.left_out != "noisy":
             strange = [name for name in ("left_out_epsilon", "confidence") if getattr(self, name) is not None]
             if strange:
                 raise ParameterError(
                     f'{strange[0]} is for left_out = "noisy" alone. Got it with {self.left_out!r}. Remove it.'
                 )
-            return
-        if self.left_out_epsilon is None:
+        elif self.left_out_epsilon is None:
             raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
-        object.__setattr__(self, "left_out_epsilon", epsilon_of(self.left_out_epsilon))
-        given = Fraction(9, 10) if self.confidence is None else self.confidence
-        object.__setattr__(self, "confidence", confidence_of(given))
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""
+        return super().describe() | {"k": self.least, "beta": plain(self.rate)}
+
+    @classmethod
+    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+        follow = ("k", "beta") if description.get("epsilon") is not None else ()
+        return {name: value for name, value in super()._given(description).items() if name not in follow}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return where it is proved, and what of it no longer is because of records that are left out."""
+        form = "as-published" if self.as_published else "guarantee"
+        left_out = () if self.left_out == "drop" else ("sampled-lattice.md#records-that-are-left-out",)
+        return (f"sampled-lattice.md#{form}", *left_out)
+
+    @property
+    def pools(self) -> bool:
+        """Whether records that are left out wait in a file for the next release."""
+        return self.left_out == "pool"
 
     @cached_property
     def rate(self) -> Fraction:
@@ -336,6 +337,7 @@ class SampledLattice:
             assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
             in_clear=self._in_clear(schema),
             numerics=_NUMERICS,
+            notes=self.notes(),
             warnings=(words,) if large else (),
             **self._rule.stated(),
         )
@@ -355,38 +357,33 @@ class SampledLattice:
             why=f"{promise.why}; {why}" if promise.why else why,
         )
 
-    def release(self, dataset: Dataset, *, ledger: Ledger, noise: Noise) -> Publication:
-        """Spend, then sample, choose the levels, suppress, and release what is kept, rows in random order.
+    def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Drawn:
+        """Sample, choose the levels, suppress, and put what is kept in random order.
 
         Whatever the data, there is a release; it may have no rows.
-
-        Raises
-        ------
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
         """
-        promise = self.promise(dataset.schema)
-        if noise.seeded:
-            promise = promise.voided(_SEEDED)
-        spend = ledger.spend(promise, dataset.purpose)
         lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
         sampled = noise_arrays.bernoulli(noise, self.rate, len(dataset))
         node = self._chosen(lattice, sampled, noise)
         classes = lattice.classes(sampled, node, self.least)
-        released = _Released.of(dataset, classes, self._cells(dataset.schema), noise)
-        certificate = certify(
-            promise,
-            kind="rows",
-            dataset=dataset.policy.dataset,
-            period=dataset.period,
-            attributes=dataset.schema.describe(),
+        summary = class_table(dataset, classes, "bounds")
+        rows = np.flatnonzero(classes.of_row >= 0)
+        data = row_table(dataset, summary, rows, classes.of_row[rows])
+        num_sampled, num_kept = int(sampled.sum()), len(rows)
+        if cells := self._cells(dataset.schema):  # rows that were left out come by noise
+            left_out = np.flatnonzero(classes.of_row < 0)
+            data = pa.concat_tables([data, _noisy_table(dataset, left_out, cells, noise).cast(data.schema)])
+            rows = np.concatenate([rows, left_out])
+        order = noise_arrays.permutation(noise, len(rows))
+        data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(rows), dtype=np.int64)))
+        return Drawn(
+            data=data,
             measures=self._measures(classes, dataset.schema),
-            spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+            rows=rows[order],
+            class_id=classes.of_row[rows[order]],
+            classes=summary,
+            facts={"unsampled": len(dataset) - num_sampled, "suppressed": num_sampled - num_kept},
         )
-        release = Release(certificate=certificate, data=released.data, classes=released.classes)
-        num_sampled, num_kept = int(sampled.sum()), int((classes.of_row >= 0).sum())
-        facts = {"unsampled": len(dataset) - num_sampled, "suppressed": num_sampled - num_kept}
-        return Publication(release, replace(released.key, facts=facts))
 
     def _chosen(self, lattice: _Lattice, sampled: BoolArray, noise: Noise) -> Node:
         """Draw a node; which sample it is chosen on is the rule's to say."""
@@ -395,7 +392,7 @@ class SampledLattice:
         scores = lattice.scores(self._rule, kept, int(looked_at.sum()))
         return lattice.node(noise.exponential_choice(scores))
 
-    def foresee(self, dataset: Dataset) -> Foresight:
+    def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner what may come of it: how large delta is for these records, and which levels are likely.
 
         Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
@@ -446,20 +443,7 @@ class SampledLattice:
             for number in likely
         ]
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""
-        asked = {name: getattr(self, name) for name in ("epsilon", "delta", "left_out_epsilon", "confidence")}
-        return {
-            "name": self.name,
-            "k": self.least,
-            "beta": plain(self.rate),
-            "epsilon_choice": plain(self.epsilon_choice),
-            **{name: None if value is None else plain(value) for name, value in asked.items()},
-            "left_out": self.left_out,
-            "as_published": self.as_published,
-        }
-
-    def _check_schema(self, schema: Schema) -> dict[str, Any]:
+    def _check_schema(self, schema: Schema) -> dict[str, Hierarchy]:
         """Return the hierarchy of each quasi-identifier; refuse a schema that cannot be released under."""
         if schema.sensitive:
             names = ", ".join(attribute.name for attribute in schema.sensitive)
@@ -512,14 +496,6 @@ class SampledLattice:
         return measures | ({"noise": {name: noise.describe() for name, noise in cells.items()}} if cells else {})
 
 
-def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
-    """Return the positions of records that a release does not tell of: what goes into the pool of the next."""
-    told = np.zeros(len(dataset), dtype=bool)
-    records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
-    told[records[records >= 0]] = True
-    return np.flatnonzero(~told)
-
-
 def _loss(classes: Classes, names: Sequence[str], num_released: int) -> dict[str, Any]:
     return {
         "metric": LOSS_METRIC,
@@ -556,7 +532,7 @@ class _Lattice:
     denominator: int
 
     @classmethod
-    def of(cls, dataset: Dataset, hierarchies: dict[str, Any]) -> _Lattice:
+    def of(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> _Lattice:
         """Encode the rows of a dataset."""
         rows = np.arange(len(dataset))
         columns = [Column.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
@@ -602,29 +578,6 @@ def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
     for num, top in zip(num_levels, tops, strict=True):
         lost = np.add.outer(lost, np.arange(num, dtype=np.int64) * (common // top))
     return common * len(num_levels) - lost, common * len(num_levels)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class _Released:
-    """The tables of a release and its key, rows in random order."""
-
-    data: pa.Table
-    classes: pa.Table
-    key: Key
-
-    @classmethod
-    def of(cls, dataset: Dataset, classes: Classes, cells: dict[str, Cells], noise: Noise) -> _Released:
-        """Put rows in random order, and make the tables; with cells, rows that were left out come by noise."""
-        summary = class_table(dataset, classes, "bounds")
-        rows = np.flatnonzero(classes.of_row >= 0)
-        left_out = np.flatnonzero(classes.of_row < 0) if cells else rows[:0]
-        data = row_table(dataset, summary, rows, classes.of_row[rows])
-        if cells:
-            data = pa.concat_tables([data, _noisy_table(dataset, left_out, cells, noise).cast(data.schema)])
-        told = np.concatenate([rows, left_out])
-        order = noise_arrays.permutation(noise, len(told))
-        data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(told), dtype=np.int64)))
-        return cls(data, summary, key_of(dataset, told[order], classes.of_row[told[order]], noise))
 
 
 def _noisy_table(dataset: Dataset, rows: IntArray, cells: dict[str, Cells], noise: Noise) -> pa.Table:

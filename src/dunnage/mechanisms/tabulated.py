@@ -3,22 +3,22 @@
 
 from __future__ import annotations
 
+import abc
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
-from dunnage.certificate import certify
-from dunnage.counting.laplace import CountLaw
-from dunnage.dataset import Dataset
-from dunnage.errors import ParameterError
+from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace
+from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown
 from dunnage.guarantees import (
     BOUNDED_CONTRIBUTION,
@@ -31,17 +31,23 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
 )
-from dunnage.ledger import Ledger
+from dunnage.mechanisms.base import Drawn, Epsilon, Foresight, Mechanism, Progress
 from dunnage.mechanisms.counting import Counted, count_trips, most_trips
-from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, feature_name, read_features
-from dunnage.mechanisms.foresight import Foresight
-from dunnage.mechanisms.perturb import SEEDED
+from dunnage.mechanisms.features import (
+    Feature,
+    FeatureColumns,
+    Layout,
+    described,
+    feature_name,
+    kept_features,
+)
 from dunnage.noise import Noise
-from dunnage.publication import Key, Publication
-from dunnage.release import Release
 from dunnage.release_words import CELLS
 from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import Universe
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
@@ -62,12 +68,6 @@ def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
             f"{float(epsilon):.3g}, and counts that can change by {sensitivity:,}. Raise epsilon, or lower max."
         )
     return scale
-
-
-def check_flag(name: str, given: object) -> None:
-    """Refuse what is neither true nor false."""
-    if not isinstance(given, bool):
-        raise ParameterError(f"{name} must be true or false. Got {shown(given)}. Write it without quotes.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,43 +122,6 @@ def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     return (Query(columns=None, share=shares[-1]), *levels)
 
 
-def features_of(given: Any, schema: Schema) -> tuple[FeatureColumns, ...]:
-    """Read features under a schema, which says whether days are told apart."""
-    return read_features(given, days=schema.tells_days)
-
-
-def check_trips(schema: Schema, mechanism: str) -> None:
-    """Refuse a schema whose rows are no trips."""
-    if schema.trip is None:
-        raise ParameterError(
-            f"{mechanism} counts trips. Got a policy without [trip]. Say which columns are origin, destination and "
-            "time, or choose another mechanism."
-        )
-    if schema.protects not in (TRIP, RIDER):
-        raise ParameterError(
-            f'{mechanism} protects one trip or one rider. Got protects = {schema.protects!r}. Write "trip" or "rider".'
-        )
-
-
-def counts_promise(epsilon: Fraction, schema: Schema, *, mechanism: Mapping[str, Any], published: str = "") -> Promise:
-    """State the guarantee of noisy counts of trips."""
-    unit = BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
-    return Promise(
-        guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
-        basis=Basis.CLAIMED if published else Basis.PROVED,
-        mechanism=mechanism,
-        assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
-        in_clear=("the universe of trip types: stops, windows and days", *_exceptions(schema)),
-        numerics=FLOATING if published else NUMERICS,
-        claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if published else "",
-        why=published,
-    )
-
-
-def _exceptions(schema: Schema) -> list[str]:
-    return [attribute.exception for attribute in schema if attribute.exception]
-
-
 def losses(epsilon: Fraction, schema: Schema, period: str | None) -> dict[str, Any]:
     """Return what one trip and one rider lose at most; a rider whose trips are not bounded has no bound."""
     most = most_trips(schema, period)
@@ -178,7 +141,7 @@ def sensitivity(schema: Schema, period: str | None) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Drawn:
+class DrawnCounts:
     """Private counts and what the certificate says of them."""
 
     cells: IntArray  # cells, counts: cells with one trip or more, rising, and how many
@@ -186,47 +149,129 @@ class Drawn:
     # Public figures: they follow from noisy counts and public facts
     measures: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def at(cls, layout: Layout, places: IntArray, counts: IntArray, measures: Mapping[str, Any]) -> DrawnCounts:
+        """Give counts at places of a dense layout to their cells."""
+        groups = np.searchsorted(layout.starts, places, side="right") - 1
+        cells = layout.cells(groups, places - layout.starts[groups])
+        order = np.argsort(cells)
+        return cls(cells=cells[order], counts=counts[order], measures=measures)
 
-def drawn_at(layout: Layout, places: IntArray, counts: IntArray, measures: Mapping[str, Any]) -> Drawn:
-    """Give counts at places of a dense layout to their cells."""
-    groups = np.searchsorted(layout.starts, places, side="right") - 1
-    cells = layout.cells(groups, places - layout.starts[groups])
-    order = np.argsort(cells)
-    return Drawn(cells=cells[order], counts=counts[order], measures=measures)
 
+class CountsMechanism(Mechanism):
+    """A mechanism that releases how many trips there are of each type."""
 
-def release_counts(
-    promise: Promise,  # What is spent on; void if the noise is seeded
-    draw: Callable[[Counted, Noise], Drawn],
-    dataset: Dataset,  # dataset, ledger, noise: what is released, charged and drawn from
-    *,
-    ledger: Ledger,
-    noise: Noise,
-) -> Publication:
-    """Spend once, then count, draw and release."""
-    if noise.seeded:
-        promise = promise.voided(SEEDED)
-    spend = ledger.spend(promise, dataset.purpose)
-    counted = count_trips(dataset, noise)
-    drawn = draw(counted, noise)
-    certificate = certify(
-        promise,
-        kind="counts",
-        dataset=dataset.policy.dataset,
-        period=dataset.period,
-        attributes=counted.universe.describe(),
-        measures={
+    kind = "counts"
+    counts_persons = True
+    counts_trips = True
+    epsilon: Epsilon
+
+    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
+        """Describe all types of trips there can be."""
+        return dataset.schema.universe(dataset.period).describe()
+
+    def counts_promise(self, schema: Schema, *, as_published: bool) -> Promise:
+        """State the guarantee of noisy counts of trips; refuse a schema whose rows are no trips."""
+        if schema.trip is None:
+            raise ParameterError(
+                f"{self.name} counts trips. Got a policy without [trip]. Say which columns are origin, destination and "
+                "time, or choose another mechanism."
+            )
+        if schema.protects not in (TRIP, RIDER):
+            raise ParameterError(
+                f"{self.name} protects one trip or one rider. Got protects = {schema.protects!r}. "
+                'Write "trip" or "rider".'
+            )
+        epsilon, unit = self.epsilon, BOUNDED_CONTRIBUTION if schema.protects == RIDER else EPSILON_PER_TRIP
+        exceptions = [attribute.exception for attribute in schema if attribute.exception]
+        return Promise(
+            guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
+            basis=Basis.CLAIMED if as_published else Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
+            in_clear=("the universe of trip types: stops, windows and days", *exceptions),
+            numerics=FLOATING if as_published else NUMERICS,
+            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if as_published else "",
+            why=FLOATING if as_published else "",
+            notes=self.notes(),
+        )
+
+    @abc.abstractmethod
+    def draw_counts(self, counted: Counted, prepared: Any, noise: Noise) -> DrawnCounts:
+        """Draw noise for counts, and whatever follows from it."""
+
+    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
+        """Count, of each rider only so many trips if riders are protected, and draw."""
+        counted = count_trips(dataset, noise)
+        drawn, universe = self.draw_counts(counted, prepared, noise), counted.universe
+        # data : a line per cell with trips, by day, window, origin, destination
+        columns: dict[str, Any] = {
+            name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
+            for name in universe.cell_columns
+        }
+        measures = {
             "trips": int(drawn.counts.sum()),
-            "cells": counted.universe.num_cells,
+            "cells": universe.num_cells,
             "cells_with_trips": len(drawn.cells),
-            "loss": losses(promise.guarantee.epsilon, dataset.schema, dataset.period),  # type: ignore[union-attr]
+            "loss": losses(self.epsilon, dataset.schema, dataset.period),
             **_contribution(dataset),
             **drawn.measures,
-        },
-        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
-    )
-    release = Release(certificate=certificate, data=_table(counted.universe, drawn))
-    return Publication(release, _key(dataset, counted, noise))
+        }
+        # Counts have no rows to lead back to, but whose counts they are can be checked.
+        facts = {"trips_dropped": counted.num_dropped}
+        return Drawn(data=pa.table({**columns, "count": drawn.counts}), measures=measures, facts=facts)
+
+
+class FeatureMechanism(CountsMechanism):
+    """A mechanism that asks features, partitions of the cells by public columns, and makes answers consistent."""
+
+    fewest_features: ClassVar[str]  # Features that need nothing but stops and windows, by name
+
+    @abc.abstractmethod
+    def queries(self, schema: Schema) -> tuple[Query, ...]:
+        """Return what is asked, and at which share of epsilon."""
+
+    @abc.abstractmethod
+    def asked(self, dataset: Dataset) -> Asked:
+        """Return the features, with their noise; refuse what is too large."""
+
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Asked:
+        """Return the features, with their noise."""
+        return self.asked(dataset)
+
+    def ask(self, dataset: Dataset, *, as_published: bool) -> Asked:
+        """Make all features; as published, noise is in floating point."""
+        change = sensitivity(dataset.schema, dataset.period)
+        law: Callable[[Fraction], CountLaw] = FloatingLaplace if as_published else DiscreteLaplace
+        universe = dataset.schema.universe(dataset.period)
+        return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
+
+    def problems(self, schema: Schema) -> Iterator[Problem]:
+        """Find features by columns that nothing tells."""
+        assert schema.trip is not None  # it has promised
+        zoned = schema.city is not None and schema.city.zones is not None
+        has_modes = schema.city is not None and schema.city.modes is not None
+        day = f'Write day = "weekday", say, in [attributes.{schema.trip.time}]'
+        fewer = f'write features = "{self.fewest_features}", which needs none'
+        needs = (
+            (
+                zoned,
+                {"origin_zone", "destination_zone"},
+                "the zone of each stop",
+                f"Add a column zone to the stops file, or {fewer}",
+            ),
+            (has_modes, {"mode"}, "the mode of each pair of stops", f'Write [city] modes = "modes.csv", or {fewer}'),
+            (schema.tells_days, {"day"}, "days that are told apart", f"{day}, or choose features without days"),
+        )
+        for known, columns, what, remedy in needs:
+            needing = [query.name for query in self.queries(schema) if columns & set(query.columns or ())]
+            if needing and not known:
+                told = f"the feature {needing[0]} needs {what}, which the policy does not tell"
+                yield Problem(told, where="mechanism.features", remedy=f"{remedy}.")
+
+
+Features = Annotated[str | tuple[FeatureColumns, ...], PlainValidator(kept_features), PlainSerializer(described)]
+PUBLISHED_PROOF = ("noisy-counts.md#the-laws", "constrained-counts.md#privacy")
 
 
 def _contribution(dataset: Dataset) -> dict[str, Any]:
@@ -236,23 +281,6 @@ def _contribution(dataset: Dataset) -> dict[str, Any]:
         return {}
     days = len(dates) if bound.per == "day" and dates is not None else None
     return {"contribution": {"max": bound.max, "per": bound.per, "days": days}}
-
-
-def _table(universe: Universe, drawn: Drawn) -> pa.Table:
-    # data : a line per cell with trips, by day, window, origin, destination
-    columns: dict[str, Any] = {
-        name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
-        for name in universe.cell_columns
-    }
-    return pa.table({**columns, "count": drawn.counts})
-
-
-def _key(dataset: Dataset, counted: Counted, noise: Noise) -> Key:
-    """Make a key without rows: counts have none to lead back to, but whose counts they are can be checked."""
-    salt = noise.draw_bytes(32)
-    nothing = pa.table({"row": pa.array([], pa.int64()), "source_row": pa.array([], pa.int64())})
-    facts = {"trips_dropped": counted.num_dropped}
-    return Key(table=nothing, salt=salt, input_digest=dataset.keyed_digest(salt), facts=facts)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -10,43 +10,196 @@ whatever the clustering did. ``docs/proofs/utility-clusters.md`` says what holds
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, cast
 
-from dunnage.dataset import Dataset
-from dunnage.domains import MOST_IN_MATRIX, Graph, Numeric
-from dunnage.errors import ParameterError
-from dunnage.exact import Exact, decimal_text, exact, plain, shown, shown_number
-from dunnage.guarantees import Basis, KAnonymity, Promise
-from dunnage.ledger import Ledger
-from dunnage.measures import (
-    CLUSTER_CHOICES,
-    CLUSTER_RANGES,
-    ENTROPIES,
-    IMPORTANCE_RANGE,
-    LEAST_K,
-    ORDERED_KINDS,
-    STATISTICS_KEPT,
-    clusters_assume,
-    clusters_in_clear,
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
+
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.clustering.constraints import Constraints
+from dunnage.clustering.metric import Metric
+from dunnage.clustering.scaling import distance_deviations, near_weights
+from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
+from dunnage.errors import InternalError, ParameterError, Refusal
+from dunnage.exact import decimal_text, exact, plain, shown, shown_number
+from dunnage.guarantees import (
+    COUNTS_PERSONS,
+    DATA_DEPENDENT_REFUSAL,
+    RECORDS_NOT_PERSONS,
+    Assumption,
+    KAnonymity,
+    Promise,
 )
-from dunnage.mechanisms.recode import Classes, check_choice, importance_of, release_classes
-from dunnage.noise import Noise
-from dunnage.publication import Publication
+from dunnage.measures import (
+    DISTORTION_METRIC,
+    ENTROPIES,
+    LEAST_K,
+    LIMIT_TOLERANCE,
+    class_sizes,
+    diversity_reached,
+    label_distances,
+    ranked,
+    set_widths,
+    shares_of,
+    width_limit,
+)
+from dunnage.mechanisms.base import PLAIN, Flag, OptionalK, Pairs, Progress, optional, plain_pairs
+from dunnage.mechanisms.recode import (
+    Classes,
+    ClassMechanism,
+    Generalised,
+    Intervals,
+    Nodes,
+    Sets,
+    check_stratum_sizes,
+    importance_of,
+    lower_k,
+    released_column,
+    strata,
+)
 from dunnage.schema import Attribute, Schema
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 MOST_QUANTILES = 10_000
 MOST_SPAN = 1e100
 """Widest domain of a number; beyond it squares of distances would not be finite."""
 
-Pairs = tuple[tuple[str, Fraction], ...]
+NUM_BUCKETS = 96
+"""Buckets of equal width for the entropy of a number, where no others are asked for."""
+TOLD_FROM = 5_000
+"""Fewer records are grown into classes before there is anything to tell."""
+IMPORTANCE_DIGITS = 3
+"""Decimals that an entropy is rounded to before it is used, so that what is printed is what was used."""
+STATISTICS_KEPT = ("mean", "median")
+ORDERED_KINDS = ("numeric", "ordinal")
+"""Kinds of sensitive columns whose values can be compared by order."""
+PERSONS_TOLD_APART = Assumption(
+    COUNTS_PERSONS,
+    "k counts persons; the identifier that the owner named has one value for each person",
+)
+_TOLD = {
+    "the smallest and the largest value, two exact values, of": ("numeric",),
+    "the lowest node above all values of": ("tree",),
+    "the set of all values that occur of": ("graph", "category", "ordinal"),
+}
+_MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 
 
-@dataclass(frozen=True, kw_only=True)
-class UtilityClusters:
+class _Range(NamedTuple):
+    """Numbers that a parameter may be."""
+
+    least: int
+    most: int | None = None
+    above: bool = False  # Whether it must be more than the least
+
+    def read(self, given: Any, info: ValidationInfo) -> Fraction:
+        """Read a number exactly and refuse one that is out of range."""
+        return self.check(exact(given, what=str(info.field_name)), str(info.field_name))
+
+    def check(self, value: Fraction, name: str) -> Fraction:
+        """Return a number, or refuse it."""
+        enough = value > self.least if self.above else value >= self.least
+        if enough and (self.most is None or value <= self.most):
+            return value
+        words = f"from {self.least} to {self.most}"
+        if self.most is None:
+            words = f"at least {self.least}"
+        elif self.above:
+            words = f"above {self.least} and at most {self.most}"
+        raise ParameterError(f"{name} must be {words}. Got {shown_number(value)}. Mend the value.")
+
+
+def _table(given: Any, what: str) -> list[tuple[str, Any]]:
+    """Read a table as pairs in order of names."""
+    try:
+        return sorted((str(name), value) for name, value in dict(given).items())
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"{what} must be a table by attribute. Got {shown(given)}. Write [mechanism.{what}]."
+        ) from None
+
+
+def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]) -> Pairs:
+    """Read a table of numbers."""
+    pairs = tuple((name, exact(value, what=f"{what} of {name}")) for name, value in _table(given, what))
+    for name, value in pairs:
+        if not fits(value):
+            raise ParameterError(f"{what} must be {words}. Got {shown_number(value)} for {name!r}. Mend the value.")
+    return pairs
+
+
+def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
+    """Read the buckets of one number: their width, or how many quantiles."""
+    if isinstance(given, tuple) and len(given) == 2:  # as it is kept
+        given = {given[0]: given[1]}
+    kind, size = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("width", given)
+    if kind not in ("width", "quantiles"):
+        raise ParameterError(f"buckets of {name} must be one of width, quantiles. Got {shown(kind)}.")
+    value = exact(size, what=f"buckets of {name}")
+    count = kind == "quantiles"
+    if value <= 0 or (count and (value.denominator != 1 or not 1 < value <= MOST_QUANTILES)):
+        words = f"quantiles must be a whole number from 2 to {MOST_QUANTILES}" if count else "a width must be above 0"
+        raise ParameterError(f"buckets of {name!r}: {words}. Got {decimal_text(value)}. Mend the value.")
+    return kind, value
+
+
+def _statistics(name: str, given: Any) -> Pairs:
+    """Read which statistics of an attribute are to be kept, and how well."""
+    pairs = _numbers(given, f"keep.{name}", "a share from 0 to 1", lambda value: 0 <= value <= 1)
+    for statistic, _ in pairs:
+        if statistic not in STATISTICS_KEPT:
+            raise ParameterError(f"keep.{name} must be one of {', '.join(STATISTICS_KEPT)}. Got {shown(statistic)}.")
+    return pairs
+
+
+def _importance(given: Any) -> str | Pairs:
+    if isinstance(given, str):
+        if given not in ENTROPIES:
+            known = ", ".join((*ENTROPIES, "a table attribute = 1 to 5"))
+            raise ParameterError(f"importance must be one of {known}. Got {shown(given)}.")
+        return given
+    return importance_of(given, Fraction(1), Fraction(5), "Use 1 for what matters least.")
+
+
+Buckets = tuple[tuple[str, tuple[str, Fraction]], ...]
+Kept = tuple[tuple[str, Pairs], ...]
+_Price = Annotated[Fraction, PlainValidator(_Range(0, 10**9, above=True).read), PLAIN]
+_Seconds = Annotated[Fraction, PlainValidator(_Range(0, 86_400).read), PLAIN]
+_Share = Annotated[Fraction | None, optional(_Range(0, 1).read), PLAIN]
+_Risk = Annotated[Fraction | None, optional(_Range(0, 1, above=True).read), PLAIN]
+_Diversity = Annotated[Fraction | None, optional(_Range(1).read), PLAIN]
+_Importance = Annotated[
+    str | Pairs,
+    PlainValidator(_importance),
+    PlainSerializer(lambda given: given if isinstance(given, str) else plain_pairs(given)),
+]
+_Buckets = Annotated[
+    Buckets,
+    PlainValidator(lambda given: tuple((name, _bucket(name, value)) for name, value in _table(given, "buckets"))),
+    PlainSerializer(lambda buckets: {name: {kind: plain(size)} for name, (kind, size) in buckets}),
+]
+_Limits = Annotated[
+    Pairs,
+    PlainValidator(lambda given: _numbers(given, "limits", "0 or more", lambda value: value >= 0)),
+    PlainSerializer(plain_pairs),
+]
+_Keep = Annotated[
+    Kept,
+    PlainValidator(lambda given: tuple((name, _statistics(name, value)) for name, value in _table(given, "keep"))),
+    PlainSerializer(lambda keep: {name: plain_pairs(kept) for name, kept in keep}),
+]
+
+
+class UtilityClusters(ClassMechanism):
     """Release classes of near records: intervals of numbers, nodes of trees, sets of stations and other labels.
 
     Parameters
@@ -120,174 +273,114 @@ class UtilityClusters:
     10
     """
 
-    name: ClassVar[str] = "utility-clusters"
-    statistic: ClassVar[str] = "bounds"
-    counts_persons: ClassVar[bool] = True
-    tells_progress: ClassVar[bool] = True
-    k: int | None = None
-    max_distortion: Fraction | None = None
-    method: str = "growth"
-    scaling: str = "unit-variance"
-    importance: str | Pairs = "entropy"
-    buckets: tuple[tuple[str, tuple[str, Fraction]], ...] = ()
-    limits: Pairs = ()
-    max_suppressed: Fraction | None = None
-    max_risk: Fraction | None = None
-    keep: tuple[tuple[str, Pairs], ...] = ()
-    price: Fraction = Fraction(1)
-    l: Fraction | None = None  # noqa: E741 - the literature's name
-    l_kind: str = "distinct"
-    t: Fraction | None = None
-    t_kind: str = "equal"
-    symmetrise: bool = False
-    refine_seconds: Fraction = Fraction(0)
+    name = "utility-clusters"
+    proof = ("utility-clusters.md#guarantee",)
+    counts_persons = True
+    k: OptionalK = None
+    method: Literal["growth", "published-greedy", "published-density"] = "growth"
+    scaling: Literal["unit-variance", "maximum"] = "unit-variance"
+    l_kind: Literal["distinct", "entropy"] = "distinct"
+    t_kind: Literal["equal", "ordered"] = "equal"
+    symmetrise: Flag = False
+    max_distortion: _Share = None
+    max_suppressed: _Share = None
+    max_risk: _Risk = None
+    price: _Price = Fraction(1)
+    l: _Diversity = None  # noqa: E741 - the literature's name
+    t: _Share = None
+    refine_seconds: _Seconds = Fraction(0)
+    importance: _Importance = "entropy"
+    buckets: _Buckets = ()
+    limits: _Limits = ()
+    keep: _Keep = ()
 
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
+    @model_validator(mode="before")
+    @classmethod
+    def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Let k follow from a largest risk."""
+        if given.get("max_risk") is None:
+            return given
+        risk = _Range(0, 1, above=True).check(exact(given["max_risk"], what="max_risk"), "max_risk")
+        least = math.ceil(1 / risk)
+        if given.get("k") is not None:
+            least = max(least, KAnonymity(k=given["k"], protects="record").k)  # refuses a k that is no k
+        return {**given, "k": max(least, LEAST_K)}
 
-        def __init__(
-            self,
-            *,
-            k: int | None = None,
-            max_distortion: Exact | None = None,
-            method: str = "growth",
-            scaling: str = "unit-variance",
-            importance: str | Mapping[str, Exact] | tuple[tuple[str, Exact], ...] = "entropy",
-            buckets: Mapping[str, Any] | tuple[tuple[str, Any], ...] = (),
-            limits: Mapping[str, Exact] | tuple[tuple[str, Exact], ...] = (),
-            max_suppressed: Exact | None = None,
-            max_risk: Exact | None = None,
-            keep: Mapping[str, Mapping[str, Exact]] | tuple[tuple[str, Any], ...] = (),
-            price: Exact = 1,
-            l: Exact | None = None,  # noqa: E741
-            l_kind: str = "distinct",
-            t: Exact | None = None,
-            t_kind: str = "equal",
-            symmetrise: bool = False,
-            refine_seconds: Exact = 0,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        for name, choices in CLUSTER_CHOICES.items():
-            check_choice(name, getattr(self, name), choices)
-        if not isinstance(self.symmetrise, bool):
-            raise ParameterError(f"symmetrise must be true or false. Got {shown(self.symmetrise)}.")
-        self._read_numbers()
-        self._read_k()
-        self._read_tables()
-        if self.method != "growth" and (self.l is not None or self.t is not None):
-            raise ParameterError(f'{self.method} knows no l and t. Use method = "growth" with them.')
-
-    def _read_numbers(self) -> None:
-        """Read the numbers exactly and refuse those out of range."""
-        for name, allowed in CLUSTER_RANGES.items():
-            given = getattr(self, name)
-            if given is None:
-                continue
-            value = exact(given, what=name)
-            if not allowed.has(value):
-                raise ParameterError(f"{name} must be {allowed.words}. Got {shown_number(value)}. Mend the value.")
-            object.__setattr__(self, name, value)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if self.l is not None and self.l_kind == "distinct" and self.l.denominator != 1:
             raise ParameterError(
                 f"l counts distinct values, so it must be a whole number. Got {shown_number(self.l)}. Round it, or "
                 'use l_kind = "entropy".'
             )
-
-    def _read_k(self) -> None:
-        """Read k, which may also follow from a largest risk."""
-        if self.k is not None:
-            KAnonymity(k=self.k, protects="record")  # refuses a k that is no k
-        if self.max_risk is not None:
-            object.__setattr__(self, "k", max(self.k or LEAST_K, math.ceil(1 / self.max_risk)))
         if self.k is None and self.max_distortion is None:
             raise ParameterError(
                 f"{self.name} needs k, max_risk or max_distortion: what it promises is yours to choose. Got none. "
                 "Write k = 5, say."
             )
-
-    def _read_tables(self) -> None:
-        """Read the parameters that have one entry for each attribute, as pairs in order of names."""
-        if isinstance(self.importance, str):
-            check_choice("importance", self.importance, (*ENTROPIES, "a table attribute = 1 to 5"))
-        else:
-            object.__setattr__(self, "importance", importance_of(self.importance, IMPORTANCE_RANGE))
-        object.__setattr__(self, "limits", _numbers(self.limits, "limits", "0 or more", lambda value: value >= 0))
-        buckets = tuple((name, _bucket(name, value)) for name, value in _table(self.buckets, "buckets"))
-        object.__setattr__(self, "buckets", buckets)
-        keep = tuple((name, _statistics(name, value)) for name, value in _table(self.keep, "keep"))
-        object.__setattr__(self, "keep", keep)
+        if self.method != "growth" and (self.l is not None or self.t is not None):
+            raise ParameterError(f'{self.method} knows no l and t. Use method = "growth" with them.')
+        return self
 
     @property
     def least_k(self) -> int:
         """The k that is promised, whatever the data."""
         return LEAST_K if self.k is None else self.k
 
+    @property
+    def sensitive_order(self) -> bool | None:
+        """Whether ``t`` was asked for by order."""
+        return None if self.t is None else self.t_kind == "ordered"
+
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
-        self._check(schema)
+        self._check_schema(schema)
         persons = schema.person is not None
-        return Promise(
-            guarantee=KAnonymity(k=self.least_k, protects=schema.protects),
-            basis=Basis.PROVED,
-            mechanism=self.describe(),
-            assumptions=clusters_assume(self.describe(), persons=persons),
-            in_clear=clusters_in_clear(self.describe(), schema.describe(), persons=persons),
-            numerics="classes are counted; distances are in double precision and decide only which classes are formed; "
-            "the order of rows is an exactly uniform permutation from system entropy",
+        told = []
+        for words, kinds in _TOLD.items():
+            names = [attribute.name for attribute in schema.quasi_identifiers if attribute.kind in kinds]
+            told += [f"{words} {', '.join(names)} in each class"] if names else []
+        if isinstance(self.importance, str):
+            told.append("the entropy of each generalised attribute over all records, to three decimals (importance)")
+        if self.max_distortion is not None:
+            told.append("the k that classes were formed with, the largest found whose distortion is low enough")
+        told += [
+            f"the {statistic} of {name} over all records, to within {plain(share)} of the width of its domain: so near "
+            "to it is that of the middles of intervals"
+            for name, kept in self.keep
+            for statistic, share in kept
+        ]
+        if persons:
+            told.append("the number of persons in the class that has fewest")
+        refusal = DATA_DEPENDENT_REFUSAL
+        if asked := [name for name in _MAY_REFUSE if getattr(self, name) not in (None, ())]:
+            says = f"{refusal.says}, and that what {' and '.join(asked)} asked for was reached"
+            refusal = replace(refusal, says=says)
+        return self.class_promise(
+            schema,
+            in_clear=tuple(told),
+            numerics="classes are counted; distances are in double precision and decide only which classes are formed",
+            counted=PERSONS_TOLD_APART if persons else RECORDS_NOT_PERSONS,
+            refusal=refusal,
         )
 
-    def release(
-        self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Callable[[str], None] | None = None
-    ) -> Publication:
-        """Find the classes, spend, and release them with rows in random order.
-
-        Parameters
-        ----------
-        dataset, ledger, noise
-            The rows, what pays for them, and where the order of rows is drawn from.
-        progress
-            Called with what is being done, now and then.
+    def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
+        """Find the classes: private, drawn from nothing but the rows.
 
         Raises
         ------
         Refusal
             If a combination of public values has fewer than k records or persons, or what ``max_distortion``,
             ``max_suppressed``, ``keep``, ``l`` and ``t`` ask for was not reached.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
         """
-        found = partial(self.classes, progress=progress)
-        return release_classes(self, dataset, ledger=ledger, noise=noise, find=found)
+        self._check_schema(dataset.schema)
+        records = _Records(self, dataset, progress)
+        if self.max_distortion is None:
+            return records.classes(self.least_k)
+        k, classes = _largest_k(records, self.least_k, self.max_distortion)
+        return replace(classes, figures={**classes.figures, "k_chosen": k})
 
-    def classes(self, dataset: Dataset, *, progress: Callable[[str], None] | None = None) -> Classes:
-        """Find the classes: private, drawn from nothing but the rows.
-
-        Raises
-        ------
-        Refusal
-            If no release that keeps to the parameters was found.
-        """
-        from dunnage.mechanisms.clustered import find_classes  # clustering is compiled: only when it is needed
-
-        self._check(dataset.schema)
-        return find_classes(self, dataset, progress)
-
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        numbers = ("max_distortion", "max_suppressed", "max_risk", "price", "l", "t", "refine_seconds")
-        words = ("k", "method", "scaling", "l_kind", "t_kind", "symmetrise")
-        given = self.importance
-        return {
-            "name": self.name,
-            **{name: getattr(self, name) for name in words},
-            **{name: None if (value := getattr(self, name)) is None else plain(value) for name in numbers},
-            "importance": given if isinstance(given, str) else {name: plain(weight) for name, weight in given},
-            "buckets": {name: {kind: plain(size)} for name, (kind, size) in self.buckets},
-            "limits": {name: plain(limit) for name, limit in self.limits},
-            "keep": {name: {what: plain(share) for what, share in kept} for name, kept in self.keep},
-        }
-
-    def _check(self, schema: Schema) -> None:
+    def _check_schema(self, schema: Schema) -> None:
         """Refuse a schema that these parameters make no sense for."""
         attributes = {attribute.name: attribute for attribute in schema.quasi_identifiers}
         if not attributes:
@@ -335,47 +428,6 @@ class UtilityClusters:
             )
 
 
-def _table(given: Any, what: str) -> list[tuple[str, Any]]:
-    """Read a table as pairs in order of names."""
-    try:
-        return sorted((str(name), value) for name, value in dict(given).items())
-    except (TypeError, ValueError):
-        raise ParameterError(
-            f"{what} must be a table by attribute. Got {shown(given)}. Write [mechanism.{what}]."
-        ) from None
-
-
-def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]) -> Pairs:
-    """Read a table of numbers."""
-    pairs = tuple((name, exact(value, what=f"{what} of {name}")) for name, value in _table(given, what))
-    for name, value in pairs:
-        if not fits(value):
-            raise ParameterError(f"{what} must be {words}. Got {shown_number(value)} for {name!r}. Mend the value.")
-    return pairs
-
-
-def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
-    """Read the buckets of one number: their width, or how many quantiles."""
-    if isinstance(given, tuple) and len(given) == 2:  # as it is kept
-        given = {given[0]: given[1]}
-    kind, size = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("width", given)
-    check_choice(f"buckets of {name}", kind, ("width", "quantiles"))
-    value = exact(size, what=f"buckets of {name}")
-    count = kind == "quantiles"
-    if value <= 0 or (count and (value.denominator != 1 or not 1 < value <= MOST_QUANTILES)):
-        words = f"quantiles must be a whole number from 2 to {MOST_QUANTILES}" if count else "a width must be above 0"
-        raise ParameterError(f"buckets of {name!r}: {words}. Got {decimal_text(value)}. Mend the value.")
-    return kind, value
-
-
-def _statistics(name: str, given: Any) -> Pairs:
-    """Read which statistics of an attribute are to be kept, and how well."""
-    pairs = _numbers(given, f"keep.{name}", "a share from 0 to 1", lambda value: 0 <= value <= 1)
-    for statistic, _ in pairs:
-        check_choice(f"keep.{name}", statistic, STATISTICS_KEPT)
-    return pairs
-
-
 def _check_named(what: str, name: str, known: Mapping[str, Attribute], *, numeric: bool) -> None:
     """Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for."""
     fitting: Iterable[str] = [key for key, a in known.items() if not numeric or isinstance(a.domain, Numeric)]
@@ -384,3 +436,483 @@ def _check_named(what: str, name: str, known: Mapping[str, Attribute], *, numeri
         raise ParameterError(
             f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
         )
+
+
+# How the classes are found: records in one metric, clustered stratum by stratum, then counted. Records are sorted by
+# their values before anything else, so that the order of the input decides at most between records that are equal in
+# every released column. Classes that would look alike are one class. Nothing here draws at random.
+
+
+def _largest_k(records: _Records, least: int, most: Fraction) -> tuple[int, Classes]:
+    """Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
+
+    Distortion need not rise with every k, so that a larger one still may keep to it as well.
+    """
+    good, found = least, records.classes(least)
+    if not _within(found, len(records), most):
+        raise Refusal(
+            f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
+            f"{shown_number(most)}. Raise it, or give attributes another importance."
+        )
+    bad, doubling = records.most_k + 1, True
+    while good + 1 < bad:
+        k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
+        attempt = _attempt(records, k, most)
+        if attempt is None:
+            bad, doubling = k, False
+        else:
+            good, found = k, attempt
+    return good, found
+
+
+def _attempt(records: _Records, k: int, most: Fraction) -> Classes | None:
+    try:
+        classes = records.classes(k)
+    except Refusal:
+        return None
+    return classes if _within(classes, len(records), most) else None
+
+
+def _within(classes: Classes, num_records: int, most: Fraction) -> bool:
+    return classes.loss_sum <= num_records * float(most) * (1 + LIMIT_TOLERANCE)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Column:
+    """One generalised attribute of all records. Private: its ``repr`` shows nothing.
+
+    ``values`` are numbers, or codes of labels.
+    """
+
+    attribute: Attribute
+    values: npt.NDArray[Any]
+
+    @classmethod
+    def of(cls, dataset: Dataset, attribute: Attribute) -> _Column:
+        """Read a column of a dataset."""
+        if isinstance(attribute.domain, Numeric):
+            return cls(attribute, dataset.numbers(attribute.name))
+        domain = cast("CodedDomain", attribute.domain)
+        encoded = dataset.column(attribute.name).dictionary_encode()
+        codes = domain.codes(np.asarray(encoded.dictionary.to_pylist(), dtype=object)).astype(np.int32)
+        return cls(attribute, codes[encoded.indices.to_numpy(zero_copy_only=False)])
+
+    @property
+    def coded(self) -> CodedDomain | None:
+        """The domain, if values are codes of labels."""
+        domain = self.attribute.domain
+        return None if isinstance(domain, Numeric) else cast("CodedDomain", domain)
+
+    @cached_property
+    def diameter(self) -> float:
+        """Largest distance in the public domain."""
+        return float(cast("Domain", self.attribute.domain).diameter)
+
+    def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
+        """Return labels numbered from 0 among those that occur, and the distances between these alone."""
+        present, codes = np.unique(self.values, return_inverse=True)
+        if len(present) > MOST_IN_MATRIX:
+            raise Refusal(
+                f"{self.attribute.name!r} has more than {MOST_IN_MATRIX:,} different values, too many to work out "
+                "distances between. Make its domain coarser, or leave the column out."
+            )
+        assert self.coded is not None
+        return codes.reshape(-1).astype(np.int32), label_distances(self.coded, present.astype(np.int64))
+
+    def entropy(self, bucket: tuple[str, Fraction] | None, *, normalised: bool) -> float:
+        """Return the entropy in bits (eq. 1); normalised, over what it could be at most."""
+        if self.coded is not None:
+            codes, num = self.values, len(self.coded.labels)
+        else:
+            codes, num = _bucketed(self.values, self.attribute.numeric, bucket)
+        counts = np.bincount(codes)
+        shares = counts[counts > 0] / len(codes)
+        bits = abs(float(-(shares * np.log2(shares)).sum()))
+        return bits / max(1.0, math.log2(num)) if normalised else bits
+
+
+def _bucketed(values: FloatArray, domain: Numeric, bucket: tuple[str, Fraction] | None) -> tuple[IntArray, int]:
+    """Return the bucket of each number, and how many there are."""
+    kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
+    if kind == "quantiles":
+        edges = np.unique(np.quantile(values, np.arange(1, int(size)) / int(size)))
+        return np.searchsorted(edges, values, side="right").astype(np.int64), int(size)
+    num = math.ceil((domain.upper - domain.lower) / size)
+    places = np.floor((values - float(domain.lower)) / float(size)).astype(np.int64)
+    return np.unique(np.clip(places, 0, num - 1), return_inverse=True)[1], num
+
+
+class _Records:
+    """All records of a dataset in one metric, sorted by their values. Private."""
+
+    def __init__(self, mechanism: UtilityClusters, dataset: Dataset, progress: Progress | None = None) -> None:
+        self.mechanism, self.dataset = mechanism, dataset
+        self.tell: Progress = progress or (lambda stage: None)
+        columns = [_Column.of(dataset, attribute) for attribute in dataset.schema.quasi_identifiers]
+        stratum, self.num_strata = strata(dataset)
+        self.order = _by_values(dataset, stratum, columns)
+        self.columns = [replace(column, values=column.values[self.order]) for column in columns]
+        self.stratum = stratum[self.order]
+        self.person = None if dataset.persons is None else dataset.persons[self.order]
+        self.factors = {column.attribute.name: self._factor(column) for column in self.columns}
+        self.weights = shares_of(self.factors)
+        self.axes = np.argsort(np.argsort([column.coded is not None for column in self.columns], kind="stable"))
+        self.metric = self._metric()
+        self.constraints = self._constraints()
+        self.sizes = self._persons(self.stratum, self.num_strata)
+
+    def __len__(self) -> int:
+        return len(self.order)
+
+    def _factor(self, column: _Column) -> float:
+        """Return the utility factor of an attribute: as given, or its entropy."""
+        given, name = self.mechanism.importance, column.attribute.name
+        if not isinstance(given, str):
+            return float(dict(given).get(name, Fraction(1)))
+        bucket = dict(self.mechanism.buckets).get(name)
+        return round(column.entropy(bucket, normalised=given == "entropy-normalised"), IMPORTANCE_DIGITS)
+
+    def _in_metric_order(self, values: Sequence[float]) -> FloatArray:
+        found = np.empty(len(values))
+        found[self.axes] = values
+        return found
+
+    def _metric(self) -> Metric:
+        numbers = [column.values for column in self.columns if column.coded is None]
+        coded = [column.dense() for column in self.columns if column.coded is not None]
+        number_rows = np.array(numbers) if numbers else np.zeros((0, len(self)))
+        code_rows = np.array([codes for codes, _ in coded], dtype=np.int32).reshape(len(coded), len(self))
+        tables = tuple(table for _, table in coded)
+        weights = self._in_metric_order([self.weights[column.attribute.name] for column in self.columns])
+        diameters = self._in_metric_order([column.diameter for column in self.columns])
+        unit = self.mechanism.scaling == "unit-variance"
+        scales = distance_deviations(number_rows, code_rows, tables) if unit else diameters
+        return Metric(number_rows, code_rows, tables, near_weights(weights, diameters), near_weights(weights, scales))
+
+    def _constraints(self) -> Constraints | None:
+        """Return what clusterings must keep to; None if nothing, and then none suppresses by its own choice."""
+        made = self.mechanism
+        if not made.limits and made.max_suppressed is None and made.l is None and made.t is None and made.price >= 1:
+            return None
+        limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
+        diverse = made.l is not None or made.t is not None
+        ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
+        self._refuse_impossible(ranks)
+        return Constraints(
+            limits=self._in_metric_order(limits),
+            max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
+            l=1.0 if made.l is None else float(made.l),
+            l_kind=made.l_kind,
+            t=math.inf if made.t is None else float(made.t),
+            t_kind=made.t_kind,
+            sensitive=np.array(ranks, dtype=np.int32).reshape(len(ranks), len(self)),
+        )
+
+    def _refuse_impossible(self, ranks: list[IntArray]) -> None:
+        """Refuse an l that not even all records together have."""
+        asked = self.mechanism.l
+        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
+            num = int(values.max()) + 1
+            if asked is not None and asked > num:
+                raise Refusal(
+                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
+                    f"than the {num} that there are. Lower l."
+                )
+
+    def _persons(self, of_record: IntArray, num: int) -> IntArray:
+        """Count the persons of each class or stratum, or the records where persons are not told apart."""
+        inside = of_record >= 0
+        groups = of_record[inside]
+        if self.person is not None:
+            person = self.person[inside]
+            groups = np.unique(groups * (int(self.person.max()) + 1) + person) // (int(self.person.max()) + 1)
+        return np.bincount(groups, minlength=num).astype(np.int64)
+
+    @property
+    def most_k(self) -> int:
+        """Largest k that is possible at all."""
+        refuses = self.dataset.policy.small == "refuse"
+        return int(self.sizes.min() if refuses else self.sizes.max())
+
+    def classes(self, k: int) -> Classes:
+        """Cluster every stratum and make classes of what was found, counted and checked."""
+        check_stratum_sizes(self.sizes, k, self.dataset)
+        if self.mechanism.max_distortion is not None:
+            self.tell(f"finding classes of {k}")
+        of_record = self._clustered(k)
+        if (of_record < 0).all():
+            raise Refusal(
+                f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
+            )
+        of_record, told = self._looks(of_record)
+        self._check_counts(of_record, k)
+        found = self._made(of_record, told)
+        self._check_suppressed(of_record)
+        self._check_statistics(of_record, told)
+        self._check_sensitive(of_record)
+        return found
+
+    def _relief(self) -> str:
+        """Say which of the parameters given could be relaxed."""
+        made = self.mechanism
+        ways = {
+            "widen the limits": bool(made.limits),
+            "lower l": made.l is not None,
+            "raise t": made.t is not None,
+            "raise the price": made.price < 1,
+            lower_k(self.dataset): True,
+        }
+        *others, last = [way for way, given in ways.items() if given]
+        text = f"{', '.join(others)}, or {last}" if others else last
+        return text[0].upper() + text[1:]
+
+    def _clustered(self, k: int) -> IntArray:
+        """Cluster stratum by stratum; those with fewer than k persons are suppressed."""
+        of_record = np.full(len(self), -1, dtype=np.int64)
+        constraints, num = self._allowed(k), 0
+        for records in self._usable_strata(k):
+            found = self._cluster(records, k, constraints)
+            of_record[records] = np.where(found >= 0, found + num, -1)
+            num += int(found.max(initial=-1)) + 1
+        return of_record
+
+    def _allowed(self, k: int) -> Constraints | None:
+        """Return the constraints, with the share of records that may still be suppressed besides small strata."""
+        most = self.mechanism.max_suppressed
+        if self.constraints is None or most is None:
+            return self.constraints
+        usable = int((self.sizes[self.stratum] >= k).sum())
+        spare = math.floor(most * len(self)) - (len(self) - usable)
+        return replace(self.constraints, max_suppressed=min(1.0, max(0, spare) / usable))
+
+    def _usable_strata(self, k: int) -> Iterator[IntArray]:
+        # Records are sorted by stratum first.
+        starts = np.searchsorted(self.stratum, np.arange(self.num_strata + 1))
+        for stratum in np.flatnonzero(self.sizes >= k).tolist():
+            yield np.arange(starts[stratum], starts[stratum + 1])
+
+    def _cluster(self, records: IntArray, k: int, constraints: Constraints | None) -> IntArray:
+        """Cluster some records by the method asked for, and refine what it found."""
+        whole = len(records) == len(self)
+        metric = self.metric if whole else self.metric.take(records)
+        constraints = constraints if whole or constraints is None else constraints.take(records)
+        person = None if self.person is None else self.person[records]
+        found = self._grouped(metric, k, constraints, person)
+        seconds = float(self.mechanism.refine_seconds) * len(records) / len(self)
+        if seconds > 0:
+            from dunnage.clustering.refine import refine
+
+            price, told = float(self.mechanism.price), _by_tenths(self.tell, "refining classes")
+            found = refine(
+                metric, found, k, seconds=seconds, person=person, constraints=constraints, price=price, progress=told
+            )
+        return found
+
+    def _grouped(self, metric: Metric, k: int, constraints: Constraints | None, person: IntArray | None) -> IntArray:
+        limits = None if constraints is None else constraints.limits
+        if self.mechanism.method == "published-greedy":
+            from dunnage.clustering.published import published_greedy
+
+            return published_greedy(metric, k, order=_scattered(len(metric)), limits=limits)
+        if self.mechanism.method == "published-density":
+            from dunnage.clustering.published import published_density
+
+            return published_density(metric, k, limits=limits)
+        from dunnage.clustering.blocks import grow_in_blocks
+
+        price = float(self.mechanism.price)
+        told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None
+        return grow_in_blocks(metric, k, constraints=constraints, person=person, price=price, progress=told)
+
+    def _looks(self, of_record: IntArray) -> tuple[IntArray, list[Generalised]]:
+        """Give classes numbers by what is released of them, and make one of those that look alike."""
+        by_class = _ByClass(of_record)
+        columns = [by_class.told(column) for column in self.columns]
+        keys = [self.stratum[by_class.first], *(key for _, column_keys in columns for key in column_keys)]
+        _, representative, merged = np.unique(np.stack(keys, axis=1), axis=0, return_index=True, return_inverse=True)
+        inside = of_record >= 0
+        numbered = np.full(len(self), -1, dtype=np.int64)
+        numbered[inside] = merged.reshape(-1)[of_record[inside]]
+        return numbered, [_chosen(told, representative) for told, _ in columns]
+
+    def _made(self, of_record: IntArray, told: list[Generalised]) -> Classes:
+        sizes = class_sizes(of_record[of_record >= 0])
+        lost = len(self) - int(sizes.sum())
+        sums = []
+        for column, of_class in zip(self.columns, told, strict=True):
+            widths = _widths(of_class, column)
+            self._check_limit(column.attribute, widths)
+            sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
+        weights = tuple(self.weights[column.attribute.name] for column in self.columns)
+        of_row = np.empty(len(self), dtype=np.int64)
+        of_row[self.order] = of_record
+        generalisation = math.fsum(w * s for w, s in zip(weights, sums, strict=True)) / (len(self) - lost)
+        return Classes(
+            of_row=of_row,
+            generalised=tuple(told),
+            losses=tuple(value + lost for value in sums),
+            importance=weights,
+            metric=DISTORTION_METRIC,
+            fewest_persons=None if self.person is None else int(self._persons(of_record, len(sizes)).min()),
+            figures={
+                "importance": {"factors": self.factors, "weights": self.weights},
+                "distortion": {"generalisation": generalisation, "suppression": lost / len(self)},
+            },
+        )
+
+    def _check_counts(self, of_record: IntArray, k: int) -> None:
+        """Count what is promised: whatever the clustering did, no smaller class is released."""
+        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
+            raise InternalError("a class came out smaller than k")
+
+    def _check_limit(self, attribute: Attribute, widths: FloatArray) -> None:
+        limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
+        if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
+            raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
+
+    def _check_suppressed(self, of_record: IntArray) -> None:
+        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
+        if most is not None and lost > most * len(self):
+            raise Refusal(
+                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
+                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
+            )
+
+    def _check_statistics(self, of_record: IntArray, told: list[Generalised]) -> None:
+        """Refuse classes whose middles change a statistic by more than it may change (C3)."""
+        sizes = class_sizes(of_record[of_record >= 0])
+        for column, of_class in zip(self.columns, told, strict=True):
+            for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
+                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
+                middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
+                work_out = np.mean if statistic == "mean" else np.median
+                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
+                if change > most:
+                    raise Refusal(
+                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
+                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
+                    )
+
+    def _check_sensitive(self, of_record: IntArray) -> None:
+        """Refuse classes that are less diverse, or farther from all released records, than is asked for."""
+        inside = of_record >= 0
+        for attribute in self.dataset.schema.sensitive:
+            column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
+            column = ranked(column, attribute.describe())
+            diverse, close = diversity_reached(self.mechanism.describe(), of_record[inside], column)
+            if not (diverse and close):
+                limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
+                raise Refusal(
+                    f"no classes were found whose values of {attribute.name!r} are as "
+                    f"{'close to those of all released records as t' if diverse else 'diverse as l'} asks. "
+                    f"{'Raise t or k' if diverse else 'Lower l, raise k'}{limited}: larger classes are more like the "
+                    "whole table."
+                )
+
+
+def _by_tenths(tell: Progress, what: str) -> Callable[[float], None]:
+    """Turn shares of the work done into words, ten at most."""
+    told = -1
+
+    def note(share: float) -> None:
+        nonlocal told
+        if int(10 * min(share, 1.0)) > told:
+            told = int(10 * min(share, 1.0))
+            tell(f"{what}: {10 * told} %")
+
+    return note
+
+
+class _ByClass:
+    """Records in the order of their classes, so that a class is a slice."""
+
+    def __init__(self, of_record: IntArray) -> None:
+        self.records = np.flatnonzero(of_record >= 0)
+        self.records = self.records[np.argsort(of_record[self.records], kind="stable")]
+        self.classes = of_record[self.records]
+        sizes = class_sizes(self.classes)
+        self.starts = np.cumsum(sizes) - sizes
+        self.first = self.records[self.starts]
+
+    def told(self, column: _Column) -> tuple[Generalised, list[IntArray]]:
+        """Generalise a column class by class."""
+        name, domain, values = column.attribute.name, column.attribute.domain, column.values[self.records]
+        if isinstance(domain, Numeric):
+            lower, upper = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
+            return Intervals(name=name, lower=lower, upper=upper), [_dense(lower), _dense(upper)]
+        if isinstance(domain, Tree):
+            lowest, highest = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
+            labels = _nodes(domain, lowest, highest)
+            return Nodes(name=name, labels=labels), [_dense(np.asarray(labels))]
+        return self._sets(column, cast("CodedDomain", domain), values)
+
+    def _sets(self, column: _Column, domain: CodedDomain, values: npt.NDArray[Any]) -> tuple[Sets, list[IntArray]]:
+        num = len(domain.labels)
+        classes, codes = np.divmod(np.unique(self.classes * num + values), num)
+        sizes = class_sizes(classes)
+        groups = [tuple(group.tolist()) for group in np.split(codes, np.cumsum(sizes)[:-1])]
+        rank = {group: number for number, group in enumerate(sorted(set(groups)))}
+        sets = tuple(tuple(domain.labels[code] for code in group) for group in groups)
+        diameters = set_widths(domain, codes, sizes) if isinstance(domain, Graph) else None
+        made = Sets(name=column.attribute.name, sets=sets, diameters=diameters)
+        return made, [np.array([rank[group] for group in groups], dtype=np.int64)]
+
+
+def _dense(values: npt.NDArray[Any]) -> IntArray:
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _nodes(domain: Tree, lowest: IntArray, highest: IntArray) -> tuple[str, ...]:
+    """Return the lowest node above the leaves between two codes; codes follow a depth-first walk."""
+    pairs, which = np.unique(np.stack((lowest, highest), axis=1), axis=0, return_inverse=True)
+    labels = [domain.generalise([domain.labels[code] for code in pair]) for pair in pairs.tolist()]
+    return tuple(labels[number] for number in which.reshape(-1).tolist())
+
+
+def _chosen(told: Generalised, classes: IntArray) -> Generalised:
+    """Return what is told of some classes, in their order."""
+    if isinstance(told, Intervals):
+        return replace(told, lower=told.lower[classes], upper=told.upper[classes])
+    if isinstance(told, Nodes):
+        return replace(told, labels=tuple(told.labels[number] for number in classes.tolist()))
+    diameters = None if told.diameters is None else told.diameters[classes]
+    return replace(told, sets=tuple(told.sets[number] for number in classes.tolist()), diameters=diameters)
+
+
+def _widths(told: Generalised, column: _Column) -> FloatArray:
+    """Return the largest distance in each class, from what is released of it."""
+    if isinstance(told, Intervals):
+        return np.asarray(told.upper - told.lower)
+    if isinstance(told, Nodes):
+        sizes = cast("Tree", column.attribute.domain).node_sizes
+        return np.array([sizes[label] - 1.0 for label in told.labels])
+    if told.diameters is not None:
+        return told.diameters
+    domain = cast("CodedDomain", column.attribute.domain)
+    codes = domain.codes([label for labels in told.sets for label in labels])
+    return set_widths(domain, codes, np.array([len(labels) for labels in told.sets]))
+
+
+def _by_values(dataset: Dataset, stratum: IntArray, columns: Sequence[_Column]) -> IntArray:
+    """Return the rows in the order of stratum, generalised values, sensitive values and persons."""
+    keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
+    keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
+    keys += [] if dataset.persons is None else [dataset.persons]
+    return np.lexsort(keys[::-1])
+
+
+def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:
+    """Give the values of a sensitive column numbers in their order, from 0."""
+    ranks = pc.rank(ranked(released_column(dataset, attribute.name), attribute.describe()), tiebreaker="dense")
+    return np.asarray(ranks.to_numpy(zero_copy_only=False), dtype=np.int64) - 1
+
+
+def _scattered(num: int) -> IntArray:
+    """Return records in an order without pattern that is the same each time: by a hash of their numbers (splitmix64).
+
+    Which records become heads decides only how good classes are, never whether they are large enough.
+    """
+    hashed = (np.arange(1, num + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        hashed = (hashed ^ (hashed >> np.uint64(shift))) * np.uint64(factor)
+    return np.argsort(hashed ^ (hashed >> np.uint64(31)), kind="stable")

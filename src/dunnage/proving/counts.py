@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from dunnage.counting.laplace import DiscreteLaplace, FlooredLaplace, RoundedLaplace
 from dunnage.dataset import Dataset
@@ -23,7 +23,7 @@ from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import true_counts
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
-from dunnage.mechanisms.tabulated import Drawn, Query
+from dunnage.mechanisms.tabulated import DrawnCounts, Query
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.examining import Case, Rows, dataset_of, examine
@@ -32,7 +32,7 @@ from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
 from dunnage.proving.statistical import UNLIKELY, agrees
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict, judged
 
-Draw = Callable[[Dataset, Noise], Drawn]
+Draw = Callable[[Dataset, Noise], DrawnCounts]
 
 WINDOWS = ("08:00", "08:30", "09:00")
 DAYS = ("2026-11-01", "2026-11-02")
@@ -278,8 +278,8 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     )
 
 
-def _noisy_table(mechanism: NoisyCounts, data: Dataset, noise: Noise) -> Drawn:
-    return mechanism._draw(true_counts(data), mechanism.law(data), noise)
+def _noisy_table(mechanism: NoisyCounts, data: Dataset, noise: Noise) -> DrawnCounts:
+    return mechanism.draw_counts(true_counts(data), mechanism.law(data), noise)
 
 
 def check_noisy_counts(long: bool) -> Iterator[Verdict]:
@@ -371,7 +371,7 @@ def _shared_out() -> list[ConstrainedCounts]:
         ConstrainedCounts(epsilon=1, features=features, budget_shares=preset, structure=structure)
         for features in _FLAT_FEATURES
         for preset in constrained_counts.PRESETS
-        for structure in constrained_counts.STRUCTURES
+        for structure in get_args(constrained_counts.Structure)
     ]
     tables = ({"cells": "0.7", "total": "0.3"}, {"cells": 1, "total": 1})
     return [*made, *(ConstrainedCounts(epsilon=1, features=[[]], budget_shares=table) for table in tables)]
@@ -387,7 +387,7 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
     made = ConstrainedCounts(epsilon=5, features=[[]], budget_shares=shares, feature_weights="uniform")
     yield examine_large_universe(
         made,
-        lambda data, noise: made._draw(true_counts(data), made.asked(data), noise),
+        lambda data, noise: made.draw_counts(true_counts(data), made.asked(data), noise),
         steps=4,
         draws=_LAZY_DRAWS // 4,
         variant="flat, very many cells",

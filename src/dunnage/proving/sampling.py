@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import combinations_with_replacement
@@ -37,7 +36,6 @@ class _OneSampleRule(_CountRule):
         return released
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChosenOnRelease(SampledLattice):
     """Sampled-lattice with its node chosen on the released sample, which the theorem does not allow for."""
 

@@ -20,7 +20,7 @@ from dunnage.local.client import mechanism_of as device_mechanism
 from dunnage.local.estimators import normal_quantile
 from dunnage.local.task import Purpose as TaskPurpose
 from dunnage.local.task import Task, Tier
-from dunnage.mechanisms.foresight import Foresight
+from dunnage.mechanisms.base import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release

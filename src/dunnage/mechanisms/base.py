@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mechanism: frozen parameters that promise, preview and release; what all mechanisms share is written here once.
+
+A mechanism is one file. It names itself and its kind, has its parameters as fields, and implements :meth:`promise`
+(from public facts alone), :meth:`prepare` (what may be refused before anything is spent) and :meth:`draw` (noise, only
+after the spend). Describing it, reading it back from a certificate, and the order of a release follow from that.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
+
+from dunnage.arrays import IntArray
+from dunnage.documents import Model, choices_of, suggestion
+from dunnage.errors import ParameterError, Problem
+from dunnage.exact import exact, plain, shown, shown_number
+from dunnage.guarantees import KAnonymity, Promise
+from dunnage.laws import MOST_EPSILON
+from dunnage.schema import Schema
+
+if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys are out of reach
+    from dunnage.dataset import Dataset
+    from dunnage.ledger import Ledger
+    from dunnage.noise import Noise
+    from dunnage.publication import Publication
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Foresight:
+    """What a mechanism tells the owner before it spends. Private: it is printed for the owner, and enters no release.
+
+    Nothing is drawn for it, so that it cannot be used to draw until one likes the outcome.
+
+    Parameters
+    ----------
+    warnings
+        What the owner should not overlook.
+    lines
+        What else there is to know, a line each.
+    details
+        The same as plain data.
+    """
+
+    warnings: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return "Foresight(private)"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give everything as plain data."""
+        return {"warnings": list(self.warnings), "lines": list(self.lines), **self.details}
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Drawn:
+    """What a mechanism has drawn: tables that leave, what the certificate says of them, and what the key keeps."""
+
+    data: pa.Table
+    measures: Mapping[str, Any]  # Figures that the guarantee lets everyone see
+    rows: IntArray | None = None  # Dataset row of each released row; None where nothing leads back to rows
+    class_id: IntArray | None = None  # Class of each released row, if there are classes
+    classes: pa.Table | None = None
+    members: pa.Table | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)  # What else only the owner may know
+
+
+class Mechanism(Model, abc.ABC):
+    """Parameters of one way to release a dataset, and what it promises with them."""
+
+    model_config = ConfigDict(strict=False)  # types of parameters read what is given themselves
+
+    name: ClassVar[str]  # As in policies and certificates
+    kind: ClassVar[Literal["classes", "noisy", "counts"]]  # What is released
+    proof: ClassVar[tuple[str, ...]] = ()  # Where in docs/proofs the guarantee is proved
+    counts_persons: ClassVar[bool] = False  # Whether it can tell persons apart
+    counts_trips: ClassVar[bool] = False  # Whether rows are trips
+    seeded: ClassVar[str] = "the noise was drawn from a seed that others may know"  # Why seeded noise voids it
+
+    def __init__(self, /, **parameters: Any) -> None:
+        try:
+            super().__init__(**parameters)
+        except ValidationError as error:
+            raise ParameterError(" ".join(self._problems(error))) from None
+
+    @classmethod
+    def _problems(cls, error: ValidationError) -> list[str]:
+        """Say in our words what is wrong with parameters; those are public, so that they may be printed."""
+        found = []
+        for item in error.errors(include_url=False):
+            name, given = str(item["loc"][0]) if item["loc"] else "", item.get("input")
+            cause = item.get("ctx", {}).get("error")
+            if isinstance(cause, Exception):
+                found.append(str(cause))
+            elif item["type"] == "missing":
+                found.append(f"{cls.name} needs {name}: what it promises is yours to choose, so it has no default.")
+            elif item["type"] == "extra_forbidden":
+                found.append(f"{shown(name)} is not a parameter of {cls.name}. {suggestion(name, cls.model_fields)}")
+            elif item["type"] == "bool_type":
+                found.append(f"{name} must be true or false. Got {shown(given)}. Write it without quotes.")
+            else:
+                found.append(
+                    f"{name} must be one of {', '.join(choices_of(cls.model_fields[name]))}. Got {shown(given)}."
+                )
+        return found
+
+    def describe(self) -> dict[str, Any]:
+        """Give name and all parameters as plain data."""
+        return {"name": self.name, **self.model_dump(mode="json")}
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> Mechanism:
+        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`.
+
+        Raises
+        ------
+        ParameterError
+            If the parameters are none, or not written as :meth:`describe` writes them.
+        """
+        made = cls(**cls._given(description))
+        if made.describe() != dict(description):
+            raise ParameterError(f"the parameters are not stated as {cls.name} states them.")
+        return made
+
+    @classmethod
+    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a description, without what follows from them."""
+        return {name: value for name, value in description.items() if name in cls.model_fields}
+
+    def notes(self) -> tuple[str, ...]:
+        """Return where in docs/proofs it is proved what these parameters keep, or shown what they do not."""
+        return self.proof
+
+    @property
+    def pools(self) -> bool:
+        """Whether records that are left out wait in a file for the next release."""
+        return False
+
+    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
+        """Describe the released columns for everyone."""
+        return dataset.schema.describe()
+
+    @abc.abstractmethod
+    def promise(self, schema: Schema) -> Promise:
+        """State what a release under this schema will guarantee; needs no data."""
+
+    def problems(self, schema: Schema) -> Iterator[Problem]:
+        """Find what a policy must tell besides; asked once the promise was made."""
+        yield from ()
+
+    def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Any:
+        """Work out all that needs no noise, and refuse what cannot be released: nothing is spent yet."""
+        return None
+
+    @abc.abstractmethod
+    def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
+        """Draw what is released; called only after the ledger has accepted the spend."""
+
+    def preview(self, dataset: Dataset) -> Foresight:
+        """Tell the owner everything that helps to choose parameters; draws nothing."""
+        return Foresight()
+
+    def warnings(self, dataset: Dataset) -> tuple[str, ...]:
+        """Tell the owner what not to overlook."""
+        return self.preview(dataset).warnings
+
+    def release(
+        self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
+    ) -> Publication:
+        """Promise, spend once, draw, and release with its certificate.
+
+        Parameters
+        ----------
+        dataset, ledger, noise
+            The rows, what pays for them, and where noise and the order of rows are drawn from.
+        progress
+            Called with what is being done, now and then.
+
+        Raises
+        ------
+        Refusal
+            If it cannot be released; nothing is spent then.
+        BudgetError
+            If the ledger refuses; nothing is drawn then.
+        """
+        from dunnage.mechanisms.pipeline import run
+
+        return run(self, dataset, ledger=ledger, noise=noise, progress=progress)
+
+
+# Types of parameters. What may be given is wider than what is kept: 1, 0.1, "1/3" and Fraction(1, 3) are all exact.
+
+
+def _number(given: Any, info: ValidationInfo) -> Fraction:
+    return exact(given, what=str(info.field_name))
+
+
+def _epsilon(given: Any, info: ValidationInfo) -> Fraction:
+    epsilon = exact(given, what="epsilon")
+    if not 0 < epsilon <= MOST_EPSILON:
+        raise ParameterError(
+            f"epsilon must be more than 0 and at most {MOST_EPSILON}. Got {shown_number(epsilon)}. Use 1, say."
+        )
+    return epsilon
+
+
+def _confidence(given: Any) -> Fraction:
+    confidence = exact(given, what="confidence")
+    if not 0 <= confidence < 1:
+        raise ParameterError(
+            f"confidence must be at least 0 (no intervals) and below 1. Got {shown_number(confidence)}. Use 0.9, say."
+        )
+    return confidence
+
+
+def _k(given: Any) -> int:
+    return KAnonymity(k=given, protects="record").k  # refuses a k that is no k
+
+
+def optional(read: Callable[..., Any]) -> PlainValidator:
+    """Take None besides what can be read."""
+
+    def read_if_given(given: Any, info: ValidationInfo) -> Any:
+        return None if given is None else read(given, info)
+
+    return PlainValidator(read_if_given)
+
+
+PLAIN = PlainSerializer(lambda value: None if value is None else plain(value))
+Number = Annotated[Fraction, PlainValidator(_number), PLAIN]
+OptionalNumber = Annotated[Fraction | None, optional(_number), PLAIN]
+Epsilon = Annotated[Fraction, PlainValidator(_epsilon), PLAIN]
+OptionalEpsilon = Annotated[Fraction | None, optional(_epsilon), PLAIN]
+Confidence = Annotated[Fraction, PlainValidator(_confidence), PLAIN]
+OptionalConfidence = Annotated[Fraction | None, optional(lambda given, _: _confidence(given)), PLAIN]
+Flag = StrictBool
+K = Annotated[int, PlainValidator(_k)]
+OptionalK = Annotated[int | None, optional(lambda given, _: _k(given))]
+
+Pairs = tuple[tuple[str, Fraction], ...]
+"""Numbers by name, in order of names: a table that cannot be changed and can be hashed."""
+
+
+def plain_pairs(pairs: Pairs) -> dict[str, int | float | str]:
+    """Write numbers by name as plain data."""
+    return {name: plain(value) for name, value in pairs}
