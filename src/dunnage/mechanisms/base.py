@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a promise is asked for where private rows, budgets and keys
     from dunnage.ledger import Ledger
     from dunnage.noise import Noise
     from dunnage.publication import Publication
+    from dunnage.release import Release
 
 Progress = Callable[[str], None]
 
@@ -173,6 +174,13 @@ class Mechanism(Model, abc.ABC):
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
         """Tell the owner what not to overlook."""
         return self.preview(dataset).warnings
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Count again what the tables of a release tell of these parameters.
+
+        Says what held, and raises :class:`~dunnage.errors.CheckFailed` for what did not. Public facts alone are at hand.
+        """
+        yield from ()
 
     def release(
         self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None

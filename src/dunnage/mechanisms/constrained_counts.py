@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -23,6 +24,7 @@ from dunnage.counting.tails import addresses
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, shown
 from dunnage.guarantees import Promise
+from dunnage.kinds.common import require
 from dunnage.mechanisms.base import Flag, Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, nested, read_features
@@ -43,6 +45,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 PRESETS = ("uniform", "cells", "margins")
 Structure = Literal["flat", "hierarchical"]
@@ -55,6 +58,9 @@ MARGIN: FeatureColumns = ("origin", "destination")
 MARGIN_SHARE = Fraction(1, 20)
 MARGINS_CELLS_SHARE = Fraction(13, 20)
 """Parts of epsilon that the preset ``margins`` gives to margin and cells; the other features share the rest."""
+
+MOST_RESIDUAL = 1e-10
+"""Largest relative residual of the optimality conditions at which counts are those nearest to the noisy sums."""
 
 
 def _kept_shares(given: object) -> str | Pairs:
@@ -183,6 +189,13 @@ class ConstrainedCounts(FeatureMechanism):
                 "features (zones instead of stops, say) or longer windows."
             )
         return asked
+
+    def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
+        """Check the sums that were asked, and that counts are those nearest to them."""
+        residual = release.certificate.counts.kkt_residual
+        near = residual is not None and 0 <= residual < math.inf and (self.as_published or residual <= MOST_RESIDUAL)
+        require(near, "certificate.json: the counts are not those nearest to the noisy sums")
+        return {"kkt_residual", *super().check_noise(release, schema, change)}
 
     @property
     def _margins(self) -> bool:

@@ -101,6 +101,7 @@ class FullDomain(ClassMechanism):
 
     name = "full-domain"
     proof = ("full-domain.md#guarantee",)
+    class_bounds = "level"
     k: K
     alpha: Alpha = Fraction(1)
     max_suppressed: Annotated[Fraction | None, optional(_share), PLAIN] = None
@@ -116,6 +117,16 @@ class FullDomain(ClassMechanism):
     def tells(self) -> Statistic:
         """What is told about a class."""
         return self.statistic
+
+    @property
+    def price_of_suppression(self) -> Fraction:
+        """Alpha."""
+        return self.alpha
+
+    @property
+    def most_suppressed(self) -> Fraction | None:
+        """Largest share of records that may be suppressed, if there is one."""
+        return self.max_suppressed
 
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""

@@ -35,6 +35,7 @@ from dunnage.guarantees import (
     WithinCluster,
     WithinPublishedBorders,
 )
+from dunnage.kinds.common import require
 from dunnage.laws import Cells, cut_text, exp_bounds
 from dunnage.mechanisms.base import Confidence, Epsilon, Flag, Foresight, Number, Progress, optional
 from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
@@ -43,6 +44,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 Numbers = tuple[Fraction, ...]
 Table = tuple[tuple[str, Numbers], ...]
@@ -217,6 +219,20 @@ class NoisyClusters(NoisyMechanism):
     def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
         return self._form(dataset.schema).preview(dataset)
+
+    def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
+        """Return the laws between public borders, or between those that the release states; none as published."""
+        form, stated = self._form(schema), release.certificate.rows.borders
+        if self.as_published:
+            return None
+        if self.borders is not None:
+            return form.cells(form.given, self.epsilon)
+        drawn = {name: [exact(border) for border in borders] for name, borders in (stated or {}).items()}
+        fits = stated is not None and drawn.keys() == form.given.keys()
+        fits = fits and all(0 < len(drawn[name]) <= len(shares) for name, shares in form.given.items())
+        fits = fits and {name: [plain(border) for border in borders] for name, borders in drawn.items()} == stated
+        require(fits, "certificate.json: the borders are not those that the mechanism draws")
+        return form.cells(drawn, self.epsilon * (1 - self.border_share))
 
     def _form(self, schema: Schema) -> _Clusters:
         domains = noisy_domains(schema, self.name)

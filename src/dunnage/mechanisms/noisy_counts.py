@@ -19,6 +19,7 @@ from dunnage.counting.tails import exceeding_cells
 from dunnage.errors import ParameterError
 from dunnage.exact import plain, shown
 from dunnage.guarantees import Promise
+from dunnage.kinds.common import require, same
 from dunnage.mechanisms.base import Flag, Foresight, Progress
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.tabulated import (
@@ -36,6 +37,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 _LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {"round": RoundedLaplace, "floor": FlooredLaplace}
 _ROUNDED: Mapping[str, Callable[[Any], Any]] = {"round": np.rint, "floor": np.floor}
@@ -127,6 +129,16 @@ class NoisyCounts(CountsMechanism):
         """Return the law of the noise."""
         scale = self._scale(dataset)
         return FloatingLaplace(scale) if self.as_published else _LAWS[self.rounding](scale)
+
+    def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
+        """Check noise that was added to every count by itself, and that no count is below the threshold."""
+        law, stated = "floating" if self.as_published else self.rounding, release.certificate.counts.noise
+        due = {"scale": plain(change / self.epsilon), "law": law}
+        follows = stated is not None and same(due, stated.plain())
+        require(follows, "certificate.json: the noise does not follow from epsilon")
+        counts = release.data.column("count").to_numpy()
+        require(bool((counts >= self.threshold).all()), "data: a count is below the threshold")
+        return {"noise"}
 
     def _scale(self, dataset: Dataset) -> Fraction:
         return noise_scale(self.epsilon, self._change(dataset))

@@ -18,6 +18,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 
 class NoisyValues(NoisyMechanism):
@@ -79,6 +80,10 @@ class NoisyValues(NoisyMechanism):
     def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how wide the intervals will be: it follows from public facts alone."""
         return foresee_intervals(self.cells(dataset.schema))
+
+    def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells]:
+        """Return the laws, which follow from public facts alone."""
+        return self.cells(schema)
 
     def cells(self, schema: Schema) -> dict[str, Cells]:
         """Return the law of each noisy column; refuse a column that can be given no noise."""

@@ -149,6 +149,16 @@ class Partition(ClassMechanism):
         """What is told about a class."""
         return self.statistic
 
+    @property
+    def price_of_suppression(self) -> Fraction:
+        """Alpha."""
+        return self.alpha
+
+    @property
+    def class_bounds(self) -> str:  # type: ignore[override]
+        """The class's own extremes, or points of the public grid around them."""
+        return self.bounds
+
     def promise(self, schema: Schema) -> Promise:
         """State what a release under this schema will guarantee; needs no data."""
         attributes = self._attributes(schema)

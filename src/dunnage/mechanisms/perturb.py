@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,7 +16,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
-from dunnage.exact import decimal_text
+from dunnage.exact import decimal_text, plain
 from dunnage.guarantees import (
     EPSILON_PER_RECORD,
     PUBLIC_COLUMNS,
@@ -28,14 +28,16 @@ from dunnage.guarantees import (
     Guarantee,
     Promise,
 )
+from dunnage.kinds.common import floats, generalised, require, same
 from dunnage.laws import Cell, Cells
-from dunnage.mechanisms.base import Drawn, Foresight, Mechanism
+from dunnage.mechanisms.base import Confidence, Drawn, Foresight, Mechanism
 from dunnage.mechanisms.recode import released_column
 from dunnage.noise import Noise
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 NUMERICS = (
     "noise is drawn exactly, in whole steps of the public grid, from system entropy, and clamped afterwards; released "
@@ -68,6 +70,7 @@ class NoisyMechanism(Mechanism):
     """A mechanism that releases a noisy value with an interval for each number of each record."""
 
     kind = "noisy"
+    confidence: Confidence = Fraction(9, 10)
 
     @abc.abstractmethod
     def perturb(self, dataset: Dataset, prepared: Any, noise: Noise) -> NoisyColumns:
@@ -84,6 +87,36 @@ class NoisyMechanism(Mechanism):
         for name, (told, lower, upper) in drawn.columns.items():
             columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
         return Drawn(data=pa.table(columns), measures={"records": len(dataset), **drawn.measures}, rows=order)
+
+    @abc.abstractmethod
+    def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
+        """Return the laws that a release must have been drawn by, by attribute; None if it does not state them."""
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Check that intervals follow from noisy values, and laws from epsilon."""
+        measures, cells = release.certificate.rows, self.stated_cells(release, schema)
+        stated = {"records", "published_intervals"} if cells is None else {"records", "noise"}
+        stated |= {"borders"} if measures.borders is not None else set()
+        fits = measures.model_fields_set == stated
+        require(fits, "certificate.json: figures that do not belong to such noise")
+        if cells is None:
+            stated_ends = {name: {"confidence": plain(self.confidence)} for name in generalised(release)}
+            sure = same(stated_ends, measures.plain()["published_intervals"])
+            require(sure, "certificate.json: another confidence")
+            for name in generalised(release) if not self.confidence else ():
+                value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+                alone = all(np.array_equal(value, end) for end in ends)
+                require(alone, f"data: an interval of {name} misses its value or leaves the public domain")
+            yield "every noisy value and interval lies in the public domain; by what noise is not stated"
+            return
+        told = {name: of_column.describe() for name, of_column in cells.items()}
+        follows = same(told, measures.plain()["noise"])
+        require(follows, "certificate.json: the noise does not follow from the mechanism")
+        for name, of_column in cells.items():
+            value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+            fits = all(map(np.array_equal, of_column.interval(value), ends))
+            require(fits, f"data: intervals of {name} do not follow from its noise")
+        yield "every noisy value is on its public grid; intervals follow from the laws of the noise, these from epsilon"
 
     def noisy_promise(
         self,

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,8 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
+from dunnage.kinds.classes import check_figures
+from dunnage.kinds.common import generalised
 from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
 from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
@@ -39,6 +41,7 @@ from dunnage.schema import DIAMETER_SUFFIX, Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 Statistic = Literal["bounds", "mean", "multiset"]
 """What is told about a class: its bounds, also the mean of its numbers, or all its values."""
@@ -103,10 +106,45 @@ class Classes:
         return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
 
 
-class ClassMechanism(Mechanism):
-    """A mechanism that finds classes of records that look alike, which takes no noise, and releases them."""
+class ClassRelease(Mechanism):
+    """A mechanism that releases classes of records that look alike: what their figures depend on."""
 
     kind = "classes"
+    class_bounds: ClassVar[str] = "class"  # The class's own extremes; or a public "grid"; or a "level" of a hierarchy
+    metric: ClassVar[str] = LOSS_METRIC
+
+    @property
+    def sensitive_order(self) -> bool | None:
+        """Whether sensitive values were asked to be compared by order; None to go by their kind."""
+        return None
+
+    @property
+    def price_of_suppression(self) -> Fraction:
+        """What suppressing a record counts in the loss, in records generalised to the whole domain."""
+        return Fraction(1)
+
+    @property
+    def most_suppressed(self) -> Fraction | None:
+        """Largest share of records that may be suppressed, if there is one."""
+        return None
+
+    def weights(self, release: Release) -> Mapping[str, float]:
+        """Return what the loss of each generalised attribute counts."""
+        given = dict(getattr(self, "importance", ()))
+        return {name: float(given.get(name, 1)) for name in generalised(release)}
+
+    def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
+        """Work out the figures that only this mechanism states; check what it was asked to keep to."""
+        return {}
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Count sizes, risks and losses of classes again."""
+        yield check_figures(release, self)
+
+
+class ClassMechanism(ClassRelease):
+    """A mechanism that finds classes of records that look alike, which takes no noise, and releases them."""
+
     seeded = "the order of rows was drawn from a seed that others may know"
 
     @property
@@ -118,11 +156,6 @@ class ClassMechanism(Mechanism):
     def tells(self) -> Statistic:
         """What is told about a class."""
         return "bounds"
-
-    @property
-    def sensitive_order(self) -> bool | None:
-        """Whether sensitive values were asked to be compared by order; None to go by their kind."""
-        return None
 
     @abc.abstractmethod
     def classes(self, dataset: Dataset, progress: Progress | None = None) -> Classes:

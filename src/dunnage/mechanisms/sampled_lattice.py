@@ -8,7 +8,7 @@ one of differential privacy. ``docs/proofs/sampled-lattice.md`` has the proofs, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import PlainValidator, model_validator
 
 from dunnage import noise_arrays
-from dunnage.arrays import BoolArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError
-from dunnage.exact import plain, shown_number
+from dunnage.exact import decimal_text, plain, shown_number
 from dunnage.guarantees import (
     EPSILON_PER_RECORD,
     FRESH_SAMPLE,
@@ -35,13 +36,13 @@ from dunnage.guarantees import (
     Promise,
     SampledDP,
 )
+from dunnage.kinds.common import floats, require, same
 from dunnage.laws import Cells
 from dunnage.measures import LOSS_METRIC, class_sizes, size_measures
 from dunnage.mechanisms.base import (
     Drawn,
     Flag,
     Foresight,
-    Mechanism,
     Number,
     OptionalConfidence,
     OptionalEpsilon,
@@ -49,7 +50,7 @@ from dunnage.mechanisms.base import (
 )
 from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
 from dunnage.mechanisms.perturb import cut_cells, foresee_intervals, noisy_domains
-from dunnage.mechanisms.recode import Classes, class_table, released_column, row_table, strata
+from dunnage.mechanisms.recode import Classes, ClassRelease, class_table, released_column, row_table, strata
 from dunnage.noise import Noise
 from dunnage.sampling_loss import (
     LARGE_DELTA,
@@ -63,6 +64,7 @@ from dunnage.schema import Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 MOST_NODES = 2**15
 """Largest lattice: every node is looked at, and one drawn among all."""
@@ -165,7 +167,7 @@ class _PublishedRule:
         return {"basis": Basis.CLAIMED, "claim": claim, "why": _WHY_PUBLISHED}
 
 
-class SampledLattice(Mechanism):
+class SampledLattice(ClassRelease):
     """Release records of a secret sample at one level per attribute, chosen with noise, at least k to a combination.
 
     Give ``k`` and ``beta``, or ``epsilon`` and ``delta`` to be met: then the rate of the sample is
@@ -219,7 +221,7 @@ class SampledLattice(Mechanism):
     """
 
     name = "sampled-lattice"
-    kind = "classes"
+    class_bounds = "level"
     seeded = "the sample and the choice were drawn from a seed that others may know"
     k: Annotated[int | None, PlainValidator(lambda k: k)] = None  # checked together with beta
     beta: OptionalNumber = None
@@ -384,6 +386,26 @@ class SampledLattice(Mechanism):
             classes=summary,
             facts={"unsampled": len(dataset) - num_sampled, "suppressed": num_sampled - num_kept},
         )
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Count sizes and losses again; records that a sample left out must be told by noise alone, if at all."""
+        yield from super().recount(release, schema)
+        noisy = release.data.filter(pc.less(release.data.column("class_id"), 0))
+        told = (self.left_out == "noisy") == release.noisy
+        require(told, "certificate.json: noise on records that are not released")
+        require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
+        cells = self._cells(schema) or {}
+        laws = {name: of_column.describe() for name, of_column in cells.items()}
+        follows = not cells or same(laws, release.certificate.rows.plain().get("noise"))
+        require(follows, "certificate.json: the noise does not follow from the mechanism")
+        for name, of_column in cells.items():
+            lower, upper = floats(noisy, f"{name}_lower"), floats(noisy, f"{name}_upper")
+            fits = _are_around_values(of_column, lower, upper)
+            require(fits, f"data: intervals of {name} do not follow from its noise")
+        guarantee = release.certificate.guarantee
+        if isinstance(guarantee, SampledDP):
+            told_text = f"epsilon {decimal_text(guarantee.epsilon)} and delta {decimal_text(guarantee.delta)}"
+            yield f"{told_text} follow from k and beta"
 
     def _chosen(self, lattice: _Lattice, sampled: BoolArray, noise: Noise) -> Node:
         """Draw a node; which sample it is chosen on is the rule's to say."""
@@ -589,3 +611,17 @@ def _noisy_table(dataset: Dataset, rows: IntArray, cells: dict[str, Cells], nois
         lower, upper = of_column.interval(of_column.perturb(dataset.numbers(name)[rows], noise))
         columns |= {f"{name}_lower": lower, f"{name}_upper": upper}
     return pa.table(columns)
+
+
+def _are_around_values(cells: Cells, lower: FloatArray, upper: FloatArray) -> bool:
+    """Return whether each interval is the one around some value of a domain that is not cut."""
+    if not (cells.domain.contains(lower) & cells.domain.contains(upper)).all():
+        return False
+    radius = cells.cells[0].law.radius
+    # The value is as far from an end as the radius says, or, with both ends at those of the domain, in the middle.
+    places = (cells.steps(lower) + radius, cells.steps(upper) - radius - 1, cells.steps((lower + upper) / 2))
+    around = np.zeros(len(lower), dtype=bool)
+    for steps in places:
+        low, high = cells.interval(cells.domain.grid_values(np.clip(steps, 0, cells.domain.num_steps)))
+        around |= (low == lower) & (high == upper)
+    return bool(around.all())

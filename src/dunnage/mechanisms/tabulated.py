@@ -31,7 +31,7 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
 )
-from dunnage.mechanisms.base import Drawn, Epsilon, Foresight, Mechanism, Progress
+from dunnage.mechanisms.base import Drawn, Epsilon, Flag, Foresight, Mechanism, Progress
 from dunnage.mechanisms.counting import Counted, count_trips, most_trips
 from dunnage.mechanisms.features import (
     Feature,
@@ -42,12 +42,15 @@ from dunnage.mechanisms.features import (
     kept_features,
 )
 from dunnage.noise import Noise
-from dunnage.release_words import CELLS
+from dunnage.kinds.common import require, same
+from dunnage.kinds.counts import CELLS
 from dunnage.schema import RIDER, TRIP, Schema
-from dunnage.trips import Universe
+from dunnage.trips import PAIR_COLUMNS, Universe, known_columns
 
 if TYPE_CHECKING:
+    from dunnage.certificate import FeatureNoise
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 NUMERICS = (
     "noise is drawn exactly, in whole trips, from system entropy; everything after it sees nothing but the noisy counts"
@@ -57,6 +60,7 @@ MOST_DENSE_CELLS = 1 << 22
 """Up to so many cells noise is drawn for each; beyond, only where it can matter, with the same law."""
 
 _MOST_DENOMINATOR = 10**9
+_SHARE_TOLERANCE = 1e-6
 
 
 def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
@@ -197,6 +201,23 @@ class CountsMechanism(Mechanism):
         )
 
     @abc.abstractmethod
+    def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
+        """Check that noise follows from epsilon and from what one protected unit can change; name the figures of it."""
+
+    def recount(self, release: Release, schema: Schema) -> Iterator[str]:
+        """Check that epsilon is that of all noisy sums together, and what one trip and one rider lose."""
+        measures, period = release.certificate.counts, release.certificate.period
+        follows = same(losses(self.epsilon, schema, period), measures.loss.plain())
+        require(follows, "certificate.json: what one trip and one rider lose does not follow from epsilon")
+        change = sensitivity(schema, period)
+        own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
+        own |= {"contribution"} if schema.contribution is not None else set()
+        belong = measures.model_fields_set == own
+        require(belong, "certificate.json: figures that do not belong to such counts")
+        most = f", of at most {change:,} trips of a rider" if change > 1 else ""
+        yield f"epsilon {decimal_text(self.epsilon)} is that of all noise together{most}, by its stated scales"
+
+    @abc.abstractmethod
     def draw_counts(self, counted: Counted, prepared: Any, noise: Noise) -> DrawnCounts:
         """Draw noise for counts, and whatever follows from it."""
 
@@ -225,11 +246,31 @@ class CountsMechanism(Mechanism):
 class FeatureMechanism(CountsMechanism):
     """A mechanism that asks features, partitions of the cells by public columns, and makes answers consistent."""
 
+    as_published: Flag = False
     fewest_features: ClassVar[str]  # Features that need nothing but stops and windows, by name
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         """Return what is asked, and at which share of epsilon."""
+
+    def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
+        """Check which sums were asked, at which share of epsilon, and that their noise follows from it."""
+        features, queries = release.certificate.counts.features or [], self.queries(schema)
+        asked = [item.feature for item in features] == [query.name for query in queries]
+        require(asked, "certificate.json: other sums than the mechanism asks")
+        parts = [exact(item.epsilon) for item in features]
+        adds_up = min(parts) > 0 and sum(parts) == self.epsilon
+        require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
+        law = (FloatingLaplace if self.as_published else DiscreteLaplace)(Fraction(1)).name
+        for item, query, part in zip(features, queries, parts, strict=True):
+            # Shares that grow with the level of a tree are rounded, on another machine perhaps to another fraction.
+            shared = math.isclose(part, query.share * self.epsilon, rel_tol=_SHARE_TOLERANCE)
+            require(shared, "certificate.json: epsilon is not shared as the mechanism says")
+            due = {**item.plain(), "epsilon": plain(part), "scale": plain(change / part), "law": law}
+            wrong = f"certificate.json: the noise on {item.feature} does not follow from its epsilon"
+            require(same(due, item.plain()), wrong)
+        _check_groups(release.universe, [query.columns for query in queries], features)
+        return {"features"}
 
     @abc.abstractmethod
     def asked(self, dataset: Dataset) -> Asked:
@@ -373,3 +414,33 @@ def _expected_error(row: Mapping[str, Any]) -> str:
         f"{row['feature']}: noise of {row['noise']:.3g} trips on {number}; publishing nothing would be off by "
         f"{row['publish_nothing']:.3g} (root mean square)"
     )
+
+
+def _check_groups(
+    universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]
+) -> None:
+    """Check into how many groups features part the cells, as far as it does not take zones and modes to know."""
+    size, all_pairs, all_zones = len(universe.stops), [], set()
+    columns_of = [universe.cell_columns if columns is None else columns for columns in asked]
+    for columns, item in zip(columns_of, features, strict=True):
+        wrong = f"certificate.json: {item.feature} has another number of groups"
+        of_slots = {"day": len(universe.days), "window": len(universe.windows)}
+        slots = math.prod(num for column, num in of_slots.items() if column in columns)
+        # Every window and day has the same groups.
+        require(item.groups > 0 and slots > 0 and item.groups % slots == 0, wrong)
+        pairs = item.groups // slots
+        all_pairs.append(pairs)
+        ends = sum(end in columns for end in ("origin", "destination"))
+        by_zone = sum(f"{end}_zone" in columns and end not in columns for end in ("origin", "destination"))
+        require(size**ends <= pairs <= size**2, wrong)  # at least the groups by stops, at most those by pairs
+        if "mode" in columns and ends < 2:
+            continue
+        zones = math.isqrt(pairs) if by_zone == 2 else pairs // size**ends
+        require(pairs == size**ends * zones**by_zone and (zones <= size or not by_zone), wrong)
+        all_zones |= {zones} if by_zone else set()
+    require(len(all_zones) <= 1, "certificate.json: features have another number of groups by zone each")
+    of_pairs = [known_columns(columns) & set(PAIR_COLUMNS) for columns in columns_of]
+    for coarser, few in zip(of_pairs, all_pairs, strict=True):
+        for finer, many, item in zip(of_pairs, all_pairs, features, strict=True):
+            wrong = f"certificate.json: {item.feature} has another number of groups than what it tells apart"
+            require(few <= many or not coarser <= finer, wrong)

@@ -37,7 +37,10 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
+from dunnage.kinds.classes import class_widths, domain_of, sensitive_column
+from dunnage.kinds.common import SENSITIVE, generalised, require, with_role
 from dunnage.measures import (
+    DISTORTION_METRIC,
     DISTORTION_METRIC,
     ENTROPIES,
     LEAST_K,
@@ -68,6 +71,7 @@ from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
+    from dunnage.release import Release
 
 MOST_QUANTILES = 10_000
 MOST_SPAN = 1e100
@@ -326,6 +330,57 @@ class UtilityClusters(ClassMechanism):
     def least_k(self) -> int:
         """The k that is promised, whatever the data."""
         return LEAST_K if self.k is None else self.k
+
+    metric = DISTORTION_METRIC
+
+    @property
+    def most_suppressed(self) -> Fraction | None:
+        """Largest share of records that may be suppressed, if there is one."""
+        return self.max_suppressed
+
+    def weights(self, release: Release) -> Mapping[str, float]:
+        """Return the shares of importance, which are worked out again with the other figures."""
+        stated = release.certificate.rows.importance
+        require(stated is not None, "certificate.json: the importance of attributes makes no sense")
+        return stated.weights if stated is not None else {}
+
+    def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
+        """Work out importance and distortion; the entropy of true records is taken as stated."""
+        measures, classes, names = release.certificate.rows, release.classes, generalised(release)
+        factors = {name: float(dict(self.importance).get(name, 1)) for name in names if self.importance not in ENTROPIES}
+        if self.importance in ENTROPIES and measures.importance is not None:
+            factors = measures.importance.factors
+        sensible = factors.keys() == set(names) and all(0 <= value < math.inf for value in factors.values())
+        require(sensible and classes is not None, "certificate.json: the importance of attributes makes no sense")
+        sizes = classes.column("size").to_numpy()
+        weights = shares_of({name: factors[name] for name in names})
+        widths = {name: class_widths(release, classes, name)[0] for name in names}
+        self._check_kept(release, widths)
+        lost = math.fsum(weights[name] * float(sizes @ widths[name]) for name in names)
+        released = int(sizes.sum())
+        return {
+            "importance": {"factors": factors, "weights": weights},
+            "distortion": {"generalisation": lost / released, "suppression": num_suppressed / (released + num_suppressed)},
+            **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
+        }
+
+    def _check_kept(self, release: Release, widths: Mapping[str, FloatArray]) -> None:
+        """Check what classes were asked to keep to, as far as it can be seen: limits, risk, distortion, l and t."""
+        measures = release.certificate.rows
+        for name, limit in self.limits:
+            domain = domain_of(release, name)
+            most = width_limit(domain, limit) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
+            widest = float(widths[name].max()) * domain.diameter
+            require(widest <= most, f"classes: wider in {name} than the limit")
+        if self.max_distortion is not None:
+            most = float(self.max_distortion) * (1 + LIMIT_TOLERANCE) + LIMIT_TOLERANCE
+            fits = measures.loss is not None and measures.loss.total <= most
+            fits = fits and self.least_k <= (measures.k_chosen or 0) <= (measures.k_reached or 0)
+            require(fits, "certificate.json: distortion or k are not those that max_distortion allows")
+        class_id = release.data.column("class_id").to_numpy()
+        for name in with_role(release, SENSITIVE):
+            reached = diversity_reached(self.describe(), class_id, sensitive_column(release, name))
+            require(all(reached), f"data: {name} is less diverse or farther from the whole table than was asked for")
 
     @property
     def sensitive_order(self) -> bool | None:
