@@ -43,8 +43,7 @@ from dunnage.local.oracles import (
     read_symbol,
 )
 from dunnage.local.planar import Planar
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Task, Tier
+from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 
 __all__ = [
@@ -60,6 +59,7 @@ __all__ = [
     "choose_oracle",
 ]
 
+ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
 NOISE_FACTOR = Fraction(5, 2)
 """A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
 
@@ -202,6 +202,9 @@ class LocalLocation:
     """
 
     name: ClassVar[str] = "local-location"
+    subject: ClassVar[str] = "grid"
+    num_steps: ClassVar[tuple[int, int]] = (1, 1)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
     methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, "planar")
     grid: Grid
     epsilon: Fraction | None = None
@@ -323,15 +326,19 @@ class LocalLocation:
             "as_published": self.as_published,
         }
 
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
         epsilon = max(tier.epsilon for tier in self.levels)
         law = self.law(self.grid, epsilon)
         if isinstance(law, Planar):
             return self._planar_promise(law)
         if self.as_published:
-            return published_promise(self.describe(), epsilon, law, areas=areas_text(self.grid), what="places")
-        return sound_promise(self.describe(), law, areas=areas_text(self.grid))
+            notes: tuple[str, ...] = (ORACLE_NOTE, AREA_NOTE)
+            return published_promise(
+                self.describe(), epsilon, law, areas=areas_text(self.grid), what="places", notes=notes
+            )
+        notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear else (ORACLE_NOTE,)
+        return sound_promise(self.describe(), law, areas=areas_text(self.grid), notes=notes)
 
     def _planar_promise(self, law: Planar) -> Promise:
         return Promise(
@@ -346,6 +353,7 @@ class LocalLocation:
                 "a place outside the box is moved to its border, a missing one to its middle",
                 "distances are those between cells",
             ),
+            notes=("local-location.md#the-planar-law",),
         )
 
 
@@ -363,7 +371,9 @@ def areas_text(grid: Grid) -> str:
     return f"the {grid.num_areas} areas of the first {grid.area_levels} levels of the grid"
 
 
-def sound_promise(mechanism: Mapping[str, Any], law: Law, *, areas: str, warnings: tuple[str, ...] = ()) -> Promise:
+def sound_promise(
+    mechanism: Mapping[str, Any], law: Law, *, areas: str, notes: tuple[str, ...], warnings: tuple[str, ...] = ()
+) -> Promise:
     """State the guarantee of a report whose loss is the stated epsilon."""
     guarantee, in_clear = _held(law, areas)
     return Promise(
@@ -373,10 +383,13 @@ def sound_promise(mechanism: Mapping[str, Any], law: Law, *, areas: str, warning
         assumptions=REPORT_ASSUMPTIONS,
         in_clear=in_clear,
         warnings=warnings,
+        notes=notes,
     )
 
 
-def published_promise(mechanism: Mapping[str, Any], epsilon: Fraction, law: Law, *, areas: str, what: str) -> Promise:
+def published_promise(
+    mechanism: Mapping[str, Any], epsilon: Fraction, law: Law, *, areas: str, what: str, notes: tuple[str, ...]
+) -> Promise:
     """State what is claimed for a published form, and what holds."""
     held, in_clear = _held(law, areas)
     why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
@@ -389,6 +402,7 @@ def published_promise(mechanism: Mapping[str, Any], epsilon: Fraction, law: Law,
         claim=f"epsilon {shown_number(epsilon)} between any two {what}",
         holds=held,
         why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
+        notes=notes,
     )
 
 

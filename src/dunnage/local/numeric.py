@@ -33,8 +33,7 @@ from dunnage.local.numeric_laws import (
     Warner,
     hybrid,
 )
-from dunnage.local.subjects import Quantity
-from dunnage.local.task import Task, Tier
+from dunnage.local.subjects import Quantity, Tier
 from dunnage.noise import Noise, integer
 
 MOST_QUANTITIES = 64
@@ -455,6 +454,10 @@ class LocalNumeric:
     """
 
     name: ClassVar[str] = "local-numeric"
+    subject: ClassVar[str] = "quantities"
+    num_steps: ClassVar[tuple[int, int]] = (1, 1)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "sampled")
+    notes: ClassVar[tuple[str, ...]] = ("local-numeric.md#whole-reports",)
     methods: ClassVar[tuple[str, ...]] = (*_LAWS, "duchi")
     quantities: tuple[Quantity, ...]
     epsilon: Fraction | None = None
@@ -599,7 +602,7 @@ class LocalNumeric:
         report = self.channel(tier)
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
         epsilon = max(tier.epsilon for tier in self.levels)
         stated = Promise(
@@ -609,6 +612,7 @@ class LocalNumeric:
             assumptions=REPORT_ASSUMPTIONS,
             in_clear=self._in_clear(),
             warnings=self._missing_warnings(),
+            notes=self.notes,
         )
         return self._published(stated, epsilon) if self.as_published else stated
 
@@ -631,6 +635,7 @@ class LocalNumeric:
             holds=LocalDP(epsilon=loss, protects="report", neighbours=Neighbours.REPLACE_ONE),
             why=f"each of {num} numbers is hidden at the whole epsilon: a report gives away {shown_number(loss)}",
             warnings=stated.warnings,
+            notes=self.notes,
         )
 
 

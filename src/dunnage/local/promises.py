@@ -45,7 +45,7 @@ def estimates_promise(
     warnings: tuple[str, ...],  # What else is to be said
 ) -> Promise:
     """State what a release of estimates promises to each vehicle, for the reports of one slot."""
-    parts = [mechanism.promise(task) for mechanism in mechanisms]
+    parts = [mechanism.promise() for mechanism in mechanisms]
     claimed = [part for part in parts if part.basis is Basis.CLAIMED]
     guarantee, holds = _guarantees(task, losses, mechanisms, parts)
     return Promise(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box.
+"""What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
-Both take any private value at all, also none, to a point or a cell, exactly and without ever raising: whether a report
+Quantity and Grid take any private value at all, also none, to a point or a cell, exactly and without ever raising: whether a report
 is made must not depend on what is reported. Only the standard library is used.
 """
 
@@ -81,6 +81,33 @@ def read_number(value: object) -> Fraction | float | None:
     if isinstance(number, Fraction) or math.isinf(number):
         return number
     return None if math.isnan(number) else Fraction(number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """A public level of privacy, chosen without looking at what is reported.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    epsilon
+        Stated loss of one report (with a window: of the window).
+    """
+
+    name: str
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        set_text(self, "name", "the name of a tier")
+        if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
+            raise task_error(
+                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the tier as plain data."""
+        return {"name": self.name, "epsilon": number_text(self.epsilon)}
 
 
 @dataclass(frozen=True, kw_only=True)

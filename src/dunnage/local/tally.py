@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
 from dunnage.local.client import mechanism_of
+from dunnage.local.numeric import LocalNumeric
 from dunnage.local.oracles import OptimisedUnary, SymmetricUnary
 from dunnage.local.report import Report
 from dunnage.local.task import Task, Tier
@@ -197,7 +198,7 @@ class Tally:
             If no report of the tier can hold the payload. Nothing has been added then.
         """
         read = mechanism.read(payload, tier=tier)
-        if mechanism.name == "local-numeric":
+        if isinstance(mechanism, LocalNumeric):
             self._add_numbers(mechanism.channel(tier), read)
         else:
             self._add_places(mechanism.oracle(tier), read)

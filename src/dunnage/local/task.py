@@ -22,16 +22,20 @@ from typing import Any, ClassVar
 
 from dunnage.errors import TaskError
 from dunnage.exact import shown
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
 from dunnage.local.subjects import (
     MOST_TEXT,
     Grid,
     Quantity,
+    Tier,
     check_whole,
     number_text,
     set_number,
     set_text,
     task_error,
 )
+from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 
 __all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", "check_keys", "parse_json"]
@@ -48,35 +52,12 @@ MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
 MOST_DAYS = 2_932_896
 """The last day of the year 9999, counted from 1 January 1970."""
-MECHANISMS = ("local-numeric", "local-location", "local-trajectory")
+Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
+MECHANISMS: Mapping[str, type[Mechanism]] = {
+    kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)
+}
+"""The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
 Parameter = bool | int | str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tier:
-    """A public level of privacy, chosen without looking at what is reported.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    epsilon
-        Stated loss of one report (with a window: of the window).
-    """
-
-    name: str
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        set_text(self, "name", "the name of a tier")
-        if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
-            raise task_error(
-                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the tier as plain data."""
-        return {"name": self.name, "epsilon": number_text(self.epsilon)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +93,7 @@ class Purpose:
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a purpose")
-        if self.mechanism not in MECHANISMS:
+        if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
             raise task_error(
                 f"the mechanism of {self.name} is not known", self.mechanism, f"Use {', '.join(MECHANISMS)}."
             )
@@ -122,7 +103,8 @@ class Purpose:
         object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
 
     def _check_subject(self) -> None:
-        numeric = self.mechanism == "local-numeric"
+        kind = MECHANISMS[self.mechanism]
+        numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
             needs = "quantities and no grid" if numeric else "a grid and no quantities"
             raise TaskError(f"{self.name} needs {needs}, as its mechanism is {self.mechanism}. Mend the purpose.")
@@ -130,8 +112,7 @@ class Purpose:
             raise task_error(
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
-        steps = (2, 3) if self.mechanism == "local-trajectory" else (1, 1)
-        check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *steps)
+        check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the purpose as plain data."""

@@ -23,6 +23,7 @@ from dunnage.errors import ParameterError
 from dunnage.exact import Exact, plain
 from dunnage.guarantees import Promise
 from dunnage.local.location import (
+    AREA_NOTE,
     NoiseVerdict,
     areas_text,
     check_switches,
@@ -46,8 +47,7 @@ from dunnage.local.oracles import (
     listed_symbols,
     read_symbol,
 )
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Task, Tier
+from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 
 Path = tuple[int, ...]
@@ -352,6 +352,9 @@ class LocalTrajectory:
     """
 
     name: ClassVar[str] = "local-trajectory"
+    subject: ClassVar[str] = "grid"
+    num_steps: ClassVar[tuple[int, int]] = (2, 3)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear", "hops")
     methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES)
     grid: Grid
     steps: int
@@ -515,14 +518,16 @@ class LocalTrajectory:
             "as_published": self.as_published,
         }
 
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
         epsilon = max(tier.epsilon for tier in self.levels)
         law = self.law(self.grid, epsilon)
         areas = f"the sequences of {self.steps} of {areas_text(self.grid)}"
         if self.as_published:
-            return published_promise(self.describe(), epsilon, law, areas=areas, what="paths")
-        return sound_promise(self.describe(), law, areas=areas, warnings=self._clipping())
+            notes: tuple[str, ...] = ("local-trajectory.md#the-published-forms",)
+            return published_promise(self.describe(), epsilon, law, areas=areas, what="paths", notes=notes)
+        notes = ("local-trajectory.md#the-whole-path-in-one-report", *((AREA_NOTE,) if self.area_in_clear else ()))
+        return sound_promise(self.describe(), law, areas=areas, warnings=self._clipping(), notes=notes)
 
     def _clipping(self) -> tuple[str, ...]:
         if self.area_in_clear:

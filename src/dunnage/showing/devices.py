@@ -51,7 +51,7 @@ def shown_device_policy(path: Path, devices: int) -> Shown:
     """Describe a policy for devices: what each mechanism promises, tiers, schedule, predicted errors."""
     policy = read_carriers(path)
     task = task_of(policy)
-    promises = {purpose.name: mechanism_of(task, purpose).promise(task).to_dict() for purpose in task.purposes}
+    promises = {purpose.name: mechanism_of(task, purpose).promise().to_dict() for purpose in task.purposes}
     statements, hints = check_task(task).statements(), predictions(task, devices)
     parts = ["\n".join(_policy_lines(policy, task))]
     parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
