@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows
-from dunnage.devices.readings import Log, Readings, Window, most_steps, value_of
+from dunnage.devices.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows, parse_moment
-from dunnage.devices.readings import Log, Window, value_of
+from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Rows, Window, parse_moment, value_of
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.local.allowance import Allowance, Slot

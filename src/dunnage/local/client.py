@@ -40,6 +40,11 @@ def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None =
         raise TaskError(f"{purpose.name}: {error}") from None
 
 
+def mechanisms_of(task: Task) -> dict[str, Mechanism]:
+    """Make the mechanism of each purpose of a task."""
+    return {purpose.name: mechanism_of(task, purpose) for purpose in task.purposes}
+
+
 @dataclass(frozen=True)
 class TaskLosses:
     """What the reports of a task really give away."""
@@ -110,10 +115,9 @@ def check_task(task: Task) -> TaskLosses:
         scheduled slots of a day exceed the day's or the lifetime's limit.
     """
     losses: dict[tuple[str, str], Fraction | None] = {}
-    for purpose in task.purposes:
-        mechanism, tiers = mechanism_of(task, purpose), task.slot_tiers(purpose)
+    for purpose, mechanism in zip(task.purposes, mechanisms_of(task).values(), strict=True):
         for name in task.tier_names:
-            losses[name, purpose.name] = mechanism.true_loss(tiers[task.tier_index(purpose, name)])
+            losses[name, purpose.name] = mechanism.true_loss(task.slot_tier(purpose, name))
     found = TaskLosses(task, losses)
     for (tier, name), loss in losses.items():
         if loss is None and not task.limits.allow_unbounded:

@@ -2,7 +2,7 @@
 """Places: which cell of a public grid a vehicle is in, told so that no report gives away more than epsilon.
 
 :class:`LocalLocation` reports a cell of a grid, or that there is none, through one of the frequency oracles of
-:mod:`dunnage.local.oracles` or the planar law of :mod:`dunnage.local.planar`. Only the standard library is used: this
+:mod:`dunnage.local.oracles` or the planar law of :mod:`dunnage.local.oracles`. Only the standard library is used: this
 is part of what a device carries. ``docs/proofs/local-location.md`` has the proofs.
 """
 
@@ -32,6 +32,7 @@ from dunnage.local.oracles import (
     Law,
     OptimisedUnary,
     Oracle,
+    Planar,
     PublishedUnary,
     RandomisedResponse,
     SymmetricUnary,
@@ -42,7 +43,6 @@ from dunnage.local.oracles import (
     find_oracle,
     read_symbol,
 )
-from dunnage.local.planar import Planar
 from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import Exact, plain, shown, shown_number
 from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
-from dunnage.local.channel import MOST_ENUMERATED
 from dunnage.local.location import set_levels
 from dunnage.local.numeric_laws import (
     Duchi,
@@ -33,6 +32,7 @@ from dunnage.local.numeric_laws import (
     Warner,
     hybrid,
 )
+from dunnage.local.oracles import MOST_ENUMERATED
 from dunnage.local.subjects import Quantity, Tier
 from dunnage.noise import Noise, integer
 
@@ -594,11 +594,12 @@ class LocalNumeric:
             "quantities": [quantity.to_dict() for quantity in self.quantities],
             "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
             "method": "published-piecewise" if self.as_published else self.method,
-            "sampled": {tier.name: self._num_told(tier) for tier in self.levels},
+            "sampled": {tier.name: self.num_told(tier) for tier in self.levels},
             "as_published": self.as_published,
         }
 
-    def _num_told(self, tier: Tier) -> int:
+    def num_told(self, tier: Tier | str) -> int:
+        """Return how many numbers one report tells."""
         report = self.channel(tier)
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 

@@ -3,7 +3,7 @@
 
 A number of [-1, 1] has been rounded at random to a point i of -m .. m (:meth:`dunnage.local.task.Quantity.point`), so
 that its mean is kept. A law takes the point on: :meth:`~NumberLaw.index_of` makes an input of it, and the law is a
-:class:`~dunnage.local.channel.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
+:class:`~dunnage.local.oracles.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
 ``value(symbol) = scale * symbol``, and its mean is i/m exactly, so that sums of symbols are all an estimate needs.
 
 ===================  ================================================
@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown, shown_number
-from dunnage.local.channel import MOST_ENUMERATED
+from dunnage.local.oracles import MOST_ENUMERATED
 from dunnage.noise import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, rational
 
 LEAST_EPSILON = Fraction(1, 10**6)

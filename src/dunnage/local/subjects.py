@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
-Quantity and Grid take any private value at all, also none, to a point or a cell, exactly and without ever raising: whether a report
-is made must not depend on what is reported. Only the standard library is used.
+Quantity and Grid take any private value at all, also none, to a point or a cell, exactly and without ever raising:
+whether a report is made must not depend on what is reported. Only the standard library is used.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ SECONDS_PER_DAY = 86_400
 MOST_DAYS = 2_932_896
 """The last day of the year 9999, counted from 1 January 1970."""
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
-MECHANISMS: Mapping[str, type[Mechanism]] = {
-    kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)
-}
+MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
 Parameter = bool | int | str
 
@@ -357,7 +355,7 @@ class Task:
     def _check_stated_loss(self) -> None:
         limit = self.limits.day or self.limits.lifetime
         for name in self.tier_names:
-            tiers = [self.slot_tiers(purpose)[self.tier_index(purpose, name)] for purpose in self.purposes]
+            tiers = [self.slot_tier(purpose, name) for purpose in self.purposes]
             # A planar law states epsilon per kilometre, which does not add to the others.
             plain_ones = (
                 t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != "planar"
@@ -386,6 +384,10 @@ class Task:
         """Return the tiers of a purpose with the epsilon of one slot: what its mechanism is made with."""
         window = self.schedule.window or 1
         return tuple(replace(tier, epsilon=tier.epsilon / window) for tier in purpose.tiers)
+
+    def slot_tier(self, purpose: Purpose, tier: str) -> Tier:
+        """Return the tier, with the epsilon of one slot, in which a vehicle of the given tier reports a purpose."""
+        return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
 
     def purpose_index(self, name: str) -> int:
         """Return the number of a purpose in reports."""

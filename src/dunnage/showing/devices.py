@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dunnage.devices import describe_reports, describe_tallies, read_task_file
+from dunnage.devices.sealing import KeyRing, SealedRecord
 from dunnage.errors import AllowanceError, InputError, SealError
 from dunnage.local.allowance import Spent
 from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.identity import KeyRing, SealedRecord
 from dunnage.local.task import Task
 from dunnage.local.tasks import task_of
 from dunnage.policy import CarrierPolicy, read_carriers
