@@ -50,11 +50,9 @@ class Collected:
 
     @property
     def num_reports(self) -> int:
-        """Reports that count."""
         return self.tallies.num_reports
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts as plain data."""
         return {
             "reports": self.num_reports,
             "left_out": dict(self.left_out),

@@ -170,7 +170,6 @@ class RowFile:
         return "Name it as the task does; longitude and latitude are named with --place-columns."
 
     def __iter__(self) -> Iterator[Rows]:
-        """Yield the rows in order."""
         self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
         if self.lost:
             return

@@ -114,7 +114,6 @@ class SealingKey:
 
     @classmethod
     def new(cls, algorithm: str = "AES-256-GCM") -> SealingKey:
-        """Make a key from the operating system's random numbers."""
         _check_algorithm(algorithm)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(

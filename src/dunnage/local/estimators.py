@@ -100,7 +100,6 @@ class Combination:
     p_value: float | None = None  # Of Cochran's Q for tiers that do not differ; None with one tier
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain data."""
         return {"rule": self.rule} | ({} if self.p_value is None else {"p_value": float(f"{self.p_value:.4g}")})
 
 

@@ -212,7 +212,6 @@ class _Oracle(ABC):
 
     @property
     def loss(self) -> Fraction:
-        """What one symbol gives away at worst."""
         return self.epsilon
 
     @property
@@ -227,12 +226,10 @@ class _Oracle(ABC):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_inputs
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -256,7 +253,6 @@ class _Oracle(ABC):
         return self.estimator(self.ratio)[1]
 
     def symbols(self) -> range:
-        """Return all symbols."""
         return listed_symbols(self.num_inputs, self.num_symbols)
 
     @abstractmethod
@@ -277,7 +273,6 @@ class _Oracle(ABC):
         return q, 1 / (p - q)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of the estimated share of one input."""
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
@@ -305,7 +300,6 @@ class RandomisedResponse(_Oracle):
     name: ClassVar[str] = "randomised-response"
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         if draw_chance(self.num_inputs - 1, self.epsilon, noise):
             other = noise.below(self.num_inputs - 1)
             return other + (other >= index)
@@ -320,7 +314,6 @@ class RandomisedResponse(_Oracle):
         return symbol == index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         p = 1 / (1 + (self.num_inputs - 1) * ratio)
         return p, ratio * p
 
@@ -332,12 +325,10 @@ class _Unary(_Oracle):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return 1 << self.num_inputs
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return self.num_inputs
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -361,12 +352,10 @@ class OptimisedUnary(_Unary):
     name: ClassVar[str] = "optimised-unary"
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         own = 1 << index
         return draw_bits(self.num_inputs, self.epsilon, noise) & ~own | noise.bits(1) << index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         return 1 / (ratio / ratio + 1), ratio / (1 + ratio)
 
 
@@ -381,11 +370,9 @@ class SymmetricUnary(_Unary):
         return self.epsilon / 2
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         return draw_bits(self.num_inputs, self.ratio_epsilon, noise) ^ 1 << index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         return 1 / (1 + ratio), ratio / (1 + ratio)
 
 
@@ -437,11 +424,9 @@ class HadamardResponse(_Oracle):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_blocks * self.num_columns
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         blocks, columns = self.num_blocks, self.num_columns
         row, block = divmod(index, blocks)
         row += 1
@@ -479,7 +464,6 @@ class HadamardResponse(_Oracle):
         return p - p, 1 / (p - q)
 
     def variance(self, share: float, num: float, *, block_share: float | None = None) -> float:
-        """Return the variance of the estimated share of one input."""
         if block_share is None:
             return self.variance_of_one(share, self.ratio) / num
         return self._variance(share, block_share, self.ratio) / num
@@ -557,22 +541,18 @@ class InClear:
 
     @property
     def group_size(self) -> int:
-        """Places of one group."""
         return self.oracle.num_inputs - 1
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs."""
         return self.num_groups * self.group_size + 1
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_groups * self.oracle.num_symbols
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -586,7 +566,6 @@ class InClear:
         return self.oracle.loss
 
     def split(self, index: int) -> tuple[int, int]:
-        """Return group and inner input of an input."""
         if index == self.num_inputs - 1:
             return 0, self.group_size
         return divmod(index, self.group_size)
@@ -602,7 +581,6 @@ class InClear:
         return self.oracle.exponent(inner, of_oracle) if of_group == group else None
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         group, inner = self.split(index)
         return group * self.oracle.num_symbols + self.oracle.perturb(inner, noise)
 
@@ -706,12 +684,10 @@ class Planar:
 
     @property
     def num_symbols(self) -> int:
-        """Number of cells."""
         return self.grid.num_cells
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -730,6 +706,11 @@ class Planar:
     def mean_distance_km(self) -> float:
         """About how far a report lies from the true place (as if cells were small and the box endless)."""
         return float(2 / self.epsilon)
+
+    @property
+    def blurs_all(self) -> bool:
+        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side."""
+        return self.mean_distance_km > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
 
     def index(self, longitude: object, latitude: object) -> int:
         """Return the input for a place: one outside the box is moved to its border, a missing one is its own input."""

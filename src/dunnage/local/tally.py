@@ -61,7 +61,6 @@ class Sums:
     squares: int = 0
 
     def add(self, symbols: IntArray) -> None:
-        """Add symbols."""
         self.num += symbols.size
         for start in range(0, symbols.size, _SAFE):
             part = symbols[start : start + _SAFE]
@@ -73,13 +72,11 @@ class Sums:
             self.squares += int((part * part).sum())
 
     def add_one(self, symbol: int) -> None:
-        """Add one symbol."""
         self.num += 1
         self.total += symbol
         self.squares += symbol * symbol
 
     def merge(self, other: Sums) -> None:
-        """Add another part of the same law."""
         self.num, self.total, self.squares = (
             self.num + other.num,
             self.total + other.total,
@@ -87,7 +84,6 @@ class Sums:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the sums as plain data."""
         return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
 
 
@@ -108,7 +104,6 @@ class Counts:
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
     def add_symbols(self, symbols: IntArray) -> None:
-        """Count symbols."""
         from dunnage.local.batch_kernels import count_symbols
 
         count_symbols(symbols, self.counts)
@@ -140,14 +135,12 @@ class Counts:
         self.num += len(rows[0])
 
     def merge(self, other: Counts) -> None:
-        """Add another part of the same law."""
         if (self.kind, self.counts.shape) != (other.kind, other.counts.shape):
             raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         self.counts += other.counts
         self.num += other.num
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts as plain data."""
         shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
         return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
 
