@@ -52,7 +52,7 @@ GROUPS = {
         "local.allowance",
         "local.client",
         "local.tally",
-        "local.identity",
+        "devices.sealing",
         "auditing.fleet",
     ),
     "Guarantees": ("guarantees", "sampling_loss"),

@@ -21,12 +21,10 @@ import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.tracking import locate
-from dunnage.local.batch import perturb_column
-from dunnage.local.batch_laws import find_cells, find_paths
+from dunnage.local.batch import find_cells, find_paths, perturb_column
+from dunnage.local.estimators import estimate_means, estimate_shares
 from dunnage.local.location import LocalLocation
-from dunnage.local.means import estimate_means
 from dunnage.local.numeric import LocalNumeric
-from dunnage.local.shares import estimate_shares
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise

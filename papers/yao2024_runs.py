@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.local import batch, batch_laws
+from dunnage.local import batch
 from dunnage.local.batch_kernels import split_cells
-from dunnage.local.channel import Channel, enumerated_loss
-from dunnage.local.estimators import project_shares
+from dunnage.local.estimators import hadamard_scores, project_shares
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import (
     Attribute,
@@ -38,8 +37,7 @@ from dunnage.local.numeric import (
     published_report,
 )
 from dunnage.local.numeric_laws import Duchi, LiteralPiecewise, PublishedPiecewise
-from dunnage.local.oracles import HadamardResponse, InClear, PublishedUnary
-from dunnage.local.shares import hadamard_scores
+from dunnage.local.oracles import Channel, HadamardResponse, InClear, PublishedUnary, enumerated_loss
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tally import Counts, Sums, Tally
 from dunnage.local.task import Tier
@@ -235,7 +233,7 @@ def fleet() -> tuple[FloatArray, FloatArray]:
 def fleet_cells(levels: int) -> IntArray:
     """Return the cells of all vehicles, a row for each moment."""
     longitudes, latitudes = fleet()
-    found = batch_laws.find_cells(grid(levels), longitudes.ravel(), latitudes.ravel())
+    found = batch.find_cells(grid(levels), longitudes.ravel(), latitudes.ravel())
     return found.reshape(NUM_EPOCHS, NUM_VEHICLES).astype(np.int16)
 
 
@@ -358,7 +356,7 @@ def places_in(mechanism: Shared, paths: IntArray) -> IntArray:
     on, code = mechanism.grid, mechanism.paths
     if mechanism.method in ("product", "qlp"):
         return np.asarray(np.ravel_multi_index(tuple(paths), (on.num_cells + 1,) * len(paths)))
-    found = batch_laws.find_paths(code, paths)
+    found = batch.find_paths(code, paths)
     if isinstance(code, ReachablePaths):
         corners = np.stack([split_cells(np.ascontiguousarray(row)) for row in paths])
         return np.where(np.abs(np.diff(corners, axis=0)).max(axis=(0, 1)) > code.hops, -1, found)

@@ -63,11 +63,11 @@ from dunnage.local.oracles import (
     HadamardResponse,
     InClear,
     OptimisedUnary,
+    Planar,
     PublishedUnary,
     RandomisedResponse,
     SymmetricUnary,
 )
-from dunnage.local.planar import Planar
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tasks import read_task, task_of
 from dunnage.local.trajectory import Independent

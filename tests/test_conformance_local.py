@@ -117,10 +117,10 @@ def test_refuses_to_be_made_without_epsilon(kind: type) -> None:
 
 
 def test_promise_needs_no_data_and_serialises(case: Case) -> None:
-    promise = case.mechanism().promise(case.task())
+    promise = case.mechanism().promise()
     told = json.loads(json.dumps(promise.to_dict()))
     assert guarantee_from(told["guarantee"]) == promise.guarantee
-    assert promise.digest() == case.mechanism().promise(case.task()).digest()
+    assert promise.digest() == case.mechanism().promise().digest()
     assert (promise.basis is Basis.PROVED) == case.proved
     assert bool(promise.why) == (not case.proved)
 
@@ -128,7 +128,7 @@ def test_promise_needs_no_data_and_serialises(case: Case) -> None:
 def test_the_loss_charged_is_never_below_what_is_promised(case: Case) -> None:
     mechanism = case.mechanism()
     charged = mechanism.true_loss(mechanism.levels[0])
-    promised = mechanism.promise(case.task()).true_loss(Neighbours.REPLACE_ONE)
+    promised = mechanism.promise().true_loss(Neighbours.REPLACE_ONE)
     if promised.bounded:
         assert charged is not None
         assert charged >= promised.epsilon

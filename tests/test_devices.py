@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from dunnage import devices
 from dunnage.devices import fleet, reading
-from dunnage.devices.reading import MICROS, FileColumns, RowFile
-from dunnage.devices.readings import Log, Window
+from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Window
+from dunnage.devices.sealing import KeyRing
 from dunnage.errors import (
     AllowanceError,
     InputError,
@@ -38,7 +38,6 @@ from dunnage.errors import (
 )
 from dunnage.local.allowance import Allowance
 from dunnage.local.client import mechanism_of
-from dunnage.local.identity import KeyRing
 from dunnage.local.report import Report, ReportFile, write_reports
 from dunnage.local.tally import Tally
 from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier

@@ -20,7 +20,7 @@ from scipy import stats
 
 from dunnage import noise_arrays
 from dunnage.errors import InputError, ParameterError
-from dunnage.local import batch, batch_laws
+from dunnage.local import batch
 from dunnage.local.client import mechanism_of
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
@@ -35,7 +35,7 @@ from dunnage.local.numeric_laws import (
     SquareWave,
     Warner,
 )
-from dunnage.local.planar import Planar
+from dunnage.local.oracles import Planar
 from dunnage.local.report import Report
 from dunnage.local.tally import Counts, Sums, Tally
 from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
@@ -92,7 +92,7 @@ class TestLaws:
     def test_randomised_response(self, layout, k, epsilon):
         for index in {0, k // 2, k - 1}:
             weights = [math.exp(epsilon) if symbol == index else 1 for symbol in range(k)]
-            assert pvalue(batch_laws.randomised_response(Noise(), indices(index, layout), k, epsilon), weights) > ALPHA
+            assert pvalue(batch.randomised_response(Noise(), indices(index, layout), k, epsilon), weights) > ALPHA
 
     @pytest.mark.parametrize("x", [Fraction(0), Fraction(1, 3), Fraction(2), Fraction(-1), Fraction(30)])
     @pytest.mark.parametrize("num_bits", [1, 5, 8, 11])
@@ -105,7 +105,7 @@ class TestLaws:
     @pytest.mark.parametrize(("own", "other"), [(0, 1), (Fraction(1, 2), Fraction(1, 2)), (2, 2), (0, Fraction(1, 4))])
     @pytest.mark.parametrize(("k", "index"), [(1, 0), (3, 1), (9, 8), (10, 0)])
     def test_unary(self, layout, k, index, own, other):
-        rows = batch_laws.unary(Noise(), indices(index, layout), k, own=Fraction(own), other=Fraction(other))
+        rows = batch.unary(Noise(), indices(index, layout), k, own=Fraction(own), other=Fraction(other))
         symbols = [int.from_bytes(row.tobytes(), "little") for row in rows]
         weights = [
             math.exp(own * (symbol >> index & 1) - other * (symbol & ~(1 << index)).bit_count())
@@ -124,7 +124,7 @@ class TestLaws:
                 else 1
                 for symbol in range(num_blocks * num_columns)
             ]
-            drawn = batch_laws.hadamard(Noise(), indices(index, layout), num_blocks, num_columns, epsilon)
+            drawn = batch.hadamard(Noise(), indices(index, layout), num_blocks, num_columns, epsilon)
             assert pvalue(drawn, weights) > ALPHA
 
     @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -134,16 +134,16 @@ class TestLaws:
         for index in {0, k // 2, k - 1}:
             inside = range(index * stride, index * stride + 2 * half + 1)
             weights = [math.exp(epsilon) if symbol in inside else 1 for symbol in range(num_symbols)]
-            drawn = batch_laws.windowed(Noise(), indices(index, layout), k, stride=stride, half=half, epsilon=epsilon)
+            drawn = batch.windowed(Noise(), indices(index, layout), k, stride=stride, half=half, epsilon=epsilon)
             assert pvalue(drawn, weights) > ALPHA
 
     def test_different_inputs_in_one_column(self, layout):
         # Rows must not be mixed up: each input's reports have the law of that input.
         drawn = np.tile(np.arange(6, dtype=np.int64), layout // 6)
         laws = {
-            "response": batch_laws.randomised_response(Noise(), drawn, 6, Fraction(2)),
-            "hadamard": batch_laws.hadamard(Noise(), drawn, 1, 8, Fraction(2)),
-            "windowed": batch_laws.windowed(Noise(), drawn, 6, stride=2, half=1, epsilon=Fraction(2)),
+            "response": batch.randomised_response(Noise(), drawn, 6, Fraction(2)),
+            "hadamard": batch.hadamard(Noise(), drawn, 1, 8, Fraction(2)),
+            "windowed": batch.windowed(Noise(), drawn, 6, stride=2, half=1, epsilon=Fraction(2)),
         }
         for index in range(6):
             near = {
@@ -156,7 +156,7 @@ class TestLaws:
                 assert pvalue(laws[name][drawn == index], weights) > ALPHA
 
     def test_wrong_laws_are_rejected(self):
-        drawn = batch_laws.randomised_response(Noise(), indices(1, NUM), 5, Fraction(1))
+        drawn = batch.randomised_response(Noise(), indices(1, NUM), 5, Fraction(1))
         assert pvalue(drawn, [1, math.exp(1.1), 1, 1, 1]) < ALPHA
         assert pvalue(drawn, [math.exp(1), 1, 1, 1, 1]) < ALPHA
         assert pvalue(drawn == 1, [0.999999, 0.000001]) < ALPHA  # also if nearly all of it should be rare
@@ -167,7 +167,7 @@ class TestRounding:
 
     @pytest.fixture(params=[16, 3, 1], ids=["full", "3 digits", "1 digit"])
     def digits(self, request, monkeypatch):
-        monkeypatch.setattr(batch_laws, "_ROUNDING_BITS", request.param)
+        monkeypatch.setattr(batch, "_ROUNDING_BITS", request.param)
         return NUM if request.param == 16 else 20_000
 
     @pytest.mark.parametrize("value", [0.1, 0.5, 7.0, 1 / 3, 9.999999, 0.0, 10.0, -0.0, 5.0, 1e-300])
@@ -176,7 +176,7 @@ class TestRounding:
         low, high = Fraction(0), Fraction(10)
         exact = (Fraction(value) - low) / (high - low) * 2 * steps
         down = math.floor(exact)
-        drawn = batch_laws.round_at_random(Noise(), np.full(digits, value), low, high, steps)
+        drawn = batch.round_at_random(Noise(), np.full(digits, value), low, high, steps)
         assert set(np.unique(drawn)) <= ({down} if exact == down else {down, down + 1})
         assert pvalue(drawn - down, [float(1 - (exact - down)), float(exact - down)]) > ALPHA
 
@@ -194,7 +194,7 @@ class TestRounding:
         for share in (Fraction(1, 5), Fraction(4, 5)):
             value = float(low + (high - low) * share)
             exact = (Fraction(value) - low) / (high - low) * 14
-            drawn = batch_laws.round_at_random(Noise(), np.full(min(digits, 10_000), value), low, high, 7)
+            drawn = batch.round_at_random(Noise(), np.full(min(digits, 10_000), value), low, high, 7)
             weights = [max(0.0, 1 - abs(float(exact - point))) for point in range(15)]
             assert pvalue(drawn, weights) > ALPHA
 
@@ -204,7 +204,7 @@ class TestRounding:
     def test_domains_beyond_doubles(self, bounds):
         low, high = map(Fraction, bounds)
         values = np.array([-np.inf, -1e308, -1.0, 0.0, 5e-324, 1.0, 1e308, np.inf, np.nan])
-        drawn = batch_laws.round_at_random(Noise(), values, low, high, 4)
+        drawn = batch.round_at_random(Noise(), values, low, high, 4)
         for value, point in zip(values.tolist(), drawn.tolist(), strict=True):
             share = {math.inf: 1, -math.inf: 0}.get(value, Fraction(1, 2) if math.isnan(value) else None)
             exact = min(max((Fraction(value) - low) / (high - low), 0), 1) * 8 if share is None else share * 8
@@ -219,14 +219,14 @@ class TestRounding:
         inner = st.fractions(low, high, max_denominator=10**6).map(float)
         values = data.draw(st.lists(inner | st.floats(), min_size=1, max_size=20))
         quantity = Quantity(name="x", low=low, high=high, steps=steps)
-        drawn = batch_laws.round_at_random(Noise(), np.array(values), low, high, steps)
+        drawn = batch.round_at_random(Noise(), np.array(values), low, high, steps)
         for value, point in zip(values, drawn.tolist(), strict=True):
             exact = (quantity.normalised(value) + 1) * steps
             assert math.floor(exact) <= point <= math.ceil(exact)
 
     def test_refuses_an_empty_domain(self):
         with pytest.raises(ParameterError, match="rising order"):
-            batch_laws.round_at_random(Noise(), np.zeros(1), Fraction(1), Fraction(1), 3)
+            batch.round_at_random(Noise(), np.zeros(1), Fraction(1), Fraction(1), 3)
 
 
 BOXES = [("103.9", "30.5", "104.2", "30.8"), ("-0.1", "-0.3", "0.2", "0.7"), ("-180", "-89", "180", "89")]
@@ -252,14 +252,14 @@ class TestCells:
         )
         odd = [math.nan, math.inf, -math.inf, 0.0, -0.0, 1e300, 5e-324]
         pairs = list(itertools.product(lons + odd, lats + odd))
-        found = batch_laws.find_cells(grid, *np.array(pairs).T)
+        found = batch.find_cells(grid, *np.array(pairs).T)
         assert found.tolist() == [grid.cell(lon, lat) for lon, lat in pairs]
 
     @settings(deadline=None, max_examples=200)
     @given(st.lists(st.tuples(st.floats(103.8, 104.3), st.floats(30.4, 30.9)), min_size=1), st.integers(1, 12))
     def test_anywhere(self, pairs, levels):
         grid = Grid(box=BOXES[0], levels=levels)
-        found = batch_laws.find_cells(grid, *np.array(pairs).T)
+        found = batch.find_cells(grid, *np.array(pairs).T)
         assert found.tolist() == [grid.cell(lon, lat) for lon, lat in pairs]
 
 
@@ -276,7 +276,7 @@ class TestNumbers:
     def test_windows(self, layout, kind, epsilon):
         law = kind(epsilon=epsilon, steps=3)
         points = mixed_points(3, layout)
-        ((key, symbols),) = batch_laws.number_symbols(Noise(), law, points)
+        ((key, symbols),) = batch.number_symbols(Noise(), law, points)
         assert key == law.key
         for index in range(law.num_inputs):
             weights = [math.exp(law.exponent(index, symbol)) for symbol in law.symbols()]
@@ -286,7 +286,7 @@ class TestNumbers:
     @pytest.mark.parametrize("steps", [1, 4])
     def test_signs(self, layout, kind, steps):
         law, points = kind(epsilon=Fraction(3, 2), steps=steps), mixed_points(steps, layout)
-        ((_, symbols),) = batch_laws.number_symbols(Noise(), law, points)
+        ((_, symbols),) = batch.number_symbols(Noise(), law, points)
         odds = math.exp(1.5)
         for point in range(2 * steps + 1):
             plus = point / (2 * steps)
@@ -296,7 +296,7 @@ class TestNumbers:
     def test_hybrid(self, layout):
         law = Hybrid(epsilon=Fraction(2), steps=2)
         for point in range(5):
-            drawn = dict(batch_laws.number_symbols(Noise(), law, indices(point, layout)))
+            drawn = dict(batch.number_symbols(Noise(), law, indices(point, layout)))
             assert set(drawn) == {"duchi", "piecewise"}
             joined = np.concatenate([drawn["duchi"] * law.last, drawn["piecewise"]])
             inputs = {2 * point: 1 - point / 4, 2 * point + 1: point / 4}  # with the sign that is drawn from the point
@@ -314,7 +314,7 @@ class TestNumbers:
     def test_laplace(self, layout):
         law = LaplaceNumber(epsilon=Fraction(4), steps=3)
         for point in (0, 4):
-            ((_, symbols),) = batch_laws.number_symbols(Noise(), law, indices(point, layout))
+            ((_, symbols),) = batch.number_symbols(Noise(), law, indices(point, layout))
             clipped = np.clip(symbols, -12, 12) + 12
             weights = [math.exp(law.exponent(point, symbol)) for symbol in range(-400, 401)]
             weights = [sum(weights[:389]), *weights[389:412], sum(weights[412:])]
@@ -324,7 +324,7 @@ class TestNumbers:
     def test_joint_signs(self, layout, dimensions):
         law = JointDuchi(epsilon=Fraction(1), dimensions=dimensions)
         inputs = np.arange(layout, dtype=np.int64) % law.num_inputs
-        drawn = batch_laws.joint_signs(Noise(), inputs, law)
+        drawn = batch.joint_signs(Noise(), inputs, law)
         for index in range(law.num_inputs):
             weights = [math.exp(law.exponent(index, symbol)) for symbol in law.symbols()]
             assert pvalue(drawn[inputs == index], weights) > ALPHA
@@ -332,16 +332,16 @@ class TestNumbers:
     @pytest.mark.parametrize(("num", "size"), [(1, 1), (4, 1), (5, 2), (4, 4), (6, 5)])
     def test_sets(self, layout, num, size):
         drawn = np.zeros(layout, dtype=np.int64)
-        for member, rows in enumerate(batch_laws.draw_sets(Noise(), num, size, layout)):
+        for member, rows in enumerate(batch.draw_sets(Noise(), num, size, layout)):
             drawn[rows] |= 1 << member
         assert pvalue(drawn, [int(taken.bit_count() == size) for taken in range(1 << num)]) > ALPHA
 
     def test_refusals(self):
         literal = LiteralPiecewise(epsilon=Fraction(1), steps=2)
         with pytest.raises(ParameterError, match="biased"):
-            list(batch_laws.number_symbols(Noise(), literal, indices(0, 3)))
+            list(batch.number_symbols(Noise(), literal, indices(0, 3)))
         with pytest.raises(ParameterError, match="at most 62"):
-            batch_laws.joint_signs(Noise(), indices(0, 3), JointDuchi(epsilon=Fraction(1), dimensions=63))
+            batch.joint_signs(Noise(), indices(0, 3), JointDuchi(epsilon=Fraction(1), dimensions=63))
 
 
 class TestPaths:
@@ -355,12 +355,12 @@ class TestPaths:
         cells = np.random.default_rng(1).integers(0, grid.num_cells + 1, (steps, 2000))
         reachable = ReachablePaths(grid=grid, steps=steps, hops=min(hops, grid.num_columns - 1))
         for code in (reachable, AreaPaths(grid=grid, steps=steps)):
-            assert batch_laws.find_paths(code, cells).tolist() == [code.index(tuple(path)) for path in cells.T.tolist()]
+            assert batch.find_paths(code, cells).tolist() == [code.index(tuple(path)) for path in cells.T.tolist()]
 
     def test_place_by_place_has_none(self):
         code = PlaceByPlace(grid=Grid(box=BOXES[0], levels=2), steps=2)
         with pytest.raises(ParameterError, match="place by place"):
-            batch_laws.find_paths(code, np.zeros((2, 3), dtype=np.int64))
+            batch.find_paths(code, np.zeros((2, 3), dtype=np.int64))
 
 
 class TestPlanar:
@@ -368,13 +368,13 @@ class TestPlanar:
 
     @pytest.fixture(params=[16, 2], ids=["full", "2 digits"])
     def size(self, request, monkeypatch):
-        monkeypatch.setattr(batch_laws, "_ROUNDING_BITS", request.param)
+        monkeypatch.setattr(batch, "_ROUNDING_BITS", request.param)
         return 100_000 if request.param == 16 else 5_000
 
     @pytest.mark.parametrize("epsilon", [Fraction(1, 5), Fraction(2)])
     def test_displacements(self, size, epsilon):
         law = Planar(grid=Grid(box=BOXES[0], levels=5), epsilon=epsilon)
-        columns, rows = batch_laws._displacements(Noise(), law, size)
+        columns, rows = batch._displacements(Noise(), law, size)
         most = 6
         inside = np.maximum(np.abs(columns), np.abs(rows)) <= most
         side = range(-most, most + 1)
@@ -389,7 +389,7 @@ class TestPlanar:
     def test_moves_are_clamped(self):
         law = Planar(grid=Grid(box=BOXES[0], levels=3), epsilon=Fraction(1, 2))
         cells = np.arange(17, dtype=np.int64).repeat(2000)
-        drawn = batch_laws.planar(Noise(), cells, law)
+        drawn = batch.planar(Noise(), cells, law)
         noise = Noise()
         for index in (0, 5, 16):
             ours = np.bincount(drawn[cells == index], minlength=16)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-import sys
 import venv
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -455,17 +454,6 @@ def test_in_an_environment_without_any_dependency(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("bare"), "numpy is there, so this environment proves nothing"
-
-
-def test_importing_the_client_loads_no_mechanism() -> None:
-    code = (
-        "import sys, dunnage.local.client; "
-        "print([n for n in sys.modules if n.startswith('dunnage.local.') and n.count('.') == 2])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "numeric" not in done.stdout
-    assert "location" not in done.stdout
-    assert "allowance" in done.stdout
 
 
 def test_nothing_private_is_printed(make_client: MakeClient) -> None:

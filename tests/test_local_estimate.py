@@ -18,29 +18,34 @@ from scipy import stats
 from tests.estimates_help import GRID, SPEED, TIERS, fleet_tallies, fleet_task
 
 from dunnage.errors import InputError, ParameterError, Refusal
-from dunnage.local.batch import perturb_column
-from dunnage.local.batch_laws import find_cells
+from dunnage.local.batch import find_cells, perturb_column
 from dunnage.local.client import mechanism_of
-from dunnage.local.distribution import fit_distribution, maximise, planar_matrix, wave_matrix
-from dunnage.local.estimate import MOST_LISTED, estimate, path_text
+from dunnage.local.estimate import MOST_LISTED, estimate
 from dunnage.local.estimators import (
     Estimates,
     binomial_bounds,
     combine,
     combine_tiers,
+    estimate_means,
+    estimate_shares,
+    fit_distribution,
+    maximise,
+    oracle_shares,
+    planar_matrix,
     project_shares,
     ratio_bounds,
     score_bounds,
+    sums_of,
+    tier_shares,
     walsh_hadamard,
+    wave_matrix,
 )
 from dunnage.local.location import LocalLocation
-from dunnage.local.means import estimate_means, sums_of
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.oracles import ORACLES, InClear, PublishedUnary
-from dunnage.local.planar import Planar
+from dunnage.local.oracles import ORACLES, InClear, Planar, PublishedUnary
+from dunnage.local.promises import path_text
 from dunnage.local.report import Report
-from dunnage.local.shares import estimate_shares, oracle_shares, tier_shares
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tally import Counts, Sums, Tallies, Tally
 from dunnage.local.task import Tier

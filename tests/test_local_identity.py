@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.errors import OutputError, SealError
-from dunnage.local.identity import (
+from dunnage.devices.sealing import (
     KEY_BYTES,
     KeyRing,
     SealedRecord,
@@ -26,6 +25,7 @@ from dunnage.local.identity import (
     rotate,
     seal,
 )
+from dunnage.errors import OutputError, SealError
 
 RECORD = {"name": "Gruber Transporte", "plate": "W 4711 X", "axles": 5, "fuel": "diesel", "leased": False, "note": None}
 ALIAS = "vehicle 7"

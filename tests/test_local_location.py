@@ -17,9 +17,9 @@ from scipy.stats import chisquare
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, LocalDP, MetricLocalDP, Neighbours, WithinCluster
-from dunnage.local.channel import Channel, enumerated_loss
 from dunnage.local.location import LocalLocation
 from dunnage.local.oracles import (
+    Channel,
     HadamardResponse,
     InClear,
     OptimisedUnary,
@@ -32,6 +32,7 @@ from dunnage.local.oracles import (
     choose_oracle,
     draw_bits,
     draw_chance,
+    enumerated_loss,
 )
 from dunnage.local.subjects import Grid
 from dunnage.local.task import Tier

@@ -24,7 +24,6 @@ from scipy import stats
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, Neighbours
-from dunnage.local.channel import enumerated_loss, spread
 from dunnage.local.numeric import (
     LocalNumeric,
     SampledReport,
@@ -55,6 +54,7 @@ from dunnage.local.numeric_laws import (
     hybrid,
     odds_of,
 )
+from dunnage.local.oracles import enumerated_loss, spread
 from dunnage.local.subjects import Quantity
 from dunnage.local.task import Tier
 from dunnage.noise import Noise

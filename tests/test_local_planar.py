@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from dunnage.errors import ParameterError
-from dunnage.local.channel import enumerated_loss
 from dunnage.local.location import LocalLocation
-from dunnage.local.planar import DIRECTIONS, Planar, norm
+from dunnage.local.oracles import DIRECTIONS, Planar, enumerated_loss, norm
 from dunnage.local.subjects import Grid
 from dunnage.noise import Noise
 

@@ -16,8 +16,7 @@ from scipy.stats import chisquare
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, LocalDP, Neighbours, WithinCluster
-from dunnage.local.channel import enumerated_loss
-from dunnage.local.oracles import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse
+from dunnage.local.oracles import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
 from dunnage.local.subjects import Grid
 from dunnage.local.task import Tier
 from dunnage.local.trajectory import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths

@@ -20,8 +20,14 @@ from dunnage.local.allowance import Allowance, Spent
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric, SampledReport
 from dunnage.local.numeric_laws import LaplaceNumber, Piecewise
-from dunnage.local.oracles import OptimisedUnary, PublishedUnary, RandomisedResponse, SymmetricUnary, draw_chance
-from dunnage.local.planar import Planar
+from dunnage.local.oracles import (
+    OptimisedUnary,
+    Planar,
+    PublishedUnary,
+    RandomisedResponse,
+    SymmetricUnary,
+    draw_chance,
+)
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import MECHANISMS, Purpose, Task, Tier
 from dunnage.local.trajectory import LocalTrajectory

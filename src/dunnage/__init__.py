@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dunnage.city import Buses, City
     from dunnage.dataset import Dataset
     from dunnage.devices import FileColumns, collect, perturb, simulate
+    from dunnage.devices.sealing import KeyRing, SealedRecord, open_record, rotate, seal
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
         AllowanceError,
@@ -68,7 +69,6 @@ if TYPE_CHECKING:
     from dunnage.local.allowance import Allowance
     from dunnage.local.client import Client, check_task
     from dunnage.local.estimate import estimate
-    from dunnage.local.identity import KeyRing, SealedRecord, open_record, rotate, seal
     from dunnage.local.location import LocalLocation
     from dunnage.local.numeric import LocalNumeric
     from dunnage.local.report import Report
@@ -180,7 +180,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "local.allowance": ("Allowance",),
     "local.client": ("Client", "check_task"),
     "local.tally": ("Tally", "Tallies"),
-    "local.identity": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
+    "devices.sealing": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
     "auditing.fleet": ("Fleet",),
     # guarantees
     "guarantees": (

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dunnage.local.channel import enumerated_loss
 from dunnage.local.numeric_laws import PublishedPiecewise
-from dunnage.local.oracles import PublishedUnary
+from dunnage.local.oracles import PublishedUnary, enumerated_loss
 from dunnage.local.tally import Tally
 from dunnage.local.task import Tier
 from dunnage.noise import Noise

@@ -29,10 +29,9 @@ from dunnage.auditing.tracking import even_weights, guess_numbers, locate
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.local.batch import perturb_column
 from dunnage.local.client import check_task, mechanism_of
+from dunnage.local.estimators import estimate_means, estimate_shares
 from dunnage.local.location import LocalLocation
-from dunnage.local.means import estimate_means
 from dunnage.local.numeric import LocalNumeric
-from dunnage.local.shares import estimate_shares
 from dunnage.local.subjects import Grid
 from dunnage.local.task import Purpose, Tier
 from dunnage.local.task import Task as DeviceTask

@@ -36,10 +36,10 @@ from dunnage.auditing.tracking import (
 )
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
 from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.estimate import OTHER, OUTSIDE
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric, SampledReport
 from dunnage.local.oracles import InClear
+from dunnage.local.promises import OTHER, OUTSIDE
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import Purpose, Task, Tier
 from dunnage.local.trajectory import Independent, LocalTrajectory

@@ -18,15 +18,14 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.tracking import bucket_weights
-from dunnage.devices.reading import FileColumns, RowFile, Rows
-from dunnage.devices.readings import Log, Readings, Window, most_steps
+from dunnage.devices.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
 from dunnage.errors import InputError
-from dunnage.local import batch_laws
+from dunnage.local import batch
 from dunnage.local.batch import find_inputs
 from dunnage.local.client import mechanism_of
+from dunnage.local.estimators import MOST_SHARES
 from dunnage.local.location import LocalLocation
-from dunnage.local.planar import Planar
-from dunnage.local.shares import MOST_SHARES
+from dunnage.local.oracles import Planar
 from dunnage.local.subjects import Grid
 from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.local.tasks import task_of
@@ -167,7 +166,7 @@ class Fleet:
         for readings in self.by_slot():
             assert readings.slots is not None
             longitudes, latitudes = (readings.steps[-1][name] for name in self.columns.places)
-            cells = batch_laws.find_cells(grid, longitudes, latitudes)
+            cells = batch.find_cells(grid, longitudes, latitudes)
             # A place that is missing shows as the first area.
             areas = np.where(cells == grid.outside, 0, cells >> grid.inner_bits)
             day = int(readings.slots[0]) // self.task.schedule.num_moments
@@ -249,7 +248,7 @@ def inputs_of(mechanism: LocalLocation | LocalTrajectory, law: Any, columns: Seq
     if isinstance(mechanism, LocalLocation):
         return find_inputs(law, mechanism.grid, *columns)
     places = zip(columns[::2], columns[1::2], strict=True)
-    cells = np.stack([batch_laws.find_cells(mechanism.grid, *place) for place in places])
+    cells = np.stack([batch.find_cells(mechanism.grid, *place) for place in places])
     if isinstance(mechanism.paths, PlaceByPlace):
         return np.asarray(np.ravel_multi_index(tuple(cells), (mechanism.grid.num_cells + 1,) * mechanism.steps))
-    return batch_laws.find_paths(mechanism.paths, cells)
+    return batch.find_paths(mechanism.paths, cells)

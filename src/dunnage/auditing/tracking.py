@@ -31,12 +31,11 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import wilson
 from dunnage.errors import ParameterError
-from dunnage.local import batch_laws
+from dunnage.local import batch
 from dunnage.local.estimators import walsh_hadamard
 from dunnage.local.numeric import JointReport, SampledReport
 from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
-from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, RandomisedResponse, SymmetricUnary
-from dunnage.local.planar import Planar
+from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
 from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 
@@ -270,7 +269,7 @@ def _log_base(law: Any) -> FloatArray:
 
 
 def _planar_rows(law: Planar) -> FloatArray:
-    from dunnage.local.distribution import planar_matrix
+    from dunnage.local.estimators import planar_matrix
 
     if law.num_inputs * law.num_symbols > MOST_ENTRIES:
         raise ParameterError("the grid is too fine for the attack on the planar law. Choose fewer levels.")
@@ -329,7 +328,7 @@ def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, 
     of_row, of_block = np.divmod(np.arange(law.num_inputs), blocks)
 
     def scores(true: IntArray) -> FloatArray:
-        drawn = batch_laws.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
+        drawn = batch.hadamard(noise, np.repeat(true, num_reports), blocks, columns, law.epsilon)
         counts = _counts_by_row(drawn.reshape(len(true), num_reports), blocks * columns)
         table = walsh_hadamard(counts.reshape(-1, columns)).reshape(len(true), blocks, columns)
         # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.

@@ -13,7 +13,7 @@ from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
     from dunnage.devices import Collected, FileColumns
-    from dunnage.local.identity import KeyRing
+    from dunnage.devices.sealing import KeyRing
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -286,7 +286,7 @@ def device_keys(
 
 def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | None) -> KeyRing:
     """Make, change or just read a key ring."""
-    from dunnage.local.identity import KeyRing, locked_ring
+    from dunnage.devices.sealing import KeyRing, locked_ring
 
     if not ring.exists():
         if renew or drop is not None:
@@ -323,7 +323,7 @@ def device_seal(
     """
     from dunnage.devices import rotate_file, seal_file
     from dunnage.devices.perturbing import check_not_input
-    from dunnage.local.identity import KeyRing
+    from dunnage.devices.sealing import KeyRing
 
     check_not_input(out, [keys])
     if out.suffix != ".jsonl":
@@ -352,7 +352,7 @@ def device_open(
     """
     from dunnage.devices import open_file
     from dunnage.devices.perturbing import check_not_input
-    from dunnage.local.identity import KeyRing
+    from dunnage.devices.sealing import KeyRing
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":

@@ -15,9 +15,9 @@ from dunnage.demo.frontiers import advised, frontier_part, write_frontier
 from dunnage.demo.numbers import Numbers
 from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
 from dunnage.devices import collect, simulate
-from dunnage.local.channel import enumerated_loss
 from dunnage.local.estimate import estimate, write_estimates
 from dunnage.local.location import LocalLocation
+from dunnage.local.oracles import enumerated_loss
 from dunnage.local.subjects import Grid
 from dunnage.local.tasks import read_task
 from dunnage.pages import write_audit

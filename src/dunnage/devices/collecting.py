@@ -15,8 +15,7 @@ from dunnage.devices.perturbing import day_text
 from dunnage.errors import InputError, Problem, ReportError, TaskError
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.report import ReportFile
-from dunnage.local.tally import FORMAT, Tallies, Tally
-from dunnage.local.tally_checks import check_tally, repeated_problem, tally_digest
+from dunnage.local.tally import FORMAT, Tallies, Tally, check_tally, repeated_problem, tally_digest
 from dunnage.local.task import MOST_BYTES, Task
 
 MOST_TALLY_BYTES = 1 << 30
@@ -51,11 +50,9 @@ class Collected:
 
     @property
     def num_reports(self) -> int:
-        """Reports that count."""
         return self.tallies.num_reports
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts as plain data."""
         return {
             "reports": self.num_reports,
             "left_out": dict(self.left_out),

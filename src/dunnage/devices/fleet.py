@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows
-from dunnage.devices.readings import Log, Readings, Window, most_steps, value_of
+from dunnage.devices.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
@@ -59,7 +58,6 @@ class Simulation:
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, Any]:
-        """Give it as plain data."""
         days = [None if day is None else day_text(day) for day in (self.first_day, self.last_day)]
         return {
             "rows": self.num_rows,
@@ -73,7 +71,6 @@ class Simulation:
         }
 
     def summary(self) -> str:
-        """Say it for a person."""
         lines = [f"Reports   {self.num_reports:,} of {self.num_vehicles:,} vehicles, from {self.num_rows:,} rows"]
         if self.first_day is not None and self.last_day is not None:
             lines.append(f"Days      {day_text(self.first_day)} to {day_text(self.last_day)} (UTC)")
@@ -186,7 +183,6 @@ class _Run:
         self.done = Simulation()
 
     def _rows(self, told: Progress) -> Iterator[tuple[Rows, IntArray]]:
-        """Yield rows with the numbers of their vehicles."""
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
@@ -245,7 +241,6 @@ class _Run:
         return np.array([min(self.task.limits.lifetime // loss, most) if loss else most for loss in slots])
 
     def tallied(self, readings: Iterator[Readings]) -> Tallies:
-        """Perturb readings and keep their tallies."""
         tallies = Tallies(self.task)
         for some in readings:
             for number, purpose in enumerate(self.task.purposes):
@@ -288,7 +283,6 @@ class _Run:
                     told(f"perturbing: {self.done.num_reports:,} reports")
 
     def _values(self, some: Readings) -> Iterator[list[tuple[float, ...]]]:
-        """Yield for each purpose the cells of each reading."""
         for purpose in self.task.purposes:
             columns = some.columns(purpose, self.columns.places)
             yield list(zip(*(column.tolist() for column in columns), strict=True))
@@ -376,7 +370,6 @@ class _Fleet:
 
     @property
     def num_vehicles(self) -> int:
-        """Vehicles found so far."""
         return len(self._names)
 
     def numbers_of(self, rows: Rows, column: str) -> IntArray:

@@ -27,8 +27,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import IntArray
-from dunnage.devices.reading import MICROS, FileColumns, RowFile, Rows, parse_moment
-from dunnage.devices.readings import Log, Window, value_of
+from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Rows, Window, parse_moment, value_of
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.local.allowance import Allowance, Slot
@@ -56,7 +55,6 @@ class Perturbed:
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts as plain data."""
         return {
             "reports": len(self.reports),
             "slots": self.num_slots,
@@ -71,7 +69,6 @@ class Perturbed:
         }
 
     def summary(self) -> str:
-        """Say it for a person."""
         again = f", {self.num_again} of them as made before" if self.num_again else ""
         lines = [f"Reports   {len(self.reports)} of {self.num_slots} slots{again}"]
         if self.num_missing:
@@ -233,7 +230,6 @@ class _OwnRows:
         self.warnings: list[str] = []
 
     def read(self, path: Path, window: Window) -> Log:
-        """Return the rows."""
         names = self._names
         source = RowFile(
             path,
@@ -296,7 +292,6 @@ class _Device:
         self._num_closed = 0
 
     def due(self, now: float) -> Iterator[Slot]:
-        """Yield the slots that may be reported now."""
         yield from self._held.due(now)
 
     def play_back(self, first: int, last: int) -> Iterator[Slot]:
@@ -345,7 +340,6 @@ class _Device:
         return {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
 
     def _values(self, slot: Slot, done: Perturbed) -> list[Any]:
-        """Return what each purpose reports at a slot."""
         at = np.array([slot.day * self._task.schedule.num_moments + slot.slot], dtype=np.int64)
         readings = self._log.readings(np.zeros(1, np.int64), np.zeros(1, np.int64), at)
         done.num_missing += readings.num_missing

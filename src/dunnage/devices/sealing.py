@@ -1,5 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of identity records: a CSV file of vehicles becomes sealed JSON lines, and comes back with the key ring.
+"""Identity records of carriers and vehicles, sealed: name, plate, axles, fuel and the like.
+
+Reports carry no identity. Where a platform must keep who is who, each record is encrypted with authentication
+(AES-256-GCM, or SM4-GCM where that is asked for) under a key with an id, and bound to the vehicle's alias, so that a
+record cannot be moved to another vehicle unnoticed. Keys are kept in a key ring, a private JSON file. :func:`rotate`
+seals a record again under the active key; a retired key opens old records until it is dropped, and then nobody does.
+
+A record is padded to a multiple of 256 bytes, so that its length says little. Nonces are 96 random bits: renew a key
+before it has sealed 2^32 records (NIST SP 800-38D). Whatever does not fit (another key, nonce or alias, a changed byte)
+is the same :class:`~dunnage.errors.SealError`, which says nothing of the record. ``cryptography`` does the arithmetic.
+
+Files of identity records: a CSV file of vehicles becomes sealed JSON lines, and comes back with the key ring.
 
 Each line holds the vehicle's alias, which stays readable, and its sealed record. The files appear whole or not at all;
 what is opened is readable by its owner alone.
@@ -7,19 +18,405 @@ what is opened is readable by its owner alone.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import csv
 import io
 import json
 import os
+import secrets
+import time
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dunnage.devices.perturbing import check_new_file, check_not_input
-from dunnage.errors import MOST_ROWS_NAMED, InputError, Problem, SealError
+from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, SealError
+from dunnage.exact import shown
 from dunnage.folders import new_file
-from dunnage.local.identity import KeyRing, SealedRecord, open_record, rotate, seal
+
+FORMAT = 1
+NONCE_BYTES = 12
+TAG_BYTES = 16
+PADDED_TO = 256
+MOST_RECORD = 1 << 20
+KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}
+"""Algorithms, and the length of their keys."""
+ACTIVE, RETIRED = "active", "retired"
+
+_RING_KIND = "dunnage key ring"
+_SEALED_KIND = "dunnage sealed record"
+_MOST_TEXT = 200
+_REFUSED = "the record cannot be opened. Its key, nonce or alias is another one, or it was tampered with."
+
+
+def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
+    """Encrypt and authenticate; returns the ciphertext with its 16-byte tag behind it."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+    sealing = Cipher(_block_cipher(algorithm, key), modes.GCM(nonce)).encryptor()
+    sealing.authenticate_additional_data(associated)
+    return sealing.update(plain) + sealing.finalize() + sealing.tag
+
+
+def decrypt(algorithm: str, key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
+    """Check and decrypt what :func:`encrypt` made."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers import Cipher, modes
+
+    if len(sealed) < TAG_BYTES or len(nonce) != NONCE_BYTES:
+        raise SealError(_REFUSED)
+    body, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
+    opening = Cipher(_block_cipher(algorithm, key), modes.GCM(nonce, tag)).decryptor()
+    opening.authenticate_additional_data(associated)
+    try:
+        return opening.update(body) + opening.finalize()
+    except InvalidTag:
+        raise SealError(_REFUSED) from None
+
+
+def _block_cipher(algorithm: str, key: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers import algorithms
+
+    _check_algorithm(algorithm)
+    if len(key) != KEY_BYTES[algorithm]:
+        raise SealError(
+            f"a key of {algorithm} has {KEY_BYTES[algorithm]} bytes. Got another length. Mend the key ring."
+        )
+    return algorithms.AES256(key) if algorithm == "AES-256-GCM" else algorithms.SM4(key)
+
+
+def _check_algorithm(algorithm: object) -> None:
+    if not isinstance(algorithm, str) or algorithm not in KEY_BYTES:
+        raise SealError(f"the algorithm is not known. Choose one of {', '.join(KEY_BYTES)}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealingKey:
+    """One key of a ring."""
+
+    key_id: str  # Public name of the key: 16 hexadecimal digits
+    algorithm: str  # `AES-256-GCM` or `SM4-GCM`
+    key: bytes = field(repr=False)  # The key itself; never printed
+    created: str  # When it was made, in UTC
+    state: str = ACTIVE  # `active` (seals and opens) or `retired` (opens only)
+
+    def __post_init__(self) -> None:
+        _check_algorithm(self.algorithm)
+        fits = isinstance(self.key, bytes) and len(self.key) == KEY_BYTES[self.algorithm]
+        texts = all(isinstance(text, str) and 0 < len(text) <= _MOST_TEXT for text in (self.key_id, self.created))
+        if not fits or not texts or self.state not in (ACTIVE, RETIRED):
+            raise SealError("a key of the ring has a wrong length, id, date or state. Restore the ring from a copy.")
+
+    @classmethod
+    def new(cls, algorithm: str = "AES-256-GCM") -> SealingKey:
+        _check_algorithm(algorithm)
+        created = datetime.now(UTC).isoformat(timespec="seconds")
+        return cls(
+            key_id=secrets.token_hex(8),
+            algorithm=algorithm,
+            key=secrets.token_bytes(KEY_BYTES[algorithm]),
+            created=created,
+        )
+
+
+@dataclass(frozen=True)
+class KeyRing:
+    """Keys by their ids, exactly one of them active; changed by making another ring.
+
+    Examples
+    --------
+    >>> ring = KeyRing.new()
+    >>> sealed = seal({"plate": "XY 123"}, ring, associated="vehicle 7")
+    >>> renewed = ring.renewed(algorithm="SM4-GCM")
+    >>> open_record(rotate(sealed, renewed, associated="vehicle 7"), renewed, associated="vehicle 7")
+    {'plate': 'XY 123'}
+    """
+
+    keys: tuple[SealingKey, ...]
+
+    def __post_init__(self) -> None:
+        ids = [key.key_id for key in self.keys]
+        if [key.state for key in self.keys].count(ACTIVE) != 1 or len(set(ids)) < len(ids):
+            raise SealError("a key ring has exactly one active key, and no id twice. Restore the ring from a copy.")
+
+    @classmethod
+    def new(cls, algorithm: str = "AES-256-GCM") -> KeyRing:
+        """Make a ring with one new key."""
+        return cls((SealingKey.new(algorithm),))
+
+    @property
+    def active(self) -> SealingKey:
+        """The key that seals."""
+        return next(key for key in self.keys if key.state == ACTIVE)
+
+    def key(self, key_id: str) -> SealingKey:
+        """Return a key by its id.
+
+        Raises
+        ------
+        SealError
+            If the ring does not have it.
+        """
+        for key in self.keys:
+            if key.key_id == key_id:
+                return key
+        raise SealError("the record was sealed with a key that is not in the ring. Use the ring it was sealed with.")
+
+    def renewed(self, algorithm: str | None = None) -> KeyRing:
+        """Return a ring with a new active key; the others are retired and still open old records."""
+        new = SealingKey.new(algorithm or self.active.algorithm)
+        return KeyRing((*(replace(key, state=RETIRED) for key in self.keys), new))
+
+    def without(self, key_id: str) -> KeyRing:
+        """Return a ring without a retired key: nobody opens the records that are still sealed with it."""
+        if key_id not in {key.key_id for key in self.keys}:
+            raise SealError(f"the ring has no such key. Got {shown(key_id)}. Name one of those that it lists.")
+        if self.key(key_id).state == ACTIVE:
+            raise SealError("the active key cannot be dropped. Renew the ring first.")
+        return KeyRing(tuple(key for key in self.keys if key.key_id != key_id))
+
+    def __repr__(self) -> str:
+        return f"<KeyRing of {len(self.keys)} keys, active {self.active.key_id}>"
+
+    def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the ring to a private file (mode 0600) that appears whole or not at all.
+
+        Raises
+        ------
+        OutputError
+            If the file exists already (``force`` replaces it) or cannot be written.
+        """
+        target = Path(path)
+        if os.path.lexists(target) and not force:
+            raise OutputError(f"{target} exists already. Choose another name; a replaced ring opens nothing any more.")
+        keys = {
+            key.key_id: {
+                "algorithm": key.algorithm,
+                "key": _packed(key.key),
+                "created": key.created,
+                "state": key.state,
+            }
+            for key in self.keys
+        }
+        text = json.dumps({"format": FORMAT, "kind": _RING_KIND, "keys": keys}, indent=2) + "\n"
+        with new_file(target, private=True) as sink:
+            sink.write(text.encode("ascii"))
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> KeyRing:
+        """Read a ring.
+
+        Raises
+        ------
+        SealError
+            If the file cannot be read, others may read it, or it is not a key ring.
+        """
+        given = _table(_private_content(Path(path)), {"format", "kind", "keys"}, _RING_KIND)
+        keys = given["keys"]
+        if not isinstance(keys, dict) or not all(isinstance(item, dict) for item in keys.values()):
+            raise SealError("the key ring is damaged. Restore it from a copy.")
+        return cls(tuple(_key_of(key_id, item) for key_id, item in keys.items()))
+
+
+@contextmanager
+def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iterator[None]:
+    """Keep others from changing a key ring, from reading it to writing it; waits for them first."""
+    if os.name != "posix":
+        yield
+        return
+    name = f"{os.path.realpath(path)}.lock"
+    lock = _locked(name, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        os.unlink(name)
+        os.close(lock)
+
+
+def _locked(name: str, until: float) -> int:
+    """Lock a file that is removed when it is let go."""
+    import fcntl
+
+    while True:
+        try:
+            lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise OutputError(f"{name} could not be written: {error.strerror}. Choose another place.") from None
+        with suppress(OSError):  # somebody else has it, or has just removed it
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), os.stat(name)):
+                return lock
+        os.close(lock)
+        if time.monotonic() > until:
+            raise SealError("the key ring is in use. Try again when the other command has ended.")
+        time.sleep(0.02)
+
+
+def _key_of(key_id: str, item: dict[str, Any]) -> SealingKey:
+    if set(item) != {"algorithm", "key", "created", "state"}:
+        raise SealError("a key of the ring is damaged. Restore the ring from a copy.")
+    return SealingKey(key_id=key_id, **{**item, "key": _unpacked(item["key"])})
+
+
+def _private_content(path: Path) -> bytes:
+    try:
+        with path.open("rb") as source:
+            if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
+                raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
+            return source.read(MOST_RECORD + 1)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedRecord:
+    """An encrypted record; safe to store, and useless without its key.
+
+    Parameters
+    ----------
+    key_id
+        Which key opens it.
+    nonce
+        96 random bits.
+    ciphertext
+        The encrypted record with its tag; never printed.
+    """
+
+    key_id: str
+    nonce: bytes = field(repr=False)
+    ciphertext: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        key_id = isinstance(self.key_id, str) and 0 < len(self.key_id) <= _MOST_TEXT
+        nonce = isinstance(self.nonce, bytes) and len(self.nonce) == NONCE_BYTES
+        if not key_id or not nonce or not isinstance(self.ciphertext, bytes):
+            raise SealError("this is not a sealed record. Its key id, nonce or ciphertext is damaged. Use a copy.")
+
+    def to_json(self) -> str:
+        """Write the record on one line."""
+        fields = {"key_id": self.key_id, "nonce": _packed(self.nonce), "ciphertext": _packed(self.ciphertext)}
+        return json.dumps({"format": FORMAT, "kind": _SEALED_KIND, **fields}, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> SealedRecord:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        SealError
+            If it is anything else.
+        """
+        given = _table(text, {"format", "kind", "key_id", "nonce", "ciphertext"}, _SEALED_KIND)
+        return cls(key_id=given["key_id"], nonce=_unpacked(given["nonce"]), ciphertext=_unpacked(given["ciphertext"]))
+
+
+def _table(text: str | bytes, keys: set[str], kind: str) -> dict[str, Any]:
+    data: Any = None
+    try:
+        data = json.loads(text) if len(text) <= 2 * MOST_RECORD else None
+    except (ValueError, RecursionError):
+        data = None
+    fits = isinstance(data, dict) and set(data) == keys and data["kind"] == kind
+    if not fits or type(data["format"]) is not int or data["format"] != FORMAT:
+        raise SealError(f"this is not a {kind} of format {FORMAT}. Name the right file, or update Dunnage.")
+    return dict(data)
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unpacked(text: object) -> bytes:
+    try:
+        data = base64.b64decode(text, validate=True) if isinstance(text, str) else None
+    except (binascii.Error, ValueError):
+        data = None
+    if data is None or _packed(data) != text:  # decoding ignores the bits that padding leaves over
+        raise SealError("a field is not Base64 as we write it. Use a copy.")
+    return data
+
+
+def _bound(key: SealingKey, associated: str) -> bytes:
+    """Return what is authenticated beside the record: its format, key and owner, each told apart from the next."""
+    if not isinstance(associated, str) or not associated:
+        raise SealError("a sealed record belongs to a vehicle. Got no alias. Pass the vehicle's alias as associated.")
+    return json.dumps([_SEALED_KIND, FORMAT, key.algorithm, key.key_id, associated]).encode("ascii")
+
+
+def seal(record: Mapping[str, Any], keyring: KeyRing, *, associated: str) -> SealedRecord:
+    """Seal an identity record under the active key.
+
+    Parameters
+    ----------
+    record
+        Names and values: text, whole numbers, decimals, true, false or None, also nested.
+    keyring
+        Where the active key is.
+    associated
+        The vehicle's alias, which the record is bound to; it is not stored in it.
+
+    Raises
+    ------
+    SealError
+        If the record cannot be written as JSON, or is larger than a megabyte.
+    """
+    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
+    sealed = encrypt(key.algorithm, key.key, nonce, _plain(record), _bound(key, associated))
+    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
+
+
+def _plain(record: Mapping[str, Any]) -> bytes:
+    try:
+        if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
+            raise TypeError
+        plain = json.dumps(dict(record), allow_nan=False, separators=(",", ":")).encode("ascii")
+    except (TypeError, ValueError, RecursionError):
+        raise SealError("a record must be names and plain values. Got something else. Pass text and numbers.") from None
+    if len(plain) > MOST_RECORD:
+        raise SealError(f"a record has at most {MOST_RECORD} bytes. Got more. Split it.")
+    return plain + b" " * (-len(plain) % PADDED_TO)
+
+
+def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, Any]:
+    """Open a sealed record.
+
+    Parameters
+    ----------
+    sealed
+        The record.
+    keyring
+        Where its key is, active or retired.
+    associated
+        The alias it was sealed for.
+
+    Raises
+    ------
+    SealError
+        If the key is unknown or another one, the alias is another one, or anything was changed.
+    """
+    key = keyring.key(sealed.key_id)
+    plain = decrypt(key.algorithm, key.key, sealed.nonce, sealed.ciphertext, _bound(key, associated))
+    opened = json.loads(plain)
+    return dict(opened)
+
+
+def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> SealedRecord:
+    """Seal a record again under the active key; one that already is comes back as it is.
+
+    Raises
+    ------
+    SealError
+        As :func:`open_record`.
+    """
+    record = open_record(sealed, keyring, associated=associated)
+    return sealed if sealed.key_id == keyring.active.key_id else seal(record, keyring, associated=associated)
+
 
 MOST_FILE_BYTES = 1 << 30
 _KEYS = {"alias", "sealed"}

@@ -77,7 +77,6 @@ class Spent:
     num_unbounded: int = 0
 
     def add(self, loss: Fraction | None) -> None:
-        """Add one report."""
         self.num_reports += 1
         if loss is None:
             self.num_unbounded += 1
@@ -90,12 +89,10 @@ class Spent:
         return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
 
     def to_list(self) -> list[Any]:
-        """Give it as plain data."""
         return [str(self.loss), self.num_reports, self.num_unbounded]
 
     @classmethod
     def from_list(cls, data: Any) -> Spent:
-        """Read it from plain data."""
         loss, reports, unbounded = data
         spent = cls(Fraction(loss), int(reports), int(unbounded))
         if spent.loss < 0 or not 0 <= spent.num_unbounded <= spent.num_reports:
@@ -112,7 +109,6 @@ class _Day:
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the day as plain data."""
         return {
             "slots": list(self.slots),
             "spent": {name: spent.to_list() for name, spent in self.spent.items()},
@@ -224,7 +220,6 @@ class _Kept:
         return sum(map(len, self._lines.values()))
 
     def forget(self, before: int) -> None:
-        """Forget the days before one."""
         lines = {key: line for key, line in self._lines.items() if key[1] >= before}
         if len(lines) < len(self._lines):
             self._lines = lines

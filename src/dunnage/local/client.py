@@ -6,77 +6,43 @@ the value is: a number outside its domain is clamped; a place outside the grid, 
 None are inputs of their own or the middle of the domain, as the task says. So whether a report is sent depends on
 the schedule and the allowance alone.
 
-This module and all it imports use the standard library alone. A mechanism is loaded when a task asks for it.
+This module and all it imports use the standard library alone.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import decimal_text
 from dunnage.local.allowance import Allowance, Slot
 from dunnage.local.report import ID_BYTES, Report
-from dunnage.local.task import Purpose, Task, Tier
+from dunnage.local.task import MECHANISMS, Mechanism, Purpose, Task, Tier
 from dunnage.noise import Noise
-
-
-class LocalMechanism(Protocol):
-    """What a device needs of a mechanism."""
-
-    def perturb(self, value: Any, *, tier: Tier, noise: Noise) -> bytes:
-        """Draw the payload of one report; there is always one, whatever the value."""
-
-    def true_loss(self, tier: Tier) -> Fraction | None:
-        """Return what one report gives away at worst between any two values; None if there is no bound."""
 
 
 def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None = None) -> Any:
     """Make the mechanism of a purpose, with the epsilon of one slot in each tier."""
-    chosen = tuple(tiers) if tiers is not None else task.slot_tiers(purpose)
-    kind = _KINDS[purpose.mechanism]()
-    unknown = sorted(set(purpose.parameters) - {item.name for item in fields(kind) if item.init})
+    kind = MECHANISMS[purpose.mechanism]
+    subject: dict[str, object] = {kind.subject: purpose.grid or purpose.quantities}
+    if purpose.steps > 1:
+        subject["steps"] = purpose.steps
+    unknown = sorted(set(purpose.parameters) - set(kind.parameters))
     if unknown:
         raise TaskError(f"{purpose.name}: {purpose.mechanism} has no parameter {unknown[0]!r}. Leave it out.")
     try:
-        return kind(**_subject(purpose), tiers=chosen, **purpose.parameters)
+        return kind(**subject, tiers=tuple(tiers or task.slot_tiers(purpose)), **purpose.parameters)  # type: ignore[arg-type]
     except ParameterError as error:
         raise TaskError(f"{purpose.name}: {error}") from None
 
 
-def _subject(purpose: Purpose) -> dict[str, Any]:
-    if purpose.grid is None:
-        return {"quantities": purpose.quantities}
-    return {"grid": purpose.grid, **({"steps": purpose.steps} if purpose.steps > 1 else {})}
-
-
-def _numeric() -> Any:
-    from dunnage.local.numeric import LocalNumeric
-
-    return LocalNumeric
-
-
-def _location() -> Any:
-    from dunnage.local.location import LocalLocation
-
-    return LocalLocation
-
-
-def _trajectory() -> Any:
-    from dunnage.local.trajectory import LocalTrajectory
-
-    return LocalTrajectory
-
-
-_KINDS: Mapping[str, Callable[[], Any]] = {
-    "local-numeric": _numeric,
-    "local-location": _location,
-    "local-trajectory": _trajectory,
-}
+def mechanisms_of(task: Task) -> dict[str, Mechanism]:
+    """Make the mechanism of each purpose of a task."""
+    return {purpose.name: mechanism_of(task, purpose) for purpose in task.purposes}
 
 
 @dataclass(frozen=True)
@@ -149,10 +115,9 @@ def check_task(task: Task) -> TaskLosses:
         scheduled slots of a day exceed the day's or the lifetime's limit.
     """
     losses: dict[tuple[str, str], Fraction | None] = {}
-    for purpose in task.purposes:
-        mechanism, tiers = mechanism_of(task, purpose), task.slot_tiers(purpose)
+    for purpose, mechanism in zip(task.purposes, mechanisms_of(task).values(), strict=True):
         for name in task.tier_names:
-            losses[name, purpose.name] = mechanism.true_loss(tiers[task.tier_index(purpose, name)])
+            losses[name, purpose.name] = mechanism.true_loss(task.slot_tier(purpose, name))
     found = TaskLosses(task, losses)
     for (tier, name), loss in losses.items():
         if loss is None and not task.limits.allow_unbounded:
@@ -356,5 +321,5 @@ class _Duty:
     number: int
     tier_index: int
     tier: Tier
-    mechanism: LocalMechanism
+    mechanism: Mechanism
     loss: Fraction | None

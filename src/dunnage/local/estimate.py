@@ -34,72 +34,69 @@ import pyarrow as pa
 
 from dunnage.certificate import Certificate, certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
-from dunnage.exact import plain, shown
+from dunnage.exact import shown
 from dunnage.folders import new_folder
-from dunnage.guarantees import Neighbours, Promise
-from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.distribution import QUANTILES, fit_distribution, num_bins
-from dunnage.local.estimators import COMBINATIONS, ONE_TIER, PRECISION, check_confidence
-from dunnage.local.means import Mean, estimate_means
+from dunnage.local.client import TaskLosses, check_task, mechanisms_of
+from dunnage.local.estimators import (
+    Estimates,
+    Mean,
+    Shares,
+    check_confidence,
+    estimate_means,
+    estimate_shares,
+    fit_distribution,
+)
+from dunnage.local.location import NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.planar import Planar
-from dunnage.local.promises import estimates_promise
+from dunnage.local.promises import (
+    COMBINATIONS,
+    EMPTY,
+    LEFT_OUT,
+    ONE_TIER,
+    OTHER,
+    PRECISION,
+    QUANTILES,
+    bin_edges,
+    columns_of,
+    composed,
+    describe_subjects,
+    estimates_promise,
+    has_bins,
+    loss_measures,
+    path_text,
+    place_of,
+    spend_id,
+)
 from dunnage.local.report import Report
-from dunnage.local.shares import Shares, estimate_shares
 from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.tally import Counts, Tallies, Tally
-from dunnage.local.tally_checks import check_repeated, check_tally
-from dunnage.local.task import Purpose, Task
+from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
+from dunnage.local.task import Mechanism, Purpose, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
 
 MOST_LISTED = 1000
 """Paths that are listed at most, besides those whose interval lies above 0."""
-LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
-"""Kinds of reports that are left out: no report at all, made for another task, none that a device of the task can have
-made, sent again, with the id of another one but other content."""
-OUTSIDE, OTHER = "outside", "other"
-"""In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
-
-_TYPES: Mapping[str, pa.DataType] = {
-    "quantity": pa.string(),
-    "purpose": pa.string(),
-    "attribute": pa.string(),
-    "bin_lower": pa.float64(),
-    "bin_upper": pa.float64(),
-    "cell": pa.int64(),
-    "lon": pa.float64(),
-    "lat": pa.float64(),
-    "path": pa.string(),
-    "value": pa.float64(),
-    "lower": pa.float64(),
-    "upper": pa.float64(),
-    "unit": pa.string(),
-}
-_ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 
 
 @dataclass
 class _Lines:
     """Lines of the table as they are found, and what is said of each purpose."""
 
-    lines: list[dict[str, Any]] = field(default_factory=list)
-    combined: dict[str, Any] = field(default_factory=dict)
-    verdicts: dict[str, str] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
+    lines: list[dict[str, str | float | None]] = field(default_factory=list)
+    combined: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    verdicts: dict[str, NoiseVerdict] = field(default_factory=dict)
     paths: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def add(self, quantity: str, purpose: str, value: float | None, lower: float, upper: float, **cells: Any) -> None:
-        """Add a line."""
-        ends = {"value": value, "lower": lower, "upper": upper}
-        self.lines.append({"quantity": quantity, "purpose": purpose, **ends, **cells})
+    def add(self, quantity: str, purpose: str, ends: Iterable[float | None], **cells: str | float) -> None:
+        """Add a line; its value and the ends of its interval in order."""
+        told = dict(zip(("value", "lower", "upper"), ends, strict=True))
+        self.lines.append({"quantity": quantity, "purpose": purpose, **told, **cells})
 
-    def table(self, columns: Sequence[str]) -> pa.Table:
+    def table(self, columns: Mapping[str, pa.DataType]) -> pa.Table:
         """Return the lines as a table; what a line does not speak of is empty."""
-        empty = {name: "" if _TYPES[name] == pa.string() else None for name in columns}
-        found = {name: [line.get(name, empty[name]) for line in self.lines] for name in columns}
-        return pa.table({name: pa.array(values, _TYPES[name]) for name, values in found.items()})
+        found = {name: [line.get(name, EMPTY[name]) for line in self.lines] for name in columns}
+        return pa.table({name: pa.array(found[name], kind) for name, kind in columns.items()})
 
 
 def estimate(
@@ -156,7 +153,8 @@ def estimate(
     >>> duty = Purpose(name="telemetry", mechanism="local-numeric", tiers=(Tier(name="all", epsilon=2),),
     ...                quantities=(speed,))
     >>> task = Task(dataset="fleet", purposes=(duty,), schedule=Schedule(), limits=Limits(lifetime=730))
-    >>> tally = perturb_column(mechanism_of(task, duty), "all", [np.full(900, 60.0)], Noise(), purpose="telemetry")
+    >>> numbers = mechanisms_of(task)["telemetry"]
+    >>> tally = perturb_column(numbers, "all", [np.full(900, 60.0)], Noise(), purpose="telemetry")
     >>> release = estimate([tally], task)
     >>> release.kind, release.data.column("attribute").to_pylist()
     ('estimates', ['speed'])
@@ -164,22 +162,38 @@ def estimate(
     level = check_confidence(confidence)
     if combine not in COMBINATIONS:
         raise ParameterError(f"combine must be one of {', '.join(COMBINATIONS)}. Got {shown(combine)}. Use auto, say.")
-    losses, mechanisms = check_task(task), [mechanism_of(task, purpose) for purpose in task.purposes]
+    losses, mechanisms = check_task(task), mechanisms_of(task)
     tallies, found_out = _tallied(reports, task)
     told_out = found_out if left_out is None else _checked_left_out(left_out)
     check_repeated(tallies)
-    held = [_of_purpose(tallies, task, purpose) for purpose in task.purposes]
-    for mechanism, of_purpose in zip(mechanisms, held, strict=True):
+    held = {purpose.name: _of_purpose(tallies, task, purpose) for purpose in task.purposes}
+    for name, of_purpose in held.items():
         for tally in of_purpose:
-            check_tally(mechanism, tally)
-    if not any(held):
+            check_tally(mechanisms[name], tally)
+    if not any(held.values()):
         raise InputError("the reports", [Problem("there is none of this task", remedy="Give reports of the task.")])
     lines = _Lines()
-    for purpose, mechanism, of_purpose in zip(task.purposes, mechanisms, held, strict=True):
-        _check_noise(lines, purpose, mechanism, of_purpose, allow_noise=allow_noise)
-        _add_purpose(lines, purpose, mechanism, of_purpose, level, combine)
+    for name, mechanism in mechanisms.items():
+        of_purpose = held[name]
+        if isinstance(mechanism, LocalNumeric):
+            _add_numbers(lines, name, mechanism, of_purpose, level, combine)
+            continue
+        if not of_purpose:
+            continue
+        verdict = mechanism.noise_verdict(_num_reports(of_purpose))
+        lines.verdicts[name] = verdict
+        if verdict.is_noise and not allow_noise:
+            raise Refusal(
+                f"{name} would be noise. {verdict.message}. Change the task so, collect more, or allow noise."
+            )
+        shares = estimate_shares(mechanism, of_purpose, confidence=level, rule=combine)
+        lines.combined[name] = {"shares": shares.combination.to_dict()}
+        if isinstance(mechanism, LocalTrajectory):
+            _add_paths(lines, name, mechanism, shares)
+        else:
+            _add_cells(lines, name, mechanism.grid, shares)
     certificate = _certificate(task, losses, mechanisms, held, lines, level, combine, told_out, void)
-    return Release(certificate=certificate, data=lines.table(columns_of(task, mechanisms)))
+    return Release(certificate=certificate, data=lines.table(columns_of(mechanisms)))
 
 
 def write_estimates(
@@ -193,17 +207,6 @@ def write_estimates(
     with new_folder(folder, marker=CERTIFICATE_FILE, force=force, may_hold=RELEASE_FILES) as work:
         release.write_files(work, sign=sign)
     return Path(folder)
-
-
-def columns_of(task: Task, mechanisms: Sequence[Any]) -> list[str]:
-    """Return the columns that the table of a task has."""
-    wanted = set(_ALWAYS)
-    for mechanism in mechanisms:
-        if isinstance(mechanism, LocalNumeric):
-            wanted |= {"attribute"} | ({"bin_lower", "bin_upper"} if mechanism.method == "square-wave" else set())
-        else:
-            wanted |= {"path"} if isinstance(mechanism, LocalTrajectory) else {"cell", "lon", "lat"}
-    return [name for name in _TYPES if name in wanted]
 
 
 def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
@@ -249,54 +252,19 @@ def _num_reports(tallies: Sequence[Tally]) -> int:
     return sum(tally.num_reports for tally in tallies)
 
 
-def _check_noise(
-    lines: _Lines, purpose: Purpose, mechanism: Any, tallies: Sequence[Tally], *, allow_noise: bool
-) -> None:
-    """Refuse a map that would be noise, unless it is allowed; then say so."""
-    if isinstance(mechanism, LocalNumeric) or not tallies:
-        return
-    verdict = mechanism.noise_verdict(_num_reports(tallies))
-    lines.verdicts[purpose.name] = verdict.message
-    if verdict.is_noise and not allow_noise:
-        raise Refusal(
-            f"{purpose.name} would be noise. {verdict.message}. Change the task so, collect more, or allow noise."
-        )
-    if verdict.is_noise:
-        lines.warnings.append(f"{purpose.name} is noise: {verdict.message}")
-
-
-def _add_purpose(
-    lines: _Lines, purpose: Purpose, mechanism: Any, tallies: Sequence[Tally], confidence: float, rule: str
-) -> None:
-    """Estimate one purpose and add its lines."""
-    if isinstance(mechanism, LocalNumeric):
-        _add_numbers(lines, purpose.name, mechanism, tallies, confidence, rule)
-    elif tallies:
-        shares = estimate_shares(mechanism, tallies, confidence=confidence, rule=rule)
-        lines.combined[purpose.name] = {"shares": shares.combination.to_dict()}
-        if isinstance(mechanism, LocalTrajectory):
-            _add_paths(lines, purpose.name, mechanism, shares)
-        else:
-            _add_cells(lines, purpose.name, mechanism.grid, shares)
-
-
 def _add_numbers(
     lines: _Lines, purpose: str, mechanism: LocalNumeric, tallies: Sequence[Tally], confidence: float, rule: str
 ) -> None:
     means, presences = estimate_means(mechanism, tallies, confidence=confidence, rule=rule)
     units = {quantity.name: quantity.unit for quantity in mechanism.quantities}
     for mean in means:
-        lines.add("mean", purpose, mean.value, mean.lower, mean.upper, attribute=mean.name, unit=units[mean.name])
+        lines.add("mean", purpose, (mean.value, mean.lower, mean.upper), attribute=mean.name, unit=units[mean.name])
     for share in presences:
-        lines.add("present", purpose, share.value, share.lower, share.upper, attribute=share.name)
-    lines.combined[purpose] = {mean.name: _told(mean) for mean in means}
-    if mechanism.method == "square-wave" and not mechanism.as_published:
+        lines.add("present", purpose, (share.value, share.lower, share.upper), attribute=share.name)
+    lines.combined[purpose] = {mean.name: {**mean.combination.to_dict(), "reports": mean.num_told} for mean in means}
+    if has_bins(mechanism):
         for place, (quantity, mean) in enumerate(zip(mechanism.quantities, means, strict=True)):
             _add_distribution(lines, purpose, mechanism, tallies, place, quantity, mean, confidence, rule)
-
-
-def _told(mean: Mean) -> dict[str, Any]:
-    return {**mean.combination.to_dict(), "reports": mean.num_told}
 
 
 def _add_distribution(
@@ -326,27 +294,21 @@ def _add_distribution(
         fit_together=together,
         bound_together=rule == PRECISION,
     )
-    edges = [quantity.low + (quantity.high - quantity.low) * at / num_bins(quantity.steps) for at in _range(quantity)]
-    shares = fitted.shares
-    for at, ends in enumerate(itertools.pairwise(edges)):
-        bins = {"bin_lower": float(ends[0]), "bin_upper": float(ends[1])}
-        line = (float(array[at]) for array in (shares.value, shares.lower, shares.upper))
-        lines.add("share", purpose, *line, attribute=quantity.name, **bins)
+    for at, (low, high) in enumerate(itertools.pairwise(bin_edges(quantity))):
+        ends = _ends(fitted.shares, at)
+        lines.add("share", purpose, ends, attribute=quantity.name, bin_lower=low, bin_upper=high)
     for at, level in enumerate(QUANTILES):
-        points = (fitted.quantiles.value, fitted.quantiles.lower, fitted.quantiles.upper)
-        line = (quantity.in_units(float(array[at])) for array in points)
-        lines.add(f"quantile {level}", purpose, *line, attribute=quantity.name, unit=quantity.unit)
+        points = map(quantity.in_units, _ends(fitted.quantiles, at))
+        lines.add(f"quantile {level}", purpose, points, attribute=quantity.name, unit=quantity.unit)
 
 
-def _range(quantity: Quantity) -> range:
-    return range(num_bins(quantity.steps) + 1)
+def _ends(found: Estimates | Shares, at: int) -> tuple[float, float, float]:
+    return float(found.value[at]), float(found.lower[at]), float(found.upper[at])
 
 
 def _add_cells(lines: _Lines, purpose: str, grid: Grid, shares: Shares) -> None:
     for cell in range(shares.value.size):
-        place = dict(zip(("lon", "lat"), grid.centre(cell), strict=True)) if cell < grid.num_cells else {}
-        line = (float(array[cell]) for array in (shares.value, shares.lower, shares.upper))
-        lines.add("share", purpose, *line, cell=cell, **place)
+        lines.add("share", purpose, _ends(shares, cell), cell=cell, **place_of(grid, cell))
 
 
 def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
@@ -354,30 +316,21 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
     order = np.argsort(-shares.value, kind="stable")
     listed = [int(at) for place, at in enumerate(order) if place < MOST_LISTED or shares.lower[at] > 0]
     for at in listed:
-        line = (float(array[at]) for array in (shares.value, shares.lower, shares.upper))
-        lines.add("share", purpose, *line, path=path_text(mechanism, at))
+        lines.add("share", purpose, _ends(shares, at), path=path_text(mechanism, at))
     lines.paths[purpose] = {"paths": shares.value.size, "listed": len(listed)}
     if len(listed) < shares.value.size:
         rest = np.delete(shares.value, listed).sum()
         # Others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, float(rest), *ends, path=OTHER)
-
-
-def path_text(mechanism: LocalTrajectory, index: int) -> str:
-    """Write a path as its cells in order, ``12>13``; ``outside`` for a place, or all of it, outside or missing."""
-    cells = mechanism.paths.cells(index)
-    if cells is None:
-        return OUTSIDE
-    return ">".join(OUTSIDE if cell == mechanism.grid.outside else str(cell) for cell in cells)
+        lines.add("share", purpose, (float(rest), *ends), path=OTHER)
 
 
 def _certificate(
     task: Task,
     losses: TaskLosses,
-    mechanisms: Sequence[Any],
-    held: Sequence[Sequence[Tally]],
+    mechanisms: Mapping[str, Mechanism],
+    held: Mapping[str, Sequence[Tally]],
     lines: _Lines,
     confidence: float,
     combine: str,
@@ -386,21 +339,24 @@ def _certificate(
 ) -> Certificate:
     rules = {item["rule"] for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = estimates_promise(
-        task, losses, mechanisms, confidence=confidence, combine=combine, rules=rules, warnings=tuple(lines.warnings)
+        task,
+        losses,
+        mechanisms,
+        confidence=confidence,
+        combine=combine,
+        rules=rules,
+        verdicts=lines.verdicts,
     )
     if void:
         promise = promise.voided(void)
     measures = {
         "task": task.to_dict(),
         "task_digest": task.digest,
-        "reports": {
-            purpose.name: {tally.tier: tally.num_reports for tally in of_purpose}
-            for purpose, of_purpose in zip(task.purposes, held, strict=True)
-        },
+        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
         "lines": len(lines.lines),
         "combined": lines.combined,
         "loss": loss_measures(task, losses),
-        **({"maps": lines.verdicts} if lines.verdicts else {}),
+        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(left_out)} if left_out else {}),
     }
@@ -409,78 +365,11 @@ def _certificate(
         kind=ESTIMATES,
         dataset=task.dataset,
         period=None,
-        attributes=describe_subjects(task, mechanisms),
+        attributes=describe_subjects(mechanisms),
         measures=measures,
         spend={
-            "id": f"allowances of task {task.digest}",
+            "id": spend_id(task),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": _composed(task, losses, promise),
+            "composed": composed(task, losses, promise),
         },
     )
-
-
-def loss_measures(task: Task, losses: TaskLosses) -> dict[str, Any]:
-    """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
-    told = {
-        tier: {
-            "reports": {purpose.name: _plain(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
-            "slot": _plain(losses.of_slot(tier)),
-            "day": _plain(losses.of_day(tier)),
-        }
-        for tier in task.tier_names
-    }
-    bounded = all(losses.of_day(tier) is not None for tier in task.tier_names)
-    return {"tiers": told, "lifetime": plain(task.limits.lifetime) if bounded else None}
-
-
-def _plain(loss: Any) -> int | float | str | None:
-    return None if loss is None else plain(loss)
-
-
-def _composed(task: Task, losses: TaskLosses, promise: Promise) -> dict[str, Any]:
-    """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
-    days = [losses.of_day(tier) for tier in task.tier_names]
-    known = [day for day in days if day is not None]
-    neighbours = Neighbours.REPLACE_ONE
-    if len(known) < len(days) or not promise.true_loss(neighbours).bounded:
-        return {"neighbours": str(neighbours), "total": "none", "total_per_period": "none"}
-    return {
-        "neighbours": str(neighbours),
-        "total": {"epsilon": plain(task.limits.lifetime), "delta": 0},
-        "total_per_period": {"epsilon": plain(max(known)), "delta": 0},
-    }
-
-
-def describe_subjects(task: Task, mechanisms: Sequence[Any]) -> list[dict[str, Any]]:
-    """Describe in public what is estimated: numbers with their domains, grids, paths."""
-    found: list[dict[str, Any]] = []
-    for purpose, mechanism in zip(task.purposes, mechanisms, strict=True):
-        if purpose.grid is None:
-            found += [_described_number(purpose.name, mechanism, quantity) for quantity in purpose.quantities]
-            continue
-        paths = isinstance(mechanism, LocalTrajectory)
-        domain: dict[str, Any] = {"kind": "paths" if paths else "grid", **purpose.grid.to_dict()}
-        law = mechanism.channel(mechanism.levels[0])
-        if paths:
-            domain |= {"steps": mechanism.steps, "hops": mechanism.hops, "num_paths": law.num_inputs}
-        else:
-            domain |= {"outside": not isinstance(law, Planar)}
-        found.append({"name": purpose.name, "role": "estimate", "purpose": purpose.name, "domain": domain})
-    return found
-
-
-def _described_number(purpose: str, mechanism: LocalNumeric, quantity: Quantity) -> dict[str, Any]:
-    domain = {
-        "kind": "numeric",
-        "lower": plain(quantity.low),
-        "upper": plain(quantity.high),
-        "unit": quantity.unit,
-    }
-    bins = {"bins": num_bins(quantity.steps)} if mechanism.method == "square-wave" else {}
-    return {
-        "name": quantity.name,
-        "role": "estimate",
-        "purpose": purpose,
-        "missing": quantity.missing,
-        "domain": {**domain, **bins},
-    }

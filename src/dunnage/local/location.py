@@ -2,17 +2,18 @@
 """Places: which cell of a public grid a vehicle is in, told so that no report gives away more than epsilon.
 
 :class:`LocalLocation` reports a cell of a grid, or that there is none, through one of the frequency oracles of
-:mod:`dunnage.local.oracles` or the planar law of :mod:`dunnage.local.planar`. Only the standard library is used: this
+:mod:`dunnage.local.oracles` or the planar law of :mod:`dunnage.local.oracles`. Only the standard library is used: this
 is part of what a device carries. ``docs/proofs/local-location.md`` has the proofs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
@@ -32,6 +33,7 @@ from dunnage.local.oracles import (
     Law,
     OptimisedUnary,
     Oracle,
+    Planar,
     PublishedUnary,
     RandomisedResponse,
     SymmetricUnary,
@@ -42,9 +44,7 @@ from dunnage.local.oracles import (
     find_oracle,
     read_symbol,
 )
-from dunnage.local.planar import Planar
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Task, Tier
+from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 
 __all__ = [
@@ -60,46 +60,61 @@ __all__ = [
     "choose_oracle",
 ]
 
+
+class _ReportLaw(Protocol):
+    @property
+    def payload_bits(self) -> int: ...
+
+    @property
+    def loss(self) -> Fraction | None: ...
+
+
+LawType = TypeVar("LawType", bound=_ReportLaw)
+ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
 NOISE_FACTOR = Fraction(5, 2)
 """A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
 
 
-def levels_of(epsilon: Exact | None, tiers: object) -> tuple[Tier, ...]:
-    """Return the tiers of a mechanism that was given one epsilon for all, or a list of tiers."""
-    if (epsilon is None) == (not tiers):
-        raise ParameterError("give either epsilon or tiers: a privacy parameter has no default. Got both or neither.")
-    if epsilon is not None:
-        return (Tier(name="all", epsilon=exact(epsilon, what="epsilon")),)
-    levels = tuple(tiers) if isinstance(tiers, tuple | list) else ()
-    if not levels or not all(isinstance(tier, Tier) for tier in levels) or len({t.name for t in levels}) < len(levels):
-        raise ParameterError("tiers must be a list of Tier with different names. Give Tier(name=..., epsilon=...).")
-    return levels
+@dataclass(frozen=True, kw_only=True)
+class Tiered(Generic[LawType]):
+    """What local mechanisms share: public tiers, or one epsilon for all devices, and a law of reports for each."""
 
+    epsilon: Exact | None = None
+    tiers: Sequence[Tier] = ()
+    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
+    _laws: dict[str, LawType] = field(init=False, repr=False, compare=False)
 
-def set_levels(mechanism: Any) -> tuple[Tier, ...]:
-    """Set and return the tiers of a frozen mechanism from the epsilon or the tiers that it was given."""
-    levels = levels_of(mechanism.epsilon, mechanism.tiers)
-    if mechanism.epsilon is not None:
-        object.__setattr__(mechanism, "epsilon", levels[0].epsilon)
-    object.__setattr__(mechanism, "tiers", tuple(mechanism.tiers))
-    object.__setattr__(mechanism, "levels", levels)
-    return levels
+    def _set_levels(self) -> None:
+        given: object = self.tiers
+        if (self.epsilon is None) == (not given):
+            raise ParameterError(
+                "give either epsilon or tiers: a privacy parameter has no default. Got both or neither."
+            )
+        levels = tuple(given) if isinstance(given, tuple | list) else ()
+        if self.epsilon is not None:
+            levels = (Tier(name="all", epsilon=exact(self.epsilon, what="epsilon")),)
+            object.__setattr__(self, "epsilon", levels[0].epsilon)
+        alike = {type(tier) for tier in levels} == {Tier} and len({tier.name for tier in levels}) == len(levels)
+        if not alike:
+            raise ParameterError("tiers must be a list of Tier with different names. Give Tier(name=..., epsilon=...).")
+        object.__setattr__(self, "tiers", tuple(self.tiers))
+        object.__setattr__(self, "levels", levels)
 
+    def channel(self, tier: Tier | str) -> LawType:
+        """Return the law of one report of a tier, which may be given by its name."""
+        name = tier if isinstance(tier, str) else tier.name
+        known = next((level for level in self.levels if level.name == name), None)
+        if known is None or (isinstance(tier, Tier) and tier != known):
+            names = ", ".join(level.name for level in self.levels)
+            raise ParameterError(f"tier {shown(name)} is not one of this mechanism. Use {names}.")
+        return self._laws[name]
 
-def check_switches(**switches: object) -> None:
-    """Check that parameters are true or false; a text "false" would count as true."""
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise ParameterError(f"{name} must be true or false. Got {shown(value)}. Write it without quotes.")
+    def payload_bits(self, tier: Tier | str) -> int:
+        return self.channel(tier).payload_bits
 
-
-def find_law(laws: Mapping[str, Law], levels: tuple[Tier, ...], tier: Tier | str) -> Law:
-    """Return the law of a tier, which may be given by its name."""
-    name = tier if isinstance(tier, str) else tier.name
-    known = next((level for level in levels if level.name == name), None)
-    if known is None or (isinstance(tier, Tier) and tier != known):
-        raise ParameterError(f"tier {name!r} is not one of this mechanism. Use {', '.join(t.name for t in levels)}.")
-    return laws[name]
+    def true_loss(self, tier: Tier | str) -> Fraction | None:
+        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
+        return self.channel(tier).loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,52 +134,134 @@ class NoiseVerdict:
 _EPSILONS_TRIED = tuple(Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
 
 
-def judge_noise(
-    num_devices: int,  # How many vehicles report
-    levels: tuple[Tier, ...],  # levels, grid: the tiers and the grid
-    grid: Grid,
-    *,
-    law: Callable[[Grid, Fraction], Law],  # The law of a report on another grid or at another epsilon
-    size: Callable[[Grid], int],  # How many shares are estimated on another grid
-) -> NoiseVerdict:
-    """Judge whether a fleet is large enough for a map or a table of paths, with all tiers alike in size."""
-    epsilons = [tier.epsilon for tier in levels]
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Tiered[Law], ABC):
+    """What mechanisms of places and of paths share; not a mechanism by itself."""
 
-    def judged(on: Grid, at: list[Fraction]) -> tuple[float, float, bool]:
-        return _judge(num_devices, [law(on, epsilon) for epsilon in at], size(on))
+    name: ClassVar[str]
+    subject: ClassVar[str] = "grid"
+    grid: Grid
+    method: str = "auto"
+    area_in_clear: bool = False
+    as_published: bool = False
 
-    sd, limit, noise = judged(grid, epsilons)
-    fewer = range(grid.levels - 1, 1, -1)
-    depth = next((at for at in fewer if not judged(coarser(grid, at), epsilons)[2]), None)
-    more = next((e for e in _EPSILONS_TRIED if e > max(epsilons) and not judged(grid, [e])[2]), None)
-    advice = [f"level {depth}"] if depth is not None else []
-    advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
-    text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
-    stated = f"{num_devices:,} vehicles at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
-    return NoiseVerdict(is_noise=noise, predicted_sd=sd, limit=limit, levels=depth, epsilon=more, message=stated)
+    def __post_init__(self) -> None:
+        self._set_levels()
+        for tier in self.levels:
+            check_epsilon(tier.epsilon)
+        for name in ("area_in_clear", "as_published"):
+            if not isinstance(getattr(self, name), bool):  # a text "false" would count as true
+                got = shown(getattr(self, name))
+                raise ParameterError(f"{name} must be true or false. Got {got}. Write it without quotes.")
+        self._check_method()
+        object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in self.levels})
 
+    @abstractmethod
+    def _check_method(self) -> None: ...
 
-def coarser(grid: Grid, levels: int) -> Grid:
-    """Return the same box with fewer levels."""
-    return Grid(box=grid.box, levels=levels, area_levels=min(grid.area_levels, levels))
+    @abstractmethod
+    def law(self, grid: Grid, epsilon: Fraction) -> Law:
+        """Return the law of a report on a grid at an epsilon."""
 
+    @abstractmethod
+    def num_shares(self, grid: Grid) -> int:
+        """Return how many shares are told apart on a grid if nothing is in clear."""
 
-def _judge(num_devices: int, laws: list[Law], size: int) -> tuple[float, float, bool]:
-    """Return the standard deviation of a mean share, the largest that is not noise, and whether it is noise."""
-    each = integer(num_devices, "num_devices", least=1) / len(laws)
-    sd = math.sqrt(1 / sum(1 / law.variance(1 / size, each) for law in laws))
-    limit = float(NOISE_FACTOR / size)
-    return sd, limit, sd > limit or any(isinstance(law, Planar) and blurred(law) for law in laws)
+    @abstractmethod
+    def index(self, value: object) -> int:
+        """Return the input for a value; never raises."""
 
+    def oracle(self, tier: Tier | str) -> Oracle | Planar:
+        """Return the law that a payload is read as symbols of: on the places of one area if that is in clear."""
+        law = self.channel(tier)
+        return law.oracle if isinstance(law, InClear) else law  # type: ignore[return-value]
 
-def blurred(law: Planar) -> bool:
-    """Return whether reports lie so far off that a map of the box says nothing: by half its shorter side."""
-    width, height = law.grid.pitch_km
-    return law.mean_distance_km > float(min(width, height)) * law.grid.num_columns / 2
+    def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
+        """Draw a report of a place ``(longitude, latitude)``, or a path; there is always one, whatever the value."""
+        law = self.channel(tier)
+        return encode_symbol(law.perturb(self.index(value), noise), law)
+
+    def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
+        """Return the standard deviation of an estimated share, if cells, or reachable paths, are all alike.
+
+        With the area in clear areas are taken to be alike; with ``planar`` it is that of the blurred map.
+        """
+        share = 1 / self.num_shares(self.grid)
+        return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
+
+    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
+        """Judge whether a fleet, its tiers alike in size, is large enough for shares, and what would do instead."""
+        epsilons, grid = [tier.epsilon for tier in self.levels], self.grid
+        num = integer(num_devices, "num_devices", least=1)
+
+        def judged(on: Grid, at: list[Fraction]) -> tuple[float, float, bool]:
+            """Return the standard deviation of a mean share, the largest that is not noise, and whether it is noise."""
+            laws, size = [self.law(on, epsilon) for epsilon in at], self.num_shares(on)
+            sd = math.sqrt(1 / sum(1 / law.variance(1 / size, num / len(laws)) for law in laws))
+            limit = float(NOISE_FACTOR / size)
+            return sd, limit, sd > limit or any(isinstance(law, Planar) and law.blurs_all for law in laws)
+
+        sd, limit, noise = judged(grid, epsilons)
+        coarser = (
+            replace(grid, levels=at, area_levels=min(grid.area_levels, at)) for at in range(grid.levels - 1, 1, -1)
+        )
+        depth = next((on.levels for on in coarser if not judged(on, epsilons)[2]), None)
+        more = next((e for e in _EPSILONS_TRIED if e > max(epsilons) and not judged(grid, [e])[2]), None)
+        advice = [f"level {depth}"] if depth is not None else []
+        advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
+        text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
+        stated = f"{num_devices:,} vehicles at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
+        return NoiseVerdict(is_noise=noise, predicted_sd=sd, limit=limit, levels=depth, epsilon=more, message=stated)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "grid": self.grid.to_dict(),
+            "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
+            "method": self.method,
+            "laws": {tier.name: self.oracle(tier).name for tier in self.levels},
+            "area_in_clear": self.area_in_clear or self.as_published,
+            "as_published": self.as_published,
+        }
+
+    def promised(self, *, areas: str, what: str, notes: tuple[str, ...], warnings: tuple[str, ...] = ()) -> Promise:
+        """State what one report guarantees, for the tier that gives away most, or what is claimed for it."""
+        epsilon = max(tier.epsilon for tier in self.levels)
+        law, in_clear = self.law(self.grid, epsilon), ""
+        held: LocalDP | WithinCluster
+        if law.loss is not None:
+            held = LocalDP(epsilon=law.loss, protects="report", neighbours=Neighbours.REPLACE_ONE)
+        else:
+            within: Fraction = law.loss_within  # type: ignore[attr-defined]
+            held = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
+            in_clear = f"which of {areas} a report comes from; "
+            in_clear += "one of a place outside the box, or missing, comes from the first"
+        stated = Promise(
+            guarantee=held,
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=REPORT_ASSUMPTIONS,
+            in_clear=(in_clear,) if in_clear else (),
+            warnings=warnings,
+            notes=notes,
+        )
+        if not self.as_published:
+            return stated
+        why = (
+            f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
+        )
+        return replace(
+            stated,
+            guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
+            basis=Basis.CLAIMED,
+            claim=f"epsilon {shown_number(epsilon)} between any two {what}",
+            holds=held,
+            why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalLocation:
+class LocalLocation(OnGrid):
     """Report which cell of a public grid a vehicle is in, or that it is outside or its place is missing.
 
     Parameters
@@ -202,40 +299,13 @@ class LocalLocation:
     """
 
     name: ClassVar[str] = "local-location"
+    num_steps: ClassVar[tuple[int, int]] = (1, 1)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
     methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, "planar")
-    grid: Grid
-    epsilon: Fraction | None = None
-    tiers: tuple[Tier, ...] = ()
-    method: str = "auto"
-    area_in_clear: bool = False
-    as_published: bool = False
-    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
-    _laws: dict[str, Law] = field(init=False, repr=False, compare=False)
-
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            grid: Grid,
-            epsilon: Exact | None = None,
-            tiers: tuple[Tier, ...] | list[Tier] = (),
-            method: str = "auto",
-            area_in_clear: bool = False,
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        levels = set_levels(self)
-        for tier in levels:
-            check_epsilon(tier.epsilon)
-        self._check_method()
-        object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in levels})
 
     def _check_method(self) -> None:
-        check_switches(area_in_clear=self.area_in_clear, as_published=self.as_published)
         if not isinstance(self.grid, Grid):
-            raise ParameterError("local-location needs a grid. Give Grid(box=..., levels=...).")
+            raise ParameterError(f"{self.name} needs a grid. Give Grid(box=..., levels=...).")
         if self.grid.levels < 2:
             raise ParameterError("a map needs a grid of at least 2 levels. Got 1, a single cell. Choose more levels.")
         if self.method not in self.methods:
@@ -257,18 +327,8 @@ class LocalLocation:
             return InClear(oracle=find_oracle(self.method, grid.num_inner + 1, epsilon), num_groups=grid.num_areas)
         return find_oracle(self.method, grid.num_cells + 1, epsilon)
 
-    def channel(self, tier: Tier | str) -> Law:
-        """Return the law of one report of a tier."""
-        return find_law(self._laws, self.levels, tier)
-
-    def oracle(self, tier: Tier | str) -> Oracle | Planar:
-        """Return the law that :meth:`read` gives symbols of: on the places of one area if that is in clear."""
-        law = self.channel(tier)
-        return law.oracle if isinstance(law, InClear) else law  # type: ignore[return-value]
-
-    def payload_bits(self, tier: Tier | str) -> int:
-        """Return the bits of one report."""
-        return self.channel(tier).payload_bits
+    def num_shares(self, grid: Grid) -> int:
+        return grid.num_cells + 1
 
     def index(self, value: object) -> int:
         """Return the input for a place ``(longitude, latitude)``; never raises.
@@ -280,11 +340,6 @@ class LocalLocation:
         law = self._laws[self.levels[0].name]
         return law.index(longitude, latitude) if isinstance(law, Planar) else self.grid.cell(longitude, latitude)
 
-    def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a place ``(longitude, latitude)``; there is always one, whatever the value."""
-        law = self.channel(tier)
-        return encode_symbol(law.perturb(self.index(value), noise), law)
-
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
         """Read a payload as one pair: the area (None if it is hidden) and a symbol of :meth:`oracle`.
 
@@ -295,45 +350,12 @@ class LocalLocation:
         """
         return [read_symbol(decode_symbol(payload, law := self.channel(tier)), law)]
 
-    def true_loss(self, tier: Tier | str) -> Fraction | None:
-        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
-        return self.channel(tier).loss
-
-    def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
-        """Return the standard deviation of a cell's estimated share, if places are spread evenly.
-
-        With the area in clear areas are taken to be alike; with ``planar`` it is that of the blurred map.
-        """
-        law = self.channel(tier)
-        return math.sqrt(law.variance(1 / law.num_inputs, integer(num_devices, "num_devices", least=1)))
-
-    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
-        """Judge whether the map of a fleet would be noise, and what would do instead."""
-        return judge_noise(num_devices, self.levels, self.grid, law=self.law, size=lambda grid: grid.num_cells + 1)
-
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
-        return {
-            "name": self.name,
-            "grid": self.grid.to_dict(),
-            "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
-            "method": self.method,
-            "laws": {tier.name: self.oracle(tier).name for tier in self.levels},
-            "area_in_clear": self.area_in_clear or self.as_published,
-            "as_published": self.as_published,
-        }
-
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
-        epsilon = max(tier.epsilon for tier in self.levels)
-        law = self.law(self.grid, epsilon)
-        if isinstance(law, Planar):
-            return self._planar_promise(law)
-        if self.as_published:
-            return published_promise(self.describe(), epsilon, law, areas=areas_text(self.grid), what="places")
-        return sound_promise(self.describe(), law, areas=areas_text(self.grid))
-
-    def _planar_promise(self, law: Planar) -> Promise:
+        if self.method != "planar":
+            notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear or self.as_published else (ORACLE_NOTE,)
+            return self.promised(areas=areas_text(self.grid), what="places", notes=notes)
+        law = Planar(grid=self.grid, epsilon=max(tier.epsilon for tier in self.levels))
         return Promise(
             guarantee=MetricLocalDP(
                 epsilon=law.epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE, distance="1 km"
@@ -346,6 +368,7 @@ class LocalLocation:
                 "a place outside the box is moved to its border, a missing one to its middle",
                 "distances are those between cells",
             ),
+            notes=("local-location.md#the-planar-law",),
         )
 
 
@@ -361,43 +384,3 @@ def read_place(value: object) -> tuple[object, object]:
 def areas_text(grid: Grid) -> str:
     """Say what the areas of a grid are."""
     return f"the {grid.num_areas} areas of the first {grid.area_levels} levels of the grid"
-
-
-def sound_promise(mechanism: Mapping[str, Any], law: Law, *, areas: str, warnings: tuple[str, ...] = ()) -> Promise:
-    """State the guarantee of a report whose loss is the stated epsilon."""
-    guarantee, in_clear = _held(law, areas)
-    return Promise(
-        guarantee=guarantee,
-        basis=Basis.PROVED,
-        mechanism=mechanism,
-        assumptions=REPORT_ASSUMPTIONS,
-        in_clear=in_clear,
-        warnings=warnings,
-    )
-
-
-def published_promise(mechanism: Mapping[str, Any], epsilon: Fraction, law: Law, *, areas: str, what: str) -> Promise:
-    """State what is claimed for a published form, and what holds."""
-    held, in_clear = _held(law, areas)
-    why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
-    return Promise(
-        guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
-        basis=Basis.CLAIMED,
-        mechanism=mechanism,
-        assumptions=REPORT_ASSUMPTIONS,
-        in_clear=in_clear,
-        claim=f"epsilon {shown_number(epsilon)} between any two {what}",
-        holds=held,
-        why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
-    )
-
-
-def _held(law: Law, areas: str) -> tuple[LocalDP | WithinCluster, tuple[str, ...]]:
-    """Return what holds for a law, and what it shows in clear."""
-    if law.loss is not None:
-        return LocalDP(epsilon=law.loss, protects="report", neighbours=Neighbours.REPLACE_ONE), ()
-    within: Fraction = law.loss_within  # type: ignore[attr-defined]
-    guarantee = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
-    return guarantee, (
-        f"which of {areas} a report comes from; one of a place outside the box, or missing, comes from the first",
-    )

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from dunnage.errors import ParameterError, ReportError
-from dunnage.exact import Exact, plain, shown, shown_number
+from dunnage.exact import plain, shown, shown_number
 from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
-from dunnage.local.channel import MOST_ENUMERATED
-from dunnage.local.location import set_levels
+from dunnage.local.location import Tiered
 from dunnage.local.numeric_laws import (
     Duchi,
     JointDuchi,
@@ -33,8 +32,8 @@ from dunnage.local.numeric_laws import (
     Warner,
     hybrid,
 )
-from dunnage.local.subjects import Quantity
-from dunnage.local.task import Task, Tier
+from dunnage.local.oracles import MOST_ENUMERATED
+from dunnage.local.subjects import Quantity, Tier
 from dunnage.noise import Noise, integer
 
 MOST_QUANTITIES = 64
@@ -61,7 +60,6 @@ class Attribute:
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return f"{self.quantity.name} present" if self.presence else self.quantity.name
 
     @property
@@ -136,17 +134,14 @@ class SampledReport:
 
     @cached_property
     def num_sets(self) -> int:
-        """Number of sets that may be drawn."""
         return math.comb(len(self.laws), self.num_sampled)
 
     @property
     def share(self) -> float:
-        """Share of the reports that tell of one attribute."""
         return self.num_sampled / len(self.laws)
 
     @cached_property
     def num_inputs(self) -> int:
-        """Number of inputs."""
         return math.prod(law.num_inputs for law in self.laws)
 
     @cached_property
@@ -241,13 +236,11 @@ class SampledReport:
         return [(attribute, *self.laws[attribute].split(symbol)) for attribute, symbol in self.entries(payload)]
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         rank, inputs = noise.below(self.num_sets), self._inputs(index)
         members = combination(rank, len(self.laws), self.num_sampled)
         return _symbol_of(self._pack(rank, [(at, self.laws[at].perturb(inputs[at], noise)) for at in members]))
 
     def _inputs(self, index: int) -> list[int]:
-        """Take an input apart into those of the attributes."""
         found = []
         for law in self.laws:
             index, own = divmod(index, law.num_inputs)
@@ -255,7 +248,6 @@ class SampledReport:
         return found
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
-        """Return the sum of the exponents of the laws drawn."""
         inputs = self._inputs(index)
         parts = [self.laws[at].exponent(inputs[at], own) for at, own in self.entries(_payload_of(symbol))]
         known = [part for part in parts if part is not None]
@@ -292,7 +284,6 @@ class JointReport:
 
     @property
     def payload_bits(self) -> int:
-        """Bits of a payload."""
         return len(self.steps)
 
     @property
@@ -302,11 +293,9 @@ class JointReport:
 
     @property
     def loss(self) -> Fraction | None:
-        """What one report gives away at worst."""
         return self.law.loss
 
     def reading(self, attribute: int, key: str) -> Reading:
-        """Return how the sign of an attribute is read."""
         if key != self.law.key or not 0 <= attribute < len(self.steps):
             raise ParameterError(f"the joint law has no part {shown(key)} for attribute {attribute}.")
         return self.law.reading
@@ -330,7 +319,6 @@ class JointReport:
         return [(attribute, self.law.key, 1 if signs >> attribute & 1 else -1) for attribute in range(len(self.steps))]
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a vector of signs."""
         return self.law.perturb(index, noise)
 
     def symbols(self) -> range:
@@ -338,7 +326,6 @@ class JointReport:
         return self.law.symbols()
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return epsilon if more than half of the signs agree."""
         return self.law.exponent(index, symbol)
 
 
@@ -406,7 +393,7 @@ def num_sampled(epsilon: Fraction, num_attributes: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalNumeric:
+class LocalNumeric(Tiered[Report]):
     """Report numbers with public bounds, a few drawn at random or all at once.
 
     Parameters
@@ -455,36 +442,22 @@ class LocalNumeric:
     """
 
     name: ClassVar[str] = "local-numeric"
+    subject: ClassVar[str] = "quantities"
+    num_steps: ClassVar[tuple[int, int]] = (1, 1)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "sampled")
     methods: ClassVar[tuple[str, ...]] = (*_LAWS, "duchi")
-    quantities: tuple[Quantity, ...]
-    epsilon: Fraction | None = None
-    tiers: tuple[Tier, ...] = ()
+    quantities: Sequence[Quantity]
     method: str = "hybrid"
     as_published: bool = False
     sampled: int | None = None
-    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
     attributes: tuple[Attribute, ...] = field(init=False, repr=False, compare=False)
-    _reports: dict[str, Report] = field(init=False, repr=False, compare=False)
-
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            quantities: Sequence[Quantity],
-            epsilon: Exact | None = None,
-            tiers: Sequence[Tier] = (),
-            method: str = "hybrid",
-            as_published: bool = False,
-            sampled: int | None = None,
-        ) -> None: ...
 
     def __post_init__(self) -> None:
-        levels = set_levels(self)
+        self._set_levels()
         object.__setattr__(self, "quantities", _checked_quantities(self.quantities))
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
         self._check_method()
-        object.__setattr__(self, "_reports", {tier.name: self._report(tier.epsilon) for tier in levels})
+        object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
 
     def _check_method(self) -> None:
         if self.method not in self.methods:
@@ -507,22 +480,9 @@ class LocalNumeric:
             return joint_report(self.attributes, epsilon)
         return sampled_report(self.attributes, epsilon, method=self.method, sampled=self.sampled)
 
-    def channel(self, tier: Tier | str) -> Report:
-        """Return the law of one report of a tier, which may be given by its name."""
-        name = tier if isinstance(tier, str) else tier.name
-        known = next((level for level in self.levels if level.name == name), None)
-        if known is None or (isinstance(tier, Tier) and tier != known):
-            names = ", ".join(level.name for level in self.levels)
-            raise ParameterError(f"tier {shown(name)} is not one of this mechanism. Use {names}.")
-        return self._reports[name]
-
     def reading(self, tier: Tier | str, attribute: int, key: str) -> Reading:
         """Return how the symbols are read that :meth:`read` gives for an attribute under a key."""
         return self.channel(tier).reading(attribute, key)
-
-    def payload_bits(self, tier: Tier | str) -> int:
-        """Return the bits of one report."""
-        return self.channel(tier).payload_bits
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
         """Draw a report of a value for each quantity; there is always one, whatever the values.
@@ -565,10 +525,6 @@ class LocalNumeric:
         """
         return self.channel(tier).read(payload)
 
-    def true_loss(self, tier: Tier | str) -> Fraction | None:
-        """Return what one report gives away at worst between any two inputs."""
-        return self.channel(tier).loss
-
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> tuple[float, ...]:
         """Return the standard deviation of each quantity's estimated mean, in its unit, at worst.
 
@@ -591,46 +547,38 @@ class LocalNumeric:
             "quantities": [quantity.to_dict() for quantity in self.quantities],
             "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
             "method": "published-piecewise" if self.as_published else self.method,
-            "sampled": {tier.name: self._num_told(tier) for tier in self.levels},
+            "sampled": {tier.name: self.num_told(tier) for tier in self.levels},
             "as_published": self.as_published,
         }
 
-    def _num_told(self, tier: Tier) -> int:
+    def num_told(self, tier: Tier | str) -> int:
+        """Return how many numbers one report tells."""
         report = self.channel(tier)
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
-        epsilon = max(tier.epsilon for tier in self.levels)
+        epsilon, num = max(tier.epsilon for tier in self.levels), len(self.attributes)
+        drawn = any(self.channel(tier).share < 1 for tier in self.levels)
+        middle = [quantity.name for quantity in self.quantities if quantity.missing == "middle"]
         stated = Promise(
             guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
             basis=Basis.PROVED,
             mechanism=self.describe(),
             assumptions=REPORT_ASSUMPTIONS,
-            in_clear=self._in_clear(),
-            warnings=self._missing_warnings(),
+            in_clear=("which of the numbers a report tells, drawn without looking at them",) if drawn else (),
+            warnings=(f"a missing number counts as the middle of its domain: {', '.join(middle)}",) if middle else (),
+            notes=("local-numeric.md#whole-reports",),
         )
-        return self._published(stated, epsilon) if self.as_published else stated
-
-    def _in_clear(self) -> tuple[str, ...]:
-        drawn = any(self.channel(tier).share < 1 for tier in self.levels)
-        return ("which of the numbers a report tells, drawn without looking at them",) if drawn else ()
-
-    def _missing_warnings(self) -> tuple[str, ...]:
-        names = [quantity.name for quantity in self.quantities if quantity.missing == "middle"]
-        return (f"a missing number counts as the middle of its domain: {', '.join(names)}",) if names else ()
-
-    def _published(self, stated: Promise, epsilon: Fraction) -> Promise:
-        num, loss = len(self.attributes), len(self.attributes) * epsilon
-        return Promise(
-            guarantee=stated.guarantee,
+        if not self.as_published:
+            return stated
+        loss = num * epsilon
+        return replace(
+            stated,
             basis=Basis.CLAIMED,
-            mechanism=stated.mechanism,
-            assumptions=stated.assumptions,
             claim=f"epsilon {shown_number(epsilon)} for all numbers of a report",
             holds=LocalDP(epsilon=loss, protects="report", neighbours=Neighbours.REPLACE_ONE),
             why=f"each of {num} numbers is hidden at the whole epsilon: a report gives away {shown_number(loss)}",
-            warnings=stated.warnings,
         )
 
 

@@ -3,7 +3,7 @@
 
 A number of [-1, 1] has been rounded at random to a point i of -m .. m (:meth:`dunnage.local.task.Quantity.point`), so
 that its mean is kept. A law takes the point on: :meth:`~NumberLaw.index_of` makes an input of it, and the law is a
-:class:`~dunnage.local.channel.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
+:class:`~dunnage.local.oracles.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
 ``value(symbol) = scale * symbol``, and its mean is i/m exactly, so that sums of symbols are all an estimate needs.
 
 ===================  ================================================
@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown, shown_number
-from dunnage.local.channel import MOST_ENUMERATED
+from dunnage.local.oracles import MOST_ENUMERATED
 from dunnage.noise import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, rational
 
 LEAST_EPSILON = Fraction(1, 10**6)
@@ -72,7 +72,6 @@ class Coin(ABC):
         return self.bounds(WORD_BITS)
 
     def toss(self, noise: Noise) -> bool:
-        """Draw yes or no."""
         word, (low, high) = noise.bits(WORD_BITS), self._first
         if word < low or word >= high:
             return word < low
@@ -172,7 +171,6 @@ class NumberLaw(Reading):
 
     @property
     def loss(self) -> Fraction | None:
-        """What one symbol gives away at worst."""
         return self.epsilon
 
     @property
@@ -218,7 +216,6 @@ class NumberLaw(Reading):
         return self.symbol_range.index(symbol)
 
     def symbol(self, code: int) -> int:
-        """Return the symbol of a code."""
         if self.symbol_range is None:
             return -(code + 1) // 2 if code % 2 else code // 2
         return self.symbol_range[code]
@@ -234,7 +231,6 @@ class NumberLaw(Reading):
         return self
 
     def variance(self, index: int) -> float:
-        """Return the variance of the estimate for an input."""
         constant, square = self.quadratic
         point = (index - self.steps) / self.steps
         return constant + (square - 1) * point * point
@@ -250,7 +246,6 @@ class _SignLaw(NumberLaw):
 
     @property
     def symbol_range(self) -> range:
-        """Minus one and one."""
         return range(-1, 2, 2)
 
     def index_of(self, point: int, noise: Noise) -> int:
@@ -263,7 +258,6 @@ class _SignLaw(NumberLaw):
         return sign if noise.bernoulli_logistic(self.epsilon) else -sign
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return epsilon for the input's own sign."""
         return self.epsilon if symbol == 2 * index - 1 else Fraction(0)
 
     def scale_at(self, odds: Fraction) -> Fraction:
@@ -322,16 +316,13 @@ class LaplaceNumber(NumberLaw):
 
     @property
     def num_inputs(self) -> int:
-        """Number of points."""
         return 2 * self.steps + 1
 
     @property
     def symbol_range(self) -> None:
-        """Endless."""
         return None
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Return the input of a point."""
         return point + self.steps
 
     @property
@@ -340,7 +331,6 @@ class LaplaceNumber(NumberLaw):
         return 2 * self.steps / self.epsilon
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a noisy point."""
         return index - self.steps + noise.discrete_laplace(self.noise_scale)
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -393,16 +383,13 @@ class WindowLaw(NumberLaw):
 
     @property
     def num_inputs(self) -> int:
-        """Number of points."""
         return 2 * self.steps + 1
 
     @property
     def symbol_range(self) -> range:
-        """Whole numbers from -N to N."""
         return range(-self.last, self.last + 1)
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Return the input of a point."""
         return point + self.steps
 
     @cached_property
@@ -527,12 +514,10 @@ class Hybrid(NumberLaw):
 
     @cached_property
     def piecewise(self) -> Piecewise:
-        """The law drawn most often at larger epsilon."""
         return Piecewise(epsilon=self.epsilon, steps=self.steps)
 
     @cached_property
     def duchi(self) -> Duchi:
-        """The other law."""
         return Duchi(epsilon=self.epsilon, steps=self.steps)
 
     @cached_property
@@ -552,11 +537,9 @@ class Hybrid(NumberLaw):
 
     @property
     def symbol_range(self) -> range:
-        """Whole numbers from -N-1 to N+1."""
         return range(-self.last, self.last + 1)
 
     def index_of(self, point: int, noise: Noise) -> int:
-        """Return a point with a sign drawn from it."""
         return 2 * (point + self.steps) + self.duchi.index_of(point, noise)
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -588,13 +571,11 @@ class Hybrid(NumberLaw):
         raise ParameterError("the hybrid law has a scale for each of its parts. Use split and part.")
 
     def value(self, symbol: int) -> float:
-        """Return the unbiased estimate that a symbol stands for."""
         key, inner = self.split(symbol)
         return self.part(key).value(inner)
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Mix the second moments."""
         constant, square = self.piecewise.quadratic
         return self.share * constant + (1 - self.share) * self.duchi.quadratic[0], self.share * square
 
@@ -650,7 +631,6 @@ class LiteralPiecewise(PublishedPiecewise):
 
     @property
     def inside(self) -> float:
-        """Probability of the window."""
         odds = odds_of(self.epsilon)
         return float(odds_of(self.epsilon / 2) / (odds + 1))
 
@@ -730,7 +710,6 @@ class JointDuchi:
 
     @property
     def loss(self) -> Fraction | None:
-        """What one symbol gives away at worst."""
         return self.epsilon
 
     @cached_property
@@ -753,7 +732,6 @@ class JointDuchi:
         return range(self.num_inputs)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a sign vector."""
         likely = self._side.toss(noise)
         # How often this repeats does not depend on the input.
         while (2 * (agree := noise.bits(self.dimensions)).bit_count() > self.dimensions) != likely:
@@ -761,7 +739,6 @@ class JointDuchi:
         return index ^ agree ^ (self.num_inputs - 1)
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return epsilon if more than half of the signs agree."""
         agreeing = self.dimensions - (index ^ symbol).bit_count()
         return self.epsilon if 2 * agreeing > self.dimensions else Fraction(0)
 
@@ -773,7 +750,6 @@ class JointDuchi:
 
     @cached_property
     def reading(self) -> JointSign:
-        """How one sign of a symbol is read."""
         return JointSign(epsilon=self.epsilon, dimensions=self.dimensions)
 
 
@@ -785,7 +761,6 @@ class JointSign(Reading):
     dimensions: int
 
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Return the scale of the joint law."""
         return JointDuchi(epsilon=self.epsilon, dimensions=self.dimensions).scale_at(odds)
 
     @cached_property

@@ -1,7 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frequency oracles: tell one of k public inputs at random, so that the share of each can be estimated.
+"""Channel: what every local mechanism draws its reports from, and the one check of what a report gives away.
 
-Each oracle is a :class:`~dunnage.local.channel.Channel` with exact draws. They differ in the variance of the estimate
+A channel takes one of finitely many public inputs to a symbol, at random. Every channel here is *exponential*: the
+probability of a symbol is ``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does
+not depend on the input. So the loss between two inputs is a difference of rational numbers, and the worst case over all
+inputs and symbols is exact, without a floating-point number on the way. Only the standard library is used: this is part
+of what a device carries.
+
+Frequency oracles: tell one of k public inputs at random, so that the share of each can be estimated.
+
+Each oracle is a :class:`~dunnage.local.oracles.Channel` with exact draws. They differ in the variance of the estimate
 and in the size of a report; :func:`choose_oracle` picks one. Only the standard library is used: this is part of what a
 device carries. ``docs/proofs/local-location.md`` has the proofs and a table of variances.
 
@@ -10,13 +18,22 @@ References
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
 (randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
 Yao et al. 2024, Algorithm 3 (L-RR).
+
+Planar: report a cell near the true one; the nearer two places are, the less a report tells them apart.
+
+Geo-indistinguishability as an exact law: the true cell is moved on the lattice of cells, endless in all directions, by
+a displacement ``v`` that has probability proportional to ``exp(-epsilon * rho(v))``, and what falls outside the box is
+put on its border. ``rho`` is a norm with rational values that is never longer than the Euclidean distance and at most
+0.5 % shorter, so every draw is made with integers alone. ``docs/proofs/local-location.md`` has the proofs.
+
+Kilometres are those of :attr:`dunnage.local.task.Grid.pitch_km`, which never overstates a distance.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -24,8 +41,54 @@ from typing import ClassVar, Protocol, TypeVar
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import shown_number
-from dunnage.local.channel import MOST_ENUMERATED, Channel
+from dunnage.local.subjects import Grid, read_number
 from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
+
+MOST_ENUMERATED = 1 << 20
+"""Most pairs of an input and a symbol that :func:`enumerated_loss` looks at."""
+
+
+class Channel(Protocol):
+    """A randomiser with exact probabilities, from inputs ``0 .. num_inputs - 1`` to symbols: whole numbers."""
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs; all are public."""
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What one symbol gives away at worst, in closed form; None if there is no bound."""
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a symbol for an input."""
+
+    def symbols(self) -> Sequence[int] | range:
+        """All symbols there are; refuses where there are too many, or endlessly many."""
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        """Return the part of the logarithm of the probability that depends on the input; None for probability 0."""
+
+
+def enumerated_loss(channel: Channel) -> Fraction | None:
+    """Find what a symbol gives away at worst by looking at every symbol and every input."""
+    worst = Fraction(0)
+    for symbol in channel.symbols():
+        exponents = [channel.exponent(index, symbol) for index in range(channel.num_inputs)]
+        found = spread(exponents)
+        if found is None:
+            return None
+        worst = max(worst, found)
+    return worst
+
+
+def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
+    """Return how far exponents lie apart; None if one input can have led to a symbol and another cannot."""
+    given = list(exponents)
+    possible = [exponent for exponent in given if exponent is not None]
+    if not possible:
+        return Fraction(0)
+    return max(possible) - min(possible) if len(possible) == len(given) else None
+
 
 Number = TypeVar("Number", float, Fraction)
 
@@ -149,7 +212,6 @@ class _Oracle(ABC):
 
     @property
     def loss(self) -> Fraction:
-        """What one symbol gives away at worst."""
         return self.epsilon
 
     @property
@@ -164,12 +226,10 @@ class _Oracle(ABC):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_inputs
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -193,7 +253,6 @@ class _Oracle(ABC):
         return self.estimator(self.ratio)[1]
 
     def symbols(self) -> range:
-        """Return all symbols."""
         return listed_symbols(self.num_inputs, self.num_symbols)
 
     @abstractmethod
@@ -214,7 +273,6 @@ class _Oracle(ABC):
         return q, 1 / (p - q)
 
     def variance(self, share: float, num: float) -> float:
-        """Return the variance of the estimated share of one input."""
         return self.variance_of_one(share, self.ratio) / num
 
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
@@ -242,7 +300,6 @@ class RandomisedResponse(_Oracle):
     name: ClassVar[str] = "randomised-response"
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         if draw_chance(self.num_inputs - 1, self.epsilon, noise):
             other = noise.below(self.num_inputs - 1)
             return other + (other >= index)
@@ -257,7 +314,6 @@ class RandomisedResponse(_Oracle):
         return symbol == index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         p = 1 / (1 + (self.num_inputs - 1) * ratio)
         return p, ratio * p
 
@@ -269,12 +325,10 @@ class _Unary(_Oracle):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return 1 << self.num_inputs
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return self.num_inputs
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -298,12 +352,10 @@ class OptimisedUnary(_Unary):
     name: ClassVar[str] = "optimised-unary"
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         own = 1 << index
         return draw_bits(self.num_inputs, self.epsilon, noise) & ~own | noise.bits(1) << index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         return 1 / (ratio / ratio + 1), ratio / (1 + ratio)
 
 
@@ -318,11 +370,9 @@ class SymmetricUnary(_Unary):
         return self.epsilon / 2
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         return draw_bits(self.num_inputs, self.ratio_epsilon, noise) ^ 1 << index
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
-        """Return p and q."""
         return 1 / (1 + ratio), ratio / (1 + ratio)
 
 
@@ -374,11 +424,9 @@ class HadamardResponse(_Oracle):
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_blocks * self.num_columns
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         blocks, columns = self.num_blocks, self.num_columns
         row, block = divmod(index, blocks)
         row += 1
@@ -416,7 +464,6 @@ class HadamardResponse(_Oracle):
         return p - p, 1 / (p - q)
 
     def variance(self, share: float, num: float, *, block_share: float | None = None) -> float:
-        """Return the variance of the estimated share of one input."""
         if block_share is None:
             return self.variance_of_one(share, self.ratio) / num
         return self._variance(share, block_share, self.ratio) / num
@@ -494,22 +541,18 @@ class InClear:
 
     @property
     def group_size(self) -> int:
-        """Places of one group."""
         return self.oracle.num_inputs - 1
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs."""
         return self.num_groups * self.group_size + 1
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return self.num_groups * self.oracle.num_symbols
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -523,7 +566,6 @@ class InClear:
         return self.oracle.loss
 
     def split(self, index: int) -> tuple[int, int]:
-        """Return group and inner input of an input."""
         if index == self.num_inputs - 1:
             return 0, self.group_size
         return divmod(index, self.group_size)
@@ -539,7 +581,6 @@ class InClear:
         return self.oracle.exponent(inner, of_oracle) if of_group == group else None
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         group, inner = self.split(index)
         return group * self.oracle.num_symbols + self.oracle.perturb(inner, noise)
 
@@ -590,3 +631,148 @@ def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
 def read_symbol(symbol: int, law: Channel) -> tuple[int | None, int]:
     """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle."""
     return divmod(symbol, law.oracle.num_symbols) if isinstance(law, InClear) else (None, symbol)
+
+
+DIRECTIONS = (
+    *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
+    *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
+)
+"""Points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all."""
+
+_STEEP = DIRECTIONS[4]  # the proposal: near the diagonal, so that it is refused least
+
+
+def norm(across: Fraction, along: Fraction) -> Fraction:
+    """Return the longest scalar product of a displacement with one of the 36 directions: nearly its length.
+
+    Examples
+    --------
+    >>> norm(Fraction(-12), Fraction(5)), norm(Fraction(0), Fraction(2))
+    (Fraction(13, 1), Fraction(2, 1))
+    """
+    across, along = abs(across), abs(along)
+    return max((a * across + b * along) / c for a, b, c in DIRECTIONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planar:
+    """The law of a report that is a cell near the true one.
+
+    Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
+
+    Guarantee
+    ---------
+    Two cells at distance d km lead to any report with probabilities within a factor of exp(epsilon * d).
+
+    References
+    ----------
+    Andrés, Bordenabe, Chatzikokolakis, Palamidessi, "Geo-indistinguishability", CCS 2013 (their law is continuous, and
+    rounding it keeps no such promise); Yao et al. 2024, Definition 8, where the epsilon is missing.
+    """
+
+    name: ClassVar[str] = "planar"
+    grid: Grid  # The public grid
+    epsilon: Fraction  # What is kept per kilometre between two cells
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of cells, and one more for a missing place."""
+        return self.grid.num_cells + 1
+
+    @property
+    def num_symbols(self) -> int:
+        return self.grid.num_cells
+
+    @property
+    def payload_bits(self) -> int:
+        return (self.num_symbols - 1).bit_length()
+
+    @property
+    def loss(self) -> Fraction:
+        """What a report gives away at worst between any two places of the box, however far apart."""
+        last = self.grid.num_columns - 1
+        return -self.displacement_exponent(last, last)
+
+    @property
+    def centre(self) -> int:
+        """The cell that a missing place counts as."""
+        middle = self.grid.num_columns // 2
+        return self.grid.cell_at(middle, middle)
+
+    @property
+    def mean_distance_km(self) -> float:
+        """About how far a report lies from the true place (as if cells were small and the box endless)."""
+        return float(2 / self.epsilon)
+
+    @property
+    def blurs_all(self) -> bool:
+        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side."""
+        return self.mean_distance_km > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
+
+    def index(self, longitude: object, latitude: object) -> int:
+        """Return the input for a place: one outside the box is moved to its border, a missing one is its own input."""
+        # The grid's sides stand for the nearest doubles where places are concerned.
+        west, south, east, north = (Fraction(float(side)) for side in self.grid.box)
+        across, along = read_number(longitude), read_number(latitude)
+        if across is None or along is None:
+            return self.grid.outside
+        return self.grid.cell(min(max(across, west), east), min(max(along, south), north))
+
+    def symbols(self) -> range:
+        """Refuse: before it is put on the border of the box, a report may be any point of an endless lattice."""
+        raise ParameterError(
+            "the planar law draws from an endless lattice: its symbols cannot be listed. Use its closed form, loss."
+        )
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        """Return the exponent of drawing the lattice point of a cell, before anything is put on the border."""
+        column, row = self._at(index)
+        to_column, to_row = self.grid.column_row(symbol)
+        return self.displacement_exponent(to_column - column, to_row - row)
+
+    def displacement_exponent(self, columns: int, rows: int) -> Fraction:
+        """Return the exponent of a displacement by columns and rows, of either sign: minus epsilon times its norm."""
+        slopes, denominator = self._slopes
+        columns, rows = abs(columns), abs(rows)
+        return Fraction(-max(across * columns + along * rows for across, along in slopes), denominator)
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a cell: move the true one by a random displacement, and back onto the border if it left the box."""
+        last = self.grid.num_columns - 1
+        column, row = self._at(index)
+        columns, rows = self.displacement(noise)
+        return self.grid.cell_at(min(max(column + columns, 0), last), min(max(row + rows, 0), last))
+
+    def displacement(self, noise: Noise) -> tuple[int, int]:
+        """Draw columns and rows to move by, with probability proportional to the exponential of their exponent."""
+        across, along = self._rates
+        while True:
+            columns, rows = noise.discrete_laplace(1 / across), noise.discrete_laplace(1 / along)
+            # The proposal's exponent is one of the scalar products whose maximum the norm is: never below the law's.
+            proposed = across * abs(columns) + along * abs(rows)
+            if noise.bernoulli_exp(-self.displacement_exponent(columns, rows) - proposed):
+                return columns, rows
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the share of reports that name a cell: of the blurred map, not of the true one."""
+        return share * (1 - share) / num
+
+    @cached_property
+    def _slopes(self) -> tuple[list[tuple[int, int]], int]:
+        """Epsilon times the scalar product of each direction with a column and with a row, over one denominator."""
+        width, height = (self.epsilon * side for side in self.grid.pitch_km)
+        slopes = [(width * a / c, height * b / c) for a, b, c in DIRECTIONS]
+        denominator = math.lcm(*(slope.denominator for pair in slopes for slope in pair))
+        return [(int(across * denominator), int(along * denominator)) for across, along in slopes], denominator
+
+    @cached_property
+    def _rates(self) -> tuple[Fraction, Fraction]:
+        a, b, c = _STEEP
+        width, height = self.grid.pitch_km
+        return self.epsilon * width * a / c, self.epsilon * height * b / c
+
+    def _at(self, index: int) -> tuple[int, int]:
+        return self.grid.column_row(self.centre if index == self.grid.outside else index)

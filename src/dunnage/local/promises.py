@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release of estimates promises: the reports of one slot, all purposes together.
+"""What a release of estimates states: columns, subjects, losses and promise, all of which follow from the public task.
 
 A vehicle sends one report of each purpose at a slot, so that their losses add up. With one purpose its own promise
 stands. With several, all that is proved is one bound for the slot: the sum of true losses in the tier that gives away
 most; where an area is in clear, between values of the same area only.
+
+Whoever estimates writes this down, and whoever verifies works it out again. No report is needed, and nothing is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+import pyarrow as pa
+
+from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
     HONEST_REPORTS,
@@ -27,113 +32,259 @@ from dunnage.guarantees import (
     WithinCluster,
 )
 from dunnage.local.client import TaskLosses
-from dunnage.local.estimators import AUTO, PRECISION
-from dunnage.local.task import Purpose, Task
+from dunnage.local.location import LocalLocation, NoiseVerdict
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.oracles import Planar
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import Mechanism, Task
+from dunnage.local.trajectory import LocalTrajectory
 
+NAME = "estimates"
 ONE_SLOT = "slot of reports"
 """What is protected if there are several purposes."""
+AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
+COMBINATIONS = (AUTO, PRECISION, STRATIFY)
+"""How tiers may be put together; see :func:`~dunnage.local.estimators.combine_tiers`."""
+SIGNIFICANCE = 0.05
+"""Below this p-value of Cochran's Q tiers are taken to differ."""
+QUANTILES = (0.25, 0.5, 0.75)
+MAX_BINS = 16
+LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
+"""Kinds of reports that are left out: no report at all, made for another task, none that a device of the task can have
+made, sent again, with the id of another one but other content."""
+OUTSIDE, OTHER = "outside", "other"
+"""In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
+COLUMNS: Mapping[str, pa.DataType] = {
+    "quantity": pa.string(),
+    "purpose": pa.string(),
+    "attribute": pa.string(),
+    "bin_lower": pa.float64(),
+    "bin_upper": pa.float64(),
+    "cell": pa.int64(),
+    "lon": pa.float64(),
+    "lat": pa.float64(),
+    "path": pa.string(),
+    "value": pa.float64(),
+    "lower": pa.float64(),
+    "upper": pa.float64(),
+    "unit": pa.string(),
+}
+EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMNS.items()}
+"""What stands in a column that a line does not speak of."""
+_ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
+_IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
+_NOTE = "local-loss-over-time.md#composition"
+
+
+def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
+    """Return the columns that the table of a task has."""
+    wanted = set(_ALWAYS)
+    for mechanism in mechanisms.values():
+        if isinstance(mechanism, LocalNumeric):
+            wanted |= {"attribute", *(("bin_lower", "bin_upper") if has_bins(mechanism) else ())}
+        else:
+            wanted |= {"path"} if isinstance(mechanism, LocalTrajectory) else {"cell", "lon", "lat"}
+    return {name: kind for name, kind in COLUMNS.items() if name in wanted}
+
+
+def has_bins(mechanism: LocalNumeric) -> bool:
+    """Return whether whole distributions are estimated, not means alone."""
+    return mechanism.method == "square-wave"
+
+
+def num_bins(steps: int) -> int:
+    """Return how many bins a number of so many steps has."""
+    return min(MAX_BINS, 2 * steps)
+
+
+def bin_edges(quantity: Quantity) -> list[float]:
+    """Return the borders of the bins of a number."""
+    bins = num_bins(quantity.steps)
+    return [float(quantity.low + (quantity.high - quantity.low) * at / bins) for at in range(bins + 1)]
+
+
+def place_of(grid: Grid, cell: int) -> dict[str, float]:
+    """Return what the columns of a cell's middle hold; nothing for what lies outside."""
+    return dict(zip(("lon", "lat"), grid.centre(cell), strict=True)) if cell < grid.num_cells else {}
+
+
+def spend_id(task: Task) -> str:
+    """Name what was spent: that of devices, in their own allowances."""
+    return f"allowances of task {task.digest}"
+
+
+def has_outside(mechanism: LocalLocation) -> bool:
+    """Return whether a map has a share of places outside the box or missing: the planar law moves them inside."""
+    return not isinstance(mechanism.channel(mechanism.levels[0]), Planar)
+
+
+def num_paths(mechanism: LocalTrajectory) -> int:
+    """Return how many paths are told apart."""
+    return mechanism.channel(mechanism.levels[0]).num_inputs
+
+
+def path_text(mechanism: LocalTrajectory, index: int) -> str:
+    """Write a path as its cells in order, ``12>13``; ``outside`` for a place, or all of it, outside or missing."""
+    cells = mechanism.paths.cells(index)
+    if cells is None:
+        return OUTSIDE
+    return ">".join(OUTSIDE if cell == mechanism.grid.outside else str(cell) for cell in cells)
+
+
+def path_index(mechanism: LocalTrajectory, text: str) -> int | None:
+    """Return the number of the path that :func:`path_text` writes so; None for any other text."""
+    outside = mechanism.grid.outside
+    places = text.split(">") if text != OUTSIDE else [OUTSIDE] * mechanism.steps
+    if len(places) != mechanism.steps or any(place != OUTSIDE and len(place) > 8 for place in places):
+        return None
+    try:
+        cells = tuple(outside if place == OUTSIDE else int(place) for place in places)
+    except ValueError:
+        return None
+    if not all(0 <= cell <= outside for cell in cells):
+        return None
+    index = mechanism.paths.index(cells)  # a path that is out of reach is moved
+    return index if path_text(mechanism, index) == text else None
+
+
+def chosen_rule(asked: str, num_tiers: int, p_value: float | None) -> str:
+    """Return how tiers are put together: as asked for, or if that is left open by whether they are found to differ."""
+    if num_tiers <= 1:
+        return ONE_TIER
+    if asked != AUTO:
+        return asked
+    return STRATIFY if p_value is not None and p_value < SIGNIFICANCE else PRECISION
 
 
 def estimates_promise(
-    task: Task,  # task, losses, mechanisms: the task, what its reports give away, and the mechanism of each purpose
+    task: Task,  # task, losses, mechanisms: the task, what its reports give away, and the mechanisms by purpose
     losses: TaskLosses,
-    mechanisms: Sequence[Any],
+    mechanisms: Mapping[str, Mechanism],
     *,
     confidence: float,  # confidence, combine: parameters of the estimate
     combine: str,
     rules: Collection[str],  # Ways in which tiers were put together
-    warnings: tuple[str, ...],  # What else is to be said
+    verdicts: Mapping[str, NoiseVerdict],  # What is said of the map of each purpose that has one
 ) -> Promise:
     """State what a release of estimates promises to each vehicle, for the reports of one slot."""
-    parts = [mechanism.promise(task) for mechanism in mechanisms]
-    claimed = [part for part in parts if part.basis is Basis.CLAIMED]
-    guarantee, holds = _guarantees(task, losses, mechanisms, parts)
+    parts = {name: mechanism.promise() for name, mechanism in mechanisms.items()}
+    claimed = any(part.basis is Basis.CLAIMED for part in parts.values())
+
+    def named(texts: Mapping[str, str]) -> str:
+        return "; ".join(f"{name}: {text}" if len(texts) > 1 else text for name, text in texts.items() if text)
+
+    guarantee, holds = _guarantees(task, losses, mechanisms, list(parts.values()))
+    assumptions = list({item.name: item for part in parts.values() for item in part.assumptions}.values())
+    assumptions += [RANDOM_SLOTS, CLAMPED, HONEST_REPORTS]
+    if PRECISION in rules:
+        assumptions.append(WEIGHED_VALUES if combine == AUTO else INDEPENDENT_TIERS)
+    noise = (f"{name} is noise: {verdict.message}" for name, verdict in verdicts.items() if verdict.is_noise)
     return Promise(
         guarantee=guarantee,
         basis=Basis.CLAIMED if claimed else Basis.PROVED,
-        mechanism=_described(task, parts, confidence, combine),
-        assumptions=_assumptions(parts, combine, rules),
-        in_clear=(
-            "how many reports there are of each purpose and tier, and in which tier and at which slot each was made",
-            *dict.fromkeys(item for part in parts for item in part.in_clear),
-        ),
-        claim="; ".join(_named(task, parts, "claim")),
+        mechanism={
+            "name": NAME,
+            "confidence": confidence,
+            "combine": combine,
+            "purposes": {name: dict(part.mechanism) for name, part in parts.items()},
+            "as_published": claimed,
+        },
+        assumptions=tuple[Assumption, ...](assumptions),
+        in_clear=(_IN_CLEAR, *dict.fromkeys(item for part in parts.values() for item in part.in_clear)),
+        claim=named({name: part.claim for name, part in parts.items()}),
         holds=holds,
-        why="; ".join(_named(task, parts, "why")),
-        warnings=(*dict.fromkeys(item for part in parts for item in part.warnings), *warnings),
+        why=named({name: part.why for name, part in parts.items()}),
+        warnings=(*dict.fromkeys(item for part in parts.values() for item in part.warnings), *noise),
+        notes=tuple(dict.fromkeys([*(note for _, part in sorted(parts.items()) for note in part.notes), _NOTE])),
     )
 
 
-def _named(task: Task, parts: Sequence[Promise], field: str) -> list[str]:
-    """Return a text of those promises that have it, with the purpose before it if there are several."""
-    told = [(purpose.name, getattr(part, field)) for purpose, part in zip(task.purposes, parts, strict=True)]
-    return [f"{name}: {text}" if len(parts) > 1 else text for name, text in told if text]
-
-
-def _described(task: Task, parts: Sequence[Promise], confidence: float, combine: str) -> dict[str, Any]:
-    purposes = {purpose.name: dict(part.mechanism) for purpose, part in zip(task.purposes, parts, strict=True)}
-    return {
-        "name": "estimates",
-        "confidence": confidence,
-        "combine": combine,
-        "purposes": purposes,
-        "as_published": any(part.basis is Basis.CLAIMED for part in parts),
-    }
-
-
-def _assumptions(parts: Sequence[Promise], combine: str, rules: Collection[str]) -> tuple[Assumption, ...]:
-    found = {item.name: item for part in parts for item in part.assumptions}
-    more = [RANDOM_SLOTS, CLAMPED, HONEST_REPORTS]
-    if PRECISION in rules:
-        more.append(WEIGHED_VALUES if combine == AUTO else INDEPENDENT_TIERS)
-    return (*found.values(), *more)
-
-
 def _guarantees(
-    task: Task, losses: TaskLosses, mechanisms: Sequence[Any], parts: Sequence[Promise]
+    task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism], parts: Sequence[Promise]
 ) -> tuple[Guarantee, Guarantee | None]:
     """Return what is stated, and what holds instead if that is only claimed."""
     if len(parts) == 1:
         return parts[0].guarantee, parts[0].holds
-    held = _held(task, losses, mechanisms, parts)
+    epsilon = loss_within(task, losses, mechanisms)
+    held: LocalDP | WithinCluster = LocalDP(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE)
+    areas = [
+        item.clusters for part in parts for item in (part.guarantee, part.holds) if isinstance(item, WithinCluster)
+    ]
+    if areas:
+        clusters = " and ".join(dict.fromkeys(areas))
+        held = WithinCluster(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE, clusters=clusters)
     if all(part.basis is Basis.PROVED for part in parts):
         return held, None
     stated = max(
-        sum((_stated(task, purpose, tier) for purpose in task.purposes), Fraction(0)) for tier in task.tier_names
+        sum((task.slot_tier(purpose, tier).epsilon for purpose in task.purposes), Fraction(0))
+        for tier in task.tier_names
     )
     return LocalDP(epsilon=stated, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE), held
 
 
-def _stated(task: Task, purpose: Purpose, tier: str) -> Fraction:
-    return task.slot_tiers(purpose)[task.tier_index(purpose, tier)].epsilon
+def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism]) -> Fraction:
+    """Return the bound of a slot: the sum over purposes, in the tier that gives away most.
+
+    A purpose without a bound, since its areas are in clear, counts as what it gives away between values of one area.
+    """
+    slots = []
+    for tier in task.tier_names:
+        slot = losses.bounded_of_slot(tier)
+        for purpose in task.purposes:
+            if losses.by_report[tier, purpose.name] is None:
+                slot += mechanisms[purpose.name].channel(task.slot_tier(purpose, tier)).loss_within  # type: ignore[union-attr]
+        slots.append(slot)
+    return max(slots)
 
 
-def _held(
-    task: Task, losses: TaskLosses, mechanisms: Sequence[Any], parts: Sequence[Promise]
-) -> LocalDP | WithinCluster:
-    """Return the bound of a slot: the sum over purposes, in the tier that gives away most."""
-    epsilon = max(
-        sum(
-            (
-                _loss_within(task, losses, purpose, mechanism, tier)
-                for purpose, mechanism in zip(task.purposes, mechanisms, strict=True)
-            ),
-            Fraction(0),
-        )
+def loss_measures(task: Task, losses: TaskLosses) -> dict[str, Any]:
+    """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
+
+    def told(loss: Fraction | None) -> int | float | str | None:
+        return None if loss is None else plain(loss)
+
+    tiers = {
+        tier: {
+            "reports": {purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
+            "slot": told(losses.of_slot(tier)),
+            "day": told(losses.of_day(tier)),
+        }
         for tier in task.tier_names
-    )
-    common: dict[str, Any] = {"epsilon": epsilon, "protects": ONE_SLOT, "neighbours": Neighbours.REPLACE_ONE}
-    clusters = [item for part in parts for item in (part.guarantee, part.holds) if isinstance(item, WithinCluster)]
-    if not clusters:
-        return LocalDP(**common)
-    return WithinCluster(**common, clusters=" and ".join(dict.fromkeys(item.clusters for item in clusters)))
+    }
+    bounded = all(losses.of_day(tier) is not None for tier in task.tier_names)
+    return {"tiers": tiers, "lifetime": plain(task.limits.lifetime) if bounded else None}
 
 
-def _loss_within(task: Task, losses: TaskLosses, purpose: Purpose, mechanism: Any, tier: str) -> Fraction:
-    """Return the loss of one report: between any two values, or between those of one area if that is in clear."""
-    loss = losses.by_report[tier, purpose.name]
-    if loss is not None:
-        return loss
-    law = mechanism.channel(task.slot_tiers(purpose)[task.tier_index(purpose, tier)])
-    within: Fraction = law.loss_within
-    return within
+def composed(task: Task, losses: TaskLosses, promise: Promise) -> dict[str, Any]:
+    """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
+    days = [losses.of_day(tier) for tier in task.tier_names]
+    known = [day for day in days if day is not None]
+    neighbours = Neighbours.REPLACE_ONE
+    if len(known) < len(days) or not promise.true_loss(neighbours).bounded:
+        return {"neighbours": str(neighbours), "total": "none", "total_per_period": "none"}
+    return {
+        "neighbours": str(neighbours),
+        "total": {"epsilon": plain(task.limits.lifetime), "delta": 0},
+        "total_per_period": {"epsilon": plain(max(known)), "delta": 0},
+    }
+
+
+def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[dict[str, Any]]:
+    """Describe in public what is estimated: numbers with their domains, grids, paths."""
+    found: list[dict[str, Any]] = []
+    for name, mechanism in mechanisms.items():
+        common = {"role": "estimate", "purpose": name}
+        domain: dict[str, Any]
+        if isinstance(mechanism, LocalNumeric):
+            for quantity in mechanism.quantities:
+                domain = {"kind": "numeric", "lower": plain(quantity.low), "upper": plain(quantity.high)}
+                domain |= {"unit": quantity.unit, **({"bins": num_bins(quantity.steps)} if has_bins(mechanism) else {})}
+                found.append({"name": quantity.name, **common, "missing": quantity.missing, "domain": domain})
+            continue
+        if isinstance(mechanism, LocalTrajectory):
+            domain = {"kind": "paths", **mechanism.grid.to_dict(), "steps": mechanism.steps, "hops": mechanism.hops}
+            domain["num_paths"] = num_paths(mechanism)
+        else:
+            domain = {"kind": "grid", **mechanism.grid.to_dict(), "outside": has_outside(mechanism)}
+        found.append({"name": name, **common, "domain": domain})
+    return found

@@ -312,7 +312,6 @@ class ReportFile:
         self.first_bad: list[BadReport] = []
 
     def __iter__(self) -> Iterator[Report]:
-        """Yield the reports that can be read."""
         self._reset()
         try:
             with open(self.path, "rb") as source:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box.
+"""What devices report on: Quantity, a number with public bounds, and Grid, the cells of a public box; and how: Tier.
 
-Both take any private value at all, also none, to a point or a cell, exactly and without ever raising: whether a report
-is made must not depend on what is reported. Only the standard library is used.
+Quantity and Grid take any private value at all, also none, to a point or a cell, exactly and without ever raising:
+whether a report is made must not depend on what is reported. Only the standard library is used.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
@@ -62,6 +62,24 @@ def number_text(value: Fraction) -> str:
     return str(plain(value))
 
 
+def _told(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return number_text(value)
+    if isinstance(value, tuple):
+        return [_told(item) for item in value]
+    return value.to_dict() if isinstance(value, Described) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What stands in a task field by field: numbers as text, and nothing for what is left open."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give it as plain data without a floating-point number."""
+        told = {item.name: _told(getattr(self, item.name)) for item in fields(self)}
+        return {name: value for name, value in told.items() if value is not None}
+
+
 def read_number(value: object) -> Fraction | float | None:
     """Read a private number exactly: a fraction, an infinite float, or None for what is missing or no number.
 
@@ -84,7 +102,30 @@ def read_number(value: object) -> Fraction | float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quantity:
+class Tier(Described):
+    """A public level of privacy, chosen without looking at what is reported.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    epsilon
+        Stated loss of one report (with a window: of the window).
+    """
+
+    name: str
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        set_text(self, "name", "the name of a tier")
+        if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
+            raise task_error(
+                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity(Described):
     """A number with public bounds.
 
     Parameters
@@ -150,20 +191,9 @@ class Quantity:
         """Take a normalised number back to the unit."""
         return float((self.low + self.high) / 2) + normalised * float((self.high - self.low) / 2)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the quantity as plain data."""
-        return {
-            "name": self.name,
-            "low": number_text(self.low),
-            "high": number_text(self.high),
-            "unit": self.unit,
-            "steps": self.steps,
-            "missing": self.missing,
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class Grid(Described):
     """A box cut into 2^(levels - 1) columns and as many rows, each cell numbered by its quadtree (Morton) code.
 
     The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
@@ -324,14 +354,6 @@ class Grid:
         cosine = _cosine_below(max(abs(south), abs(north)))
         wide = (east - west) * _EAST_WEST_KM * cosine / self.num_columns
         return wide, (north - south) * _SOUTH_NORTH_KM / self.num_rows
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the grid as plain data."""
-        return {
-            "box": [number_text(side) for side in self.box],
-            "levels": self.levels,
-            "area_levels": self.area_levels,
-        }
 
 
 def _spread_bits(number: int) -> int:

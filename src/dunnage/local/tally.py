@@ -9,10 +9,16 @@ fleet from its gateways. Parts are named by *keys*:
 - places and paths: what came in clear as ``read`` gives it, the area or the number of the sequence of areas: ``(3,)``;
   nothing where all is hidden: ``()``. Published paths of independent places: the area of each place, ``(3, 1)``, and
   counts of bits that are set together, ``(bits + 1, bits + 1)``, the last of each axis for any.
+
+Whether a tally, wherever it came from, can be one of a mechanism: keys, shapes and sums that its laws allow.
+
+Tallies hold no ids, so that nobody can tell whether two are of the same reports; but two that are equal are refused.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,9 +31,12 @@ from numpy.typing import NDArray
 from dunnage.arrays import IntArray
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
 from dunnage.local.client import mechanism_of
-from dunnage.local.oracles import OptimisedUnary, SymmetricUnary
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.numeric_laws import Duchi, JointSign, LaplaceNumber, SquareWave, Warner
+from dunnage.local.oracles import InClear, OptimisedUnary, SymmetricUnary
 from dunnage.local.report import Report
 from dunnage.local.task import Task, Tier
+from dunnage.local.trajectory import Independent
 from dunnage.noise import ceil_divide
 
 Packed = NDArray[np.uint8]
@@ -52,7 +61,6 @@ class Sums:
     squares: int = 0
 
     def add(self, symbols: IntArray) -> None:
-        """Add symbols."""
         self.num += symbols.size
         for start in range(0, symbols.size, _SAFE):
             part = symbols[start : start + _SAFE]
@@ -64,13 +72,11 @@ class Sums:
             self.squares += int((part * part).sum())
 
     def add_one(self, symbol: int) -> None:
-        """Add one symbol."""
         self.num += 1
         self.total += symbol
         self.squares += symbol * symbol
 
     def merge(self, other: Sums) -> None:
-        """Add another part of the same law."""
         self.num, self.total, self.squares = (
             self.num + other.num,
             self.total + other.total,
@@ -78,7 +84,6 @@ class Sums:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the sums as plain data."""
         return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
 
 
@@ -99,7 +104,6 @@ class Counts:
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
     def add_symbols(self, symbols: IntArray) -> None:
-        """Count symbols."""
         from dunnage.local.batch_kernels import count_symbols
 
         count_symbols(symbols, self.counts)
@@ -131,14 +135,12 @@ class Counts:
         self.num += len(rows[0])
 
     def merge(self, other: Counts) -> None:
-        """Add another part of the same law."""
         if (self.kind, self.counts.shape) != (other.kind, other.counts.shape):
             raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         self.counts += other.counts
         self.num += other.num
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the counts as plain data."""
         shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
         return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
 
@@ -197,7 +199,7 @@ class Tally:
             If no report of the tier can hold the payload. Nothing has been added then.
         """
         read = mechanism.read(payload, tier=tier)
-        if mechanism.name == "local-numeric":
+        if isinstance(mechanism, LocalNumeric):
             self._add_numbers(mechanism.channel(tier), read)
         else:
             self._add_places(mechanism.oracle(tier), read)
@@ -394,3 +396,92 @@ class Tallies:
         """Give all tallies as plain data."""
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
         return {"format": FORMAT, "kind": "dunnage tallies", "task": self.task.digest, "tallies": tallies}
+
+
+def check_tally(mechanism: Any, tally: Tally) -> None:
+    """Check that a tally can be one of a mechanism."""
+    numeric = isinstance(mechanism, LocalNumeric)
+    fits = _numbers_fit(mechanism, tally) if numeric else _places_fit(mechanism, tally)
+    if not fits:
+        problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")
+        raise InputError("a tally", [problem])
+
+
+def tally_digest(tally: Tally) -> str:
+    """Return the SHA-256 of what a tally holds."""
+    text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_repeated(tallies: Iterable[Tally]) -> None:
+    """Check that no tally is given twice: its reports would count twice."""
+    seen: set[str] = set()
+    for tally in tallies:
+        digest = tally_digest(tally)
+        if tally.num_reports and digest in seen:
+            raise InputError("the tallies", [repeated_problem(tally)])
+        seen.add(digest)
+
+
+def repeated_problem(tally: Tally) -> Problem:
+    """Say that a tally came before."""
+    return Problem(
+        f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice",
+        remedy="Give each tally once. If they are of different reports, tally those together.",
+    )
+
+
+def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
+    report, told = mechanism.channel(tally.tier), 0
+    for key, part in tally.parts.items():
+        if len(key) != 2 or type(key[0]) is not int or not 0 <= key[0] < len(mechanism.attributes):
+            return False
+        try:
+            reading = report.reading(key[0], str(key[1]))
+        except ParameterError:
+            return False
+        if not _sums_fit(reading, part) or part.num > tally.num_reports:
+            return False
+        told += part.num
+    return told == round(report.share * len(mechanism.attributes)) * tally.num_reports
+
+
+def _sums_fit(reading: Any, part: Part) -> bool:
+    if isinstance(reading, SquareWave):
+        shape = (2 * reading.last + 1,)
+        return isinstance(part, Counts) and part.kind == SYMBOLS and part.counts.shape == shape and _counted(part)
+    if not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
+        return False
+    if isinstance(reading, Duchi | Warner | JointSign):
+        return part.squares == part.num and (part.num + part.total) % 2 == 0
+    return isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
+
+
+def _counted(part: Counts) -> bool:
+    """Return whether each report was counted once."""
+    return bool((part.counts >= 0).all()) and int(part.counts.sum()) == part.num
+
+
+def _places_fit(mechanism: Any, tally: Tally) -> bool:
+    law, oracle = mechanism.channel(tally.tier), mechanism.oracle(tally.tier)
+    unary = isinstance(oracle, OptimisedUnary | SymmetricUnary)
+    shape = (oracle.num_inputs,) if unary else (oracle.num_symbols,)
+    if isinstance(law, Independent):
+        shape = (oracle.num_inputs + 1,) * law.steps
+    for key, part in tally.parts.items():
+        fits = isinstance(part, Counts) and part.kind == (BITS if unary else SYMBOLS) and part.counts.shape == shape
+        if not fits or not _key_fits(law, key) or not isinstance(part, Counts):
+            return False
+        if not (bool(np.all((part.counts >= 0) & (part.counts <= part.num))) if unary else _counted(part)):
+            return False
+    return sum(part.num for part in tally.parts.values()) == tally.num_reports
+
+
+def _key_fits(law: Any, key: Key) -> bool:
+    if isinstance(law, Independent):
+        return len(key) == law.steps and all(_group_fits(law.place, group) for group in key)
+    return len(key) == 1 and _group_fits(law, key[0]) if isinstance(law, InClear) else key == ()
+
+
+def _group_fits(law: InClear, group: int | str) -> bool:
+    return type(group) is int and 0 <= group < law.num_groups

@@ -15,28 +15,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar
 
 from dunnage.errors import TaskError
 from dunnage.exact import shown
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
 from dunnage.local.subjects import (
     MOST_TEXT,
+    Described,
     Grid,
     Quantity,
+    Tier,
     check_whole,
     number_text,
     set_number,
     set_text,
     task_error,
 )
+from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 
 __all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", "check_keys", "parse_json"]
 
 FORMAT = 1
+_KIND = "dunnage task"
 PREFIX_BYTES = 8
 """How many bytes of the task's digest each report carries."""
 MOST_BYTES = 1 << 20
@@ -48,39 +54,14 @@ MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
 MOST_DAYS = 2_932_896
 """The last day of the year 9999, counted from 1 January 1970."""
-MECHANISMS = ("local-numeric", "local-location", "local-trajectory")
+Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
+MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
+"""The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
 Parameter = bool | int | str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tier:
-    """A public level of privacy, chosen without looking at what is reported.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    epsilon
-        Stated loss of one report (with a window: of the window).
-    """
-
-    name: str
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        set_text(self, "name", "the name of a tier")
-        if set_number(self, "epsilon", f"epsilon of tier {self.name}") <= 0:
-            raise task_error(
-                f"epsilon of tier {self.name} must be above 0", number_text(self.epsilon), "Choose 1, say."
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give the tier as plain data."""
-        return {"name": self.name, "epsilon": number_text(self.epsilon)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Purpose:
+class Purpose(Described):
     """One reporting duty: at each slot a vehicle sends exactly one report for it.
 
     Parameters
@@ -112,7 +93,7 @@ class Purpose:
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a purpose")
-        if self.mechanism not in MECHANISMS:
+        if not isinstance(self.mechanism, str) or self.mechanism not in MECHANISMS:
             raise task_error(
                 f"the mechanism of {self.name} is not known", self.mechanism, f"Use {', '.join(MECHANISMS)}."
             )
@@ -122,7 +103,8 @@ class Purpose:
         object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
 
     def _check_subject(self) -> None:
-        numeric = self.mechanism == "local-numeric"
+        kind = MECHANISMS[self.mechanism]
+        numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
             needs = "quantities and no grid" if numeric else "a grid and no quantities"
             raise TaskError(f"{self.name} needs {needs}, as its mechanism is {self.mechanism}. Mend the purpose.")
@@ -130,20 +112,13 @@ class Purpose:
             raise task_error(
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
-        steps = (2, 3) if self.mechanism == "local-trajectory" else (1, 1)
-        check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *steps)
+        check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Give the purpose as plain data."""
-        return {
-            "name": self.name,
-            "mechanism": self.mechanism,
-            "parameters": dict(self.parameters),
-            "tiers": [tier.to_dict() for tier in self.tiers],
-            **({"grid": self.grid.to_dict()} if self.grid else {}),
-            **({"quantities": [quantity.to_dict() for quantity in self.quantities]} if self.quantities else {}),
-            **({"steps": self.steps} if self.steps > 1 else {}),
-        }
+        told = {**super().to_dict(), "parameters": dict(self.parameters)}
+        left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
+        return {name: value for name, value in told.items() if name not in left_out or value != left_out[name]}
 
 
 def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> None:
@@ -177,7 +152,7 @@ def _checked_parameters(purpose: str, given: object) -> dict[str, Parameter]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(Described):
     """When a vehicle reports, and until when a report counts; all in UTC.
 
     Of the moments of a day a device draws ``slots_per_day`` before the day, uniformly, and never moves them. A slot's
@@ -255,17 +230,6 @@ class Schedule:
             chosen.add(last if drawn in chosen else drawn)
         return tuple(sorted(chosen))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the schedule as plain data."""
-        return {
-            "slots_per_day": self.slots_per_day,
-            "slot_minutes": self.slot_minutes,
-            "lateness_minutes": self.lateness_minutes,
-            "closing": self.closing,
-            "skew_seconds": self.skew_seconds,
-            **({"window": self.window} if self.window is not None else {}),
-        }
-
 
 def _minutes_of(time: object) -> int:
     """Read HH:MM as minutes after midnight."""
@@ -276,7 +240,7 @@ def _minutes_of(time: object) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(Described):
     """What a vehicle may give away at most, over all purposes together, as true composed loss.
 
     Parameters
@@ -304,17 +268,9 @@ class Limits:
         if not isinstance(self.allow_unbounded, bool):
             raise task_error("allow_unbounded must be true or false", self.allow_unbounded, "Leave it out, say.")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the limits as plain data."""
-        return {
-            "lifetime": number_text(self.lifetime),
-            "allow_unbounded": self.allow_unbounded,
-            **({"day": number_text(self.day)} if self.day is not None else {}),
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(Described):
     """What devices and platform agree on.
 
     Parameters
@@ -376,7 +332,7 @@ class Task:
     def _check_stated_loss(self) -> None:
         limit = self.limits.day or self.limits.lifetime
         for name in self.tier_names:
-            tiers = [self.slot_tiers(purpose)[self.tier_index(purpose, name)] for purpose in self.purposes]
+            tiers = [self.slot_tier(purpose, name) for purpose in self.purposes]
             # A planar law states epsilon per kilometre, which does not add to the others.
             plain_ones = (
                 t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != "planar"
@@ -406,6 +362,10 @@ class Task:
         window = self.schedule.window or 1
         return tuple(replace(tier, epsilon=tier.epsilon / window) for tier in purpose.tiers)
 
+    def slot_tier(self, purpose: Purpose, tier: str) -> Tier:
+        """Return the tier, with the epsilon of one slot, in which a vehicle of the given tier reports a purpose."""
+        return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
+
     def purpose_index(self, name: str) -> int:
         """Return the number of a purpose in reports."""
         names = [purpose.name for purpose in self.purposes]
@@ -415,16 +375,7 @@ class Task:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the task as plain data without a floating-point number."""
-        return {
-            "format": FORMAT,
-            "kind": "dunnage task",
-            "dataset": self.dataset,
-            "protects": self.protects,
-            "version": self.version,
-            "purposes": [purpose.to_dict() for purpose in self.purposes],
-            "schedule": self.schedule.to_dict(),
-            "limits": self.limits.to_dict(),
-        }
+        return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
 
     def to_bytes(self) -> bytes:
         """Write the canonical form: JSON with sorted keys, no spaces, ASCII."""
@@ -496,6 +447,19 @@ def check_keys(
     return data
 
 
+def _fields_of(kind: type[Any], data: object, where: str, *, all_due: bool = False) -> dict[str, Any]:
+    """Check the keys of plain data by the fields of a class (``all_due``: by default, too), and decimals to be text."""
+    due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}
+    if all_due:
+        due = {f.name: f.default is not None for f in fields(kind)}
+    required, optional = ([name for name in due if due[name] == wanted] for wanted in (True, False))
+    given = check_keys(data, where, required, optional, TaskError)
+    for item in fields(kind):
+        if item.name in given and str(item.type).startswith("Fraction"):
+            _check_decimal(given[item.name], item.name)
+    return given
+
+
 def _task(data: object) -> Task:
     required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
     if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
@@ -503,50 +467,30 @@ def _task(data: object) -> Task:
             f"only tasks of format {FORMAT} are known", data["format"], "Update Dunnage, or write the task again."
         )
     given = check_keys(data, "a task", required, (), TaskError)
-    if given["kind"] != "dunnage task" or type(given["format"]) is not int:
+    if given["kind"] != _KIND or type(given["format"]) is not int:
         raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
-    schedule = check_keys(
-        given["schedule"],
-        "schedule",
-        ("slots_per_day", "slot_minutes", "lateness_minutes", "closing", "skew_seconds"),
-        ("window",),
-        TaskError,
-    )
-    limits = check_keys(given["limits"], "limits", ("lifetime",), ("day", "allow_unbounded"), TaskError)
+    schedule = Schedule(**_fields_of(Schedule, given["schedule"], "schedule", all_due=True))
+    limits = _fields_of(Limits, given["limits"], "limits")
     return Task(
-        dataset=given["dataset"],
-        protects=given["protects"],
-        version=given["version"],
+        **{name: given[name] for name in ("dataset", "protects", "version")},
         purposes=tuple(_purpose(item) for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)),
-        schedule=Schedule(**schedule),
-        limits=Limits(**{key: _text_number(value, key) for key, value in limits.items()}),
+        schedule=schedule,
+        limits=Limits(**limits),
     )
 
 
 def _purpose(data: object) -> Purpose:
-    given = check_keys(
-        data, "a purpose", ("name", "mechanism", "tiers"), ("parameters", "quantities", "grid", "steps"), TaskError
-    )
-    tiers = [check_keys(t, "a tier", ("name", "epsilon"), (), TaskError) for t in _listed(given["tiers"], "tiers")]
-    numbers = [
-        check_keys(q, "a quantity", ("name", "low", "high"), ("unit", "steps", "missing"), TaskError)
-        for q in _listed(given.get("quantities", []), "quantities")
-    ]
-    return Purpose(
-        name=given["name"],
-        mechanism=given["mechanism"],
-        parameters=given.get("parameters", {}),
-        steps=given.get("steps", 1),
-        tiers=tuple(Tier(name=t["name"], epsilon=_text_number(t["epsilon"], "epsilon")) for t in tiers),
-        quantities=tuple(Quantity(**{k: _text_number(v, k) for k, v in number.items()}) for number in numbers),
-        grid=_grid(given["grid"]) if "grid" in given else None,
-    )
-
-
-def _grid(data: object) -> Grid:
-    given = check_keys(data, "a grid", ("box", "levels"), ("area_levels",), TaskError)
-    box = tuple(_text_number(side, "a side of the box") for side in _listed(given["box"], "box", 4))
-    return Grid(**{**given, "box": box})
+    given = dict(_fields_of(Purpose, data, "a purpose"))
+    for name, kind, what in (("tiers", Tier, "a tier"), ("quantities", Quantity, "a quantity")):
+        if name in given:
+            given[name] = tuple(kind(**_fields_of(kind, item, what)) for item in _listed(given[name], name))
+    if "grid" in given:
+        grid = _fields_of(Grid, given["grid"], "a grid")
+        box = _listed(grid["box"], "box", 4)
+        for side in box:
+            _check_decimal(side, "a side of the box")
+        given["grid"] = Grid(**{**grid, "box": tuple(box)})
+    return Purpose(**given)
 
 
 def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[Any]:
@@ -555,11 +499,7 @@ def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[Any]:
     return data
 
 
-_TEXT_NUMBERS = ("low", "high", "epsilon", "lifetime", "day", "a side of the box")
-
-
-def _text_number(value: Any, name: str) -> Any:
-    """Check that a decimal is written as text of a sensible length; leave everything else alone."""
-    if name in _TEXT_NUMBERS and not (isinstance(value, str) and len(value) <= 200):
+def _check_decimal(value: object, name: str) -> None:
+    """Check that a decimal is written as text of a sensible length."""
+    if not (isinstance(value, str) and len(value) <= 200):
         raise task_error(f"{name} must be a decimal written as text", value, 'Write "0.5", say.')
-    return value

@@ -10,44 +10,29 @@ away. Only the standard library is used. ``docs/proofs/local-trajectory.md`` has
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, plain
 from dunnage.guarantees import Promise
-from dunnage.local.location import (
-    NoiseVerdict,
-    areas_text,
-    check_switches,
-    find_law,
-    judge_noise,
-    published_promise,
-    read_place,
-    set_levels,
-    sound_promise,
-)
+from dunnage.local.location import AREA_NOTE, OnGrid, areas_text, read_place
 from dunnage.local.oracles import (
     ORACLES,
     InClear,
     Law,
     Oracle,
     PublishedUnary,
-    check_epsilon,
     decode_symbol,
-    encode_symbol,
     find_oracle,
     listed_symbols,
     read_symbol,
 )
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Task, Tier
+from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 
 Path = tuple[int, ...]
@@ -81,7 +66,6 @@ class ReachablePaths:
 
     @property
     def num_paths(self) -> int:
-        """Number of reachable paths."""
         return self.num_walks**2
 
     @property
@@ -91,7 +75,6 @@ class ReachablePaths:
 
     @property
     def num_walks(self) -> int:
-        """Number of walks along one side of the grid."""
         return self.walks_before[-1][-1]
 
     @cached_property
@@ -120,7 +103,6 @@ class ReachablePaths:
         return tuple(self.grid.cell_at(column, row) for column, row in zip(columns, rows, strict=True))
 
     def rank(self, walk: Sequence[int]) -> int:
-        """Return the number of a walk along one side."""
         start, rank = 0, 0
         for place, before in zip(walk, reversed(self.walks_before), strict=True):
             rank += before[place] - before[start]
@@ -128,7 +110,6 @@ class ReachablePaths:
         return rank
 
     def unrank(self, rank: int) -> tuple[int, ...]:
-        """Return the walk of a number."""
         start, walk = 0, []
         for before in reversed(self.walks_before):
             rank += before[start]
@@ -159,12 +140,10 @@ class AreaPaths:
 
     @property
     def num_groups(self) -> int:
-        """Number of sequences of areas."""
         return int(self.grid.num_areas**self.steps)
 
     @property
     def group_size(self) -> int:
-        """Number of paths of one sequence of areas."""
         return int(self.grid.num_inner**self.steps)
 
     def index(self, path: Path) -> int:
@@ -195,11 +174,9 @@ class PlaceByPlace:
     steps: int
 
     def index(self, path: Path) -> int:
-        """Return the number of a path."""
         return join_digits(path, self.grid.num_cells + 1)
 
     def cells(self, index: int) -> Path:
-        """Return the path of a number."""
         return split_digits(index, self.grid.num_cells + 1, self.steps)
 
 
@@ -242,17 +219,14 @@ class Independent:
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs."""
         return int(self.place.num_inputs**self.steps)
 
     @property
     def num_symbols(self) -> int:
-        """Number of symbols."""
         return int(self.place.num_symbols**self.steps)
 
     @property
     def payload_bits(self) -> int:
-        """Bits of one report."""
         return (self.num_symbols - 1).bit_length()
 
     @property
@@ -281,12 +255,10 @@ class Independent:
         return total
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
         drawn = [self.place.perturb(place, noise) for place in self._inputs(index)]
         return join_digits(drawn, self.place.num_symbols)
 
     def split(self, symbol: int) -> tuple[int, ...]:
-        """Return the symbol of each place."""
         return split_digits(symbol, self.place.num_symbols, self.steps)
 
     def variance(self, share: float, num: float) -> float:
@@ -312,7 +284,7 @@ PUBLISHED = ("product", "qlp", "qjlp")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalTrajectory:
+class LocalTrajectory(OnGrid):
     """Report by which two or three cells of a public grid a vehicle went.
 
     Parameters
@@ -352,46 +324,16 @@ class LocalTrajectory:
     """
 
     name: ClassVar[str] = "local-trajectory"
+    num_steps: ClassVar[tuple[int, int]] = (2, 3)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear", "hops")
     methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES)
-    grid: Grid
     steps: int
-    epsilon: Fraction | None = None
-    tiers: tuple[Tier, ...] = ()
-    method: str = "auto"
     hops: int = 1
-    area_in_clear: bool = False
-    as_published: bool = False
-    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
     paths: PathCode = field(init=False, repr=False, compare=False)
-    _laws: dict[str, Law] = field(init=False, repr=False, compare=False)
-
-    if TYPE_CHECKING:  # what may be passed is wider than what is kept
-
-        def __init__(
-            self,
-            *,
-            grid: Grid,
-            steps: int,
-            epsilon: Exact | None = None,
-            tiers: tuple[Tier, ...] | list[Tier] = (),
-            method: str = "auto",
-            hops: int = 1,
-            area_in_clear: bool = False,
-            as_published: bool = False,
-        ) -> None: ...
-
-    def __post_init__(self) -> None:
-        levels = set_levels(self)
-        for tier in levels:
-            check_epsilon(tier.epsilon)
-        self._check_method()
-        object.__setattr__(self, "paths", self._code())
-        object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in levels})
 
     def _check_method(self) -> None:
-        check_switches(area_in_clear=self.area_in_clear, as_published=self.as_published)
         if not isinstance(self.grid, Grid) or self.grid.levels < 2:
-            raise ParameterError("local-trajectory needs a grid of at least 2 levels. Give Grid(box=..., levels=...).")
+            raise ParameterError(f"{self.name} needs a grid of at least 2 levels. Give Grid(box=..., levels=...).")
         if self.steps not in (2, 3):
             raise ParameterError(f"steps must be 2 or 3. Got {str(self.steps)[:20]}. Longer paths are noise.")
         integer(self.hops, "hops", least=1)
@@ -401,6 +343,7 @@ class LocalTrajectory:
         if self.method not in allowed:
             form = "as_published " if self.as_published else ""
             raise ParameterError(f"{form}method must be one of {', '.join(allowed)}. Got {str(self.method)[:40]!r}.")
+        object.__setattr__(self, "paths", self._code())
 
     def _reachable(self, grid: Grid) -> ReachablePaths:
         return ReachablePaths(grid=grid, steps=self.steps, hops=min(self.hops, grid.num_columns - 1))
@@ -432,19 +375,14 @@ class LocalTrajectory:
             return PublishedUnary(num_inputs=num_inputs, epsilon=epsilon)
         return find_oracle(self.method, num_inputs, epsilon)
 
-    def channel(self, tier: Tier | str) -> Law:
-        """Return the law of one report of a tier."""
-        return find_law(self._laws, self.levels, tier)
+    def num_shares(self, grid: Grid) -> int:
+        return self._reachable(grid).num_inputs
 
     def oracle(self, tier: Tier | str) -> Oracle:
         """Return the oracle that :meth:`read` gives symbols of."""
         law = self.channel(tier)
         part = law.place if isinstance(law, Independent) else law
         return part.oracle if isinstance(part, InClear) else part  # type: ignore[return-value]
-
-    def payload_bits(self, tier: Tier | str) -> int:
-        """Return the bits of one report."""
-        return self.channel(tier).payload_bits
 
     def index(self, value: object) -> int:
         """Return the input for a path, a sequence of ``steps`` pairs ``(longitude, latitude)``; never raises.
@@ -460,11 +398,6 @@ class LocalTrajectory:
         except Exception:  # a private value of any type at all must not stop the report
             return missing
         return tuple(self.grid.cell(*place) for place in places) if len(places) == self.steps else missing
-
-    def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a path; there is always one, whatever the value."""
-        law = self.channel(tier)
-        return encode_symbol(law.perturb(self.index(value), noise), law)
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
         """Read a payload as pairs of an area (or sequence of areas as one number; None if hidden) and a symbol.
@@ -482,47 +415,17 @@ class LocalTrajectory:
             return [read_symbol(of_place, law.place) for of_place in law.split(symbol)]
         return [read_symbol(symbol, law)]
 
-    def true_loss(self, tier: Tier | str) -> Fraction | None:
-        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
-        return self.channel(tier).loss
-
-    def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
-        """Return the standard deviation of a path's estimated share, if all reachable paths are alike."""
-        share = 1 / self._reachable(self.grid).num_inputs
-        return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
-
-    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
-        """Judge whether the shares of paths would be noise, and what would do instead."""
-        return judge_noise(
-            num_devices,
-            self.levels,
-            self.grid,
-            law=self.law,
-            size=lambda grid: self._reachable(grid).num_inputs,
-        )
-
     def describe(self) -> dict[str, Any]:
         """Give name and all parameters as plain data."""
-        return {
-            "name": self.name,
-            "grid": self.grid.to_dict(),
-            "steps": self.steps,
-            "hops": self.hops,
-            "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
-            "method": self.method,
-            "laws": {tier.name: self.oracle(tier).name for tier in self.levels},
-            "area_in_clear": self.area_in_clear or self.as_published,
-            "as_published": self.as_published,
-        }
+        return {**super().describe(), "steps": self.steps, "hops": self.hops}
 
-    def promise(self, task: Task | None = None) -> Promise:
+    def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
-        epsilon = max(tier.epsilon for tier in self.levels)
-        law = self.law(self.grid, epsilon)
         areas = f"the sequences of {self.steps} of {areas_text(self.grid)}"
         if self.as_published:
-            return published_promise(self.describe(), epsilon, law, areas=areas, what="paths")
-        return sound_promise(self.describe(), law, areas=areas, warnings=self._clipping())
+            return self.promised(areas=areas, what="paths", notes=("local-trajectory.md#the-published-forms",))
+        notes = ("local-trajectory.md#the-whole-path-in-one-report", *((AREA_NOTE,) if self.area_in_clear else ()))
+        return self.promised(areas=areas, what="paths", notes=notes, warnings=self._clipping())
 
     def _clipping(self) -> tuple[str, ...]:
         if self.area_in_clear:

@@ -31,11 +31,11 @@ from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
 from dunnage.guarantees import Promise, WithinCluster
 from dunnage.local.allowance import Allowance
-from dunnage.local.channel import spread
 from dunnage.local.client import Client, mechanism_of
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import LiteralPiecewise
+from dunnage.local.oracles import spread
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
 from dunnage.local.trajectory import LocalTrajectory

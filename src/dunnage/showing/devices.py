@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dunnage.devices import describe_reports, describe_tallies, read_task_file
+from dunnage.devices.sealing import KeyRing, SealedRecord
 from dunnage.errors import AllowanceError, InputError, SealError
 from dunnage.local.allowance import Spent
 from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.identity import KeyRing, SealedRecord
 from dunnage.local.task import Task
 from dunnage.local.tasks import task_of
 from dunnage.policy import CarrierPolicy, read_carriers
@@ -51,7 +51,7 @@ def shown_device_policy(path: Path, devices: int) -> Shown:
     """Describe a policy for devices: what each mechanism promises, tiers, schedule, predicted errors."""
     policy = read_carriers(path)
     task = task_of(policy)
-    promises = {purpose.name: mechanism_of(task, purpose).promise(task) for purpose in task.purposes}
+    promises = {purpose.name: mechanism_of(task, purpose).promise() for purpose in task.purposes}
     statements, hints = check_task(task).statements(), predictions(task, devices)
     parts = ["\n".join(_policy_lines(policy, task))]
     parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
