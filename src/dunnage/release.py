@@ -387,9 +387,10 @@ def _readme(release: Release) -> str:
         notes = ", ".join(f"`{note}`" for note in certificate.proof.sections)
         title = "Why it holds" if certificate.basis is Basis.PROVED else "What holds and what does not"
         proof = f"\n{title}: {notes} in the source of Dunnage {certificate.proof.version}."
+    model = certificate.guarantee.model
     return f"""# {certificate.dataset}: a private release
 
-Made with Dunnage {certificate.software.dunnage} on {certificate.time}. The guarantee is **{certificate.guarantee.model}**,
+Made with Dunnage {certificate.software.dunnage} on {certificate.time}. The guarantee is **{model}**,
 basis **{certificate.basis}**; `certificate.json` states it in full.{proof}
 
 ## What it promises

@@ -10,11 +10,11 @@ from dunnage.auditing.counts import CountsSight, columns_of
 from dunnage.dataset import Dataset
 from dunnage.documents import canonical
 from dunnage.errors import DunnageError, ReleaseError
+from dunnage.kinds.common import same
 from dunnage.mechanisms.features import Feature
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
 from dunnage.trips import Universe
-from dunnage.verification.reading import same
 
 
 def refuse_other_policy(release: Release, data: Dataset) -> None:

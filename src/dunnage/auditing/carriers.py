@@ -15,7 +15,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -121,8 +120,8 @@ class EstimatesSight:
     def of(cls, release: Release) -> EstimatesSight:
         """Read a release."""
         try:
-            check_estimate_columns(release, Path())
-            check_estimate_lines(release, Path())
+            check_estimate_columns(release)
+            check_estimate_lines(release)
             task = Task.from_json(json.dumps(release.certificate.body["measures"]["task"]))
             check_task(task)
         except (CheckFailed, TaskError) as failure:

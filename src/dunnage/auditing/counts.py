@@ -56,7 +56,7 @@ from dunnage.release_words import CELLS, several
 from dunnage.schema import RIDER
 from dunnage.svg import number_text
 from dunnage.trips import Universe
-from dunnage.verification.counts import check_counts
+from dunnage.verification import check_release
 
 Progress = Callable[[str], None]
 
@@ -107,7 +107,7 @@ class CountsSight:
     def of(cls, release: Release) -> CountsSight:
         """Read a release."""
         try:
-            check_counts(release)
+            check_release(release)
         except CheckFailed as failure:
             raise ReleaseError(f"the release does not say what it counts, or how: {failure}. Verify it.") from None
         cells, counts = release.counted()

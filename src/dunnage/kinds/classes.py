@@ -68,14 +68,6 @@ class ClassRules(Protocol):
     """How classes were formed, as far as figures of the certificate depend on it: public parameters."""
 
     @property
-    def class_k(self) -> int:
-        """How many records of a class must look alike."""
-
-    @property
-    def statistic(self) -> str:
-        """What is told about a class: ``bounds``, ``mean`` or ``multiset``."""
-
-    @property
     def class_bounds(self) -> str:
         """What bounds are: of the ``class`` itself, of the public ``grid``, or of a ``level`` of a hierarchy."""
 
@@ -92,7 +84,7 @@ class ClassRules(Protocol):
         """Name of the loss metric."""
 
     @property
-    def ordered(self) -> bool | None:
+    def sensitive_order(self) -> bool | None:
         """Whether sensitive values are compared by order; None if by their kind."""
 
     def weights(self, release: Release) -> Mapping[str, float]:
@@ -429,7 +421,7 @@ def check_figures(release: Release, rules: ClassRules) -> str:
         )
         class_id = release.data.column("class_id").to_numpy()
         figures["sensitive"] = {
-            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.ordered)
+            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order)
             for name in with_role(release, SENSITIVE)
         }
         own = rules.own_figures(release, num_suppressed)

@@ -31,6 +31,7 @@ from dunnage.guarantees import (
     Promise,
     WithinCluster,
 )
+from dunnage.kinds.estimates import COLUMN_TYPES
 from dunnage.local.client import TaskLosses
 from dunnage.local.location import LocalLocation, NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
@@ -54,22 +55,7 @@ LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
 made, sent again, with the id of another one but other content."""
 OUTSIDE, OTHER = "outside", "other"
 """In column ``path``: a place (or path) outside the grid or missing; all paths that are not listed."""
-COLUMNS: Mapping[str, pa.DataType] = {
-    "quantity": pa.string(),
-    "purpose": pa.string(),
-    "attribute": pa.string(),
-    "bin_lower": pa.float64(),
-    "bin_upper": pa.float64(),
-    "cell": pa.int64(),
-    "lon": pa.float64(),
-    "lat": pa.float64(),
-    "path": pa.string(),
-    "value": pa.float64(),
-    "lower": pa.float64(),
-    "upper": pa.float64(),
-    "unit": pa.string(),
-}
-EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMNS.items()}
+EMPTY: Mapping[str, str | None] = {name: "" if kind == pa.string() else None for name, kind in COLUMN_TYPES.items()}
 """What stands in a column that a line does not speak of."""
 _ALWAYS = ("quantity", "purpose", "value", "lower", "upper", "unit")
 _IN_CLEAR = "how many reports there are of each purpose and tier, and in which tier and at which slot each was made"
@@ -84,7 +70,7 @@ def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
             wanted |= {"attribute", *(("bin_lower", "bin_upper") if has_bins(mechanism) else ())}
         else:
             wanted |= {"path"} if isinstance(mechanism, LocalTrajectory) else {"cell", "lon", "lat"}
-    return {name: kind for name, kind in COLUMNS.items() if name in wanted}
+    return {name: kind for name, kind in COLUMN_TYPES.items() if name in wanted}
 
 
 def has_bins(mechanism: LocalNumeric) -> bool:

@@ -178,7 +178,7 @@ class Mechanism(Model, abc.ABC):
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
         """Count again what the tables of a release tell of these parameters.
 
-        Says what held, and raises :class:`~dunnage.errors.CheckFailed` for what did not. Public facts alone are at hand.
+        Says what held, and raises :class:`~dunnage.errors.CheckFailed` for what did not; public facts are at hand.
         """
         yield from ()
 

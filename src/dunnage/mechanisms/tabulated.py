@@ -31,6 +31,8 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
 )
+from dunnage.kinds.common import require, same
+from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Drawn, Epsilon, Flag, Foresight, Mechanism, Progress
 from dunnage.mechanisms.counting import Counted, count_trips, most_trips
 from dunnage.mechanisms.features import (
@@ -42,8 +44,6 @@ from dunnage.mechanisms.features import (
     kept_features,
 )
 from dunnage.noise import Noise
-from dunnage.kinds.common import require, same
-from dunnage.kinds.counts import CELLS
 from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import PAIR_COLUMNS, Universe, known_columns
 
@@ -416,9 +416,7 @@ def _expected_error(row: Mapping[str, Any]) -> str:
     )
 
 
-def _check_groups(
-    universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]
-) -> None:
+def _check_groups(universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]) -> None:
     """Check into how many groups features part the cells, as far as it does not take zones and modes to know."""
     size, all_pairs, all_zones = len(universe.stops), [], set()
     columns_of = [universe.cell_columns if columns is None else columns for columns in asked]

@@ -41,7 +41,6 @@ from dunnage.kinds.classes import class_widths, domain_of, sensitive_column
 from dunnage.kinds.common import SENSITIVE, generalised, require, with_role
 from dunnage.measures import (
     DISTORTION_METRIC,
-    DISTORTION_METRIC,
     ENTROPIES,
     LEAST_K,
     LIMIT_TOLERANCE,
@@ -347,11 +346,14 @@ class UtilityClusters(ClassMechanism):
     def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
         """Work out importance and distortion; the entropy of true records is taken as stated."""
         measures, classes, names = release.certificate.rows, release.classes, generalised(release)
-        factors = {name: float(dict(self.importance).get(name, 1)) for name in names if self.importance not in ENTROPIES}
-        if self.importance in ENTROPIES and measures.importance is not None:
-            factors = measures.importance.factors
+        if isinstance(self.importance, str):
+            factors = measures.importance.factors if measures.importance is not None else {}
+        else:
+            given = dict(self.importance)
+            factors = {name: float(given.get(name, 1)) for name in names}
         sensible = factors.keys() == set(names) and all(0 <= value < math.inf for value in factors.values())
-        require(sensible and classes is not None, "certificate.json: the importance of attributes makes no sense")
+        require(sensible, "certificate.json: the importance of attributes makes no sense")
+        assert classes is not None  # columns were looked at before
         sizes = classes.column("size").to_numpy()
         weights = shares_of({name: factors[name] for name in names})
         widths = {name: class_widths(release, classes, name)[0] for name in names}
@@ -360,7 +362,10 @@ class UtilityClusters(ClassMechanism):
         released = int(sizes.sum())
         return {
             "importance": {"factors": factors, "weights": weights},
-            "distortion": {"generalisation": lost / released, "suppression": num_suppressed / (released + num_suppressed)},
+            "distortion": {
+                "generalisation": lost / released,
+                "suppression": num_suppressed / (released + num_suppressed),
+            },
             **({} if self.max_distortion is None else {"k_chosen": measures.k_chosen}),
         }
 

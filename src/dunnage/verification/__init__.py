@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """verify: check a release folder from outside, with nothing but the folder.
 
-Digests come before parsing. Then the mechanism is made again from its stated parameters and asked what it promises about
-the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again from the
+Digests come before parsing. Then the mechanism is made again from its stated parameters and asked what it promises
+about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again from the
 tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, and every figure that
 the certificate prints. What cannot be seen from outside is said. Private rows, budgets and keys are out of reach here.
 """
@@ -43,7 +43,12 @@ from dunnage.release import (
 )
 from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.trips import Trip
-from dunnage.verification.estimates import check_estimates, estimates_not_checked
+from dunnage.verification.estimates import (
+    ESTIMATES_NOT_CHECKED,
+    check_estimate_columns,
+    check_estimate_lines,
+    check_estimate_loss,
+)
 
 _HIDDEN = "identifier that is not released"
 """Name for a column of the owner that a promise depends on, and that a release does not name."""
@@ -132,14 +137,14 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         result.basis = str(certificate.basis)
         kind = kind_of(certificate)
         if kind is not None:
-            result.not_checked = kind.not_checked(certificate) or estimates_not_checked(certificate)
+            result.not_checked = kind.not_checked(certificate) or ESTIMATES_NOT_CHECKED
         result.checks.append("the certificate is readable, in canonical form, and fits its own digest")
         result.checks.append(certificate.check_signature(trusted))
         _check_digests(path, certificate)
         result.checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
         result.checks += check_statement(release)
-        result.checks.append(release.owner.check_columns(release))
+        result.checks.append(check_columns(release))
         result.checks.append(_check_csv(release, path))
         result.checks.append(_check_texts(release, path))
         result.checks += check_tables(release)
@@ -172,7 +177,7 @@ def _check_digests(folder: Path, certificate: Certificate) -> None:
 def check_release(release: Release) -> None:
     """Check all that follows from certificate and tables, wherever they came from; raise :class:`CheckFailed`."""
     try:
-        for _ in (*check_statement(release), release.owner.check_columns(release), *check_tables(release)):
+        for _ in (*check_statement(release), check_columns(release), *check_tables(release)):
             continue  # each check raises if it does not hold
     except (CheckFailed, MemoryError):
         raise
@@ -180,10 +185,16 @@ def check_release(release: Release) -> None:
         raise CheckFailed(f"the contents do not have the form of a release ({type(failure).__name__})") from None
 
 
+def check_columns(release: Release) -> str:
+    """Check that tables and columns are those that the certificate speaks of; of estimates, those of the task."""
+    return check_estimate_columns(release) if release.kind == ESTIMATES else release.owner.check_columns(release)
+
+
 def check_tables(release: Release) -> Iterator[str]:
     """Count again what the tables tell, first what any release of the kind has, then what the mechanism states."""
     if release.kind == ESTIMATES:
-        yield from check_estimates(release)
+        yield check_estimate_lines(release)
+        yield check_estimate_loss(release)
         return
     yield from release.owner.recount(release)
     yield from mechanism_of(release.certificate).recount(release, schema_of(release.certificate))
@@ -200,7 +211,11 @@ def check_statement(release: Release) -> Iterator[str]:
     held = certificate.holds is None or basis is Basis.CLAIMED
     require(held, f"certificate.json: {basis}, but states what holds instead")
     stated = Promise(
-        guarantee=certificate.guarantee, basis=basis, mechanism={}, holds=certificate.holds, why=why,
+        guarantee=certificate.guarantee,
+        basis=basis,
+        mechanism={},
+        holds=certificate.holds,
+        why=why,
         assumptions=tuple(Assumption(name, says) for name, says in certificate.assumptions.items()),
     )
     odds_follow = certificate.meaning == meaning(stated)
@@ -271,7 +286,9 @@ def schema_of(certificate: Certificate) -> Schema:
         raise CheckFailed(f"certificate.json: attributes that no release can have: {error}") from None
     if certificate.kind != COUNTS:
         stated = [item.plain() for item in certificate.attributes]
-        require(same(schema.describe(), stated), "certificate.json: the attributes are not stated as releases state them")
+        require(
+            same(schema.describe(), stated), "certificate.json: the attributes are not stated as releases state them"
+        )
     return schema
 
 
@@ -338,7 +355,7 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
     rule = composition_rule(certificate.guarantee)
     require(stated.rule == rule, "certificate.json: the composition rule does not fit the guarantee")
     require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between neighbours that there are not")
-    own = promise.true_loss(Neighbours(stated.neighbours))
+    own = promise.true_loss(Neighbours(str(stated.neighbours)))
     require(stated.total is not None and stated.total_per_period is not None, "certificate.json: states no totals")
     totals = [total for total in (stated.total, stated.total_per_period) if isinstance(total, Total)]
     require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
@@ -376,5 +393,3 @@ def _check_texts(release: Release, folder: Path) -> str:
     for name, content in release.texts(folder).items():
         require((folder / name).read_bytes() == content, f"{name} does not describe this release")
     return "README.md and datapackage.json describe this release"
-
-

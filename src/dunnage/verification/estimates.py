@@ -14,13 +14,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from dunnage.certificate import Certificate
 from dunnage.errors import CheckFailed, UserError
 from dunnage.exact import decimal_text, exact
 from dunnage.guarantees import Basis, Promise
+from dunnage.kinds.common import require, same
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
 from dunnage.local.location import LocalLocation, NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
@@ -51,8 +51,7 @@ from dunnage.local.subjects import Quantity
 from dunnage.local.task import Mechanism, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import Release
-from dunnage.release_words import several
-from dunnage.verification.reading import require, same
+from dunnage.text import several
 
 ESTIMATES_NOT_CHECKED = (
     "that the reports were made by devices of the task, each vehicle's as scheduled, and that none was forged",
@@ -130,12 +129,7 @@ class Rebuilt:
         return due.voided(self.stated["why"]) if self.stated["basis"] == Basis.VOID else due
 
 
-def estimates_not_checked(certificate: Certificate) -> tuple[str, ...]:
-    """Return what nobody can see from a release of estimates alone."""
-    return ESTIMATES_NOT_CHECKED
-
-
-def check_estimate_columns(release: Release, folder: Path) -> str:
+def check_estimate_columns(release: Release) -> str:
     """Check that there is one table, of the columns that the task needs, and that the task is the one of the digest."""
     stated = _stated(release.certificate)
     measures = stated["measures"]
@@ -176,7 +170,7 @@ def _check_described(rebuilt: Rebuilt) -> None:
         require(same(due, item), f"certificate.json: the domain of {item['name']} is not that of the task")
 
 
-def check_estimate_lines(release: Release, folder: Path) -> str:
+def check_estimate_lines(release: Release) -> str:
     """Check that lines are those of the task, values in their intervals, these in the domain, and shares parts of 1."""
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
     measures = rebuilt.measures
@@ -326,7 +320,7 @@ def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, Any],
     _check_sum(shares, name)
 
 
-def check_estimate_loss(release: Release, folder: Path) -> str:
+def check_estimate_loss(release: Release) -> str:
     """Check what a report, a slot and a day give away, and that everything promised follows from the task."""
     rebuilt = Rebuilt.of(release.certificate)
     stated, task, losses = rebuilt.stated, rebuilt.task, rebuilt.losses
