@@ -110,6 +110,7 @@ def run_main(*arguments: object) -> tuple[int, str, str]:
     told = ""
     with (
         mock.patch.object(sys, "argv", ["dunnage", *map(str, arguments)]),
+        mock.patch.object(sys.modules["__main__"], "__package__", None, create=True),  # help names the program by it
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

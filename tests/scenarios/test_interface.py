@@ -41,6 +41,11 @@ def kind_of(item: Any) -> str:
     return str(getattr(kind, "name", kind))
 
 
+def kind_of(item: Any) -> str:
+    kind = getattr(item, "type", None) or getattr(item, "param_type", None)
+    return str(getattr(kind, "name", kind))
+
+
 def interface(here: Here) -> None:
     for path, command in commands(typer.main.get_command(app)):
         lines = [f"command {' '.join(('dunnage', *path))}"]

@@ -93,6 +93,7 @@ def advised_shape(here: Here, goal: str, options: str) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("goal", "options"),
     [
