@@ -37,7 +37,7 @@ from dunnage.cli import main
 RECORDED = Path(__file__).parent / "recorded"
 HEX = re.compile(r"(?<![0-9A-Za-z_.-])(?=[0-9a-f]*[0-9])[0-9a-f]{8,128}(?![0-9A-Za-z_.-])")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\+00:00)?")
-DAY = re.compile(r"\d{4}-\d\d-\d\d")
+DAY = re.compile(r"(?m)^\d{4}-\d\d-\d\d$")
 SECONDS = re.compile(r'("(?:\w+_)?seconds": )[\d.e+-]+')
 TEXTS = {".csv", ".md", ".toml", ".txt", ".jsonl", ".pem", ".xyc"}
 
@@ -110,6 +110,7 @@ def run_main(*arguments: object) -> tuple[int, str, str]:
     told = ""
     with (
         mock.patch.object(sys, "argv", ["dunnage", *map(str, arguments)]),
+        mock.patch.object(sys.modules["__main__"], "__package__", None, create=True),  # help names the program by it
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):

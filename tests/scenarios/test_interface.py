@@ -37,8 +37,9 @@ def signature(value: Any) -> str:
 
 
 def kind_of(item: Any) -> str:
-    kind = getattr(item, "type", None) or getattr(item, "param_type", None)
-    return str(getattr(kind, "name", kind))
+    """Return the type of an option as it is annotated."""
+    kind = item.type_descriptor.annotation if hasattr(item, "type_descriptor") else item.type
+    return getattr(kind, "__name__", str(kind)) if inspect.isclass(kind) else str(kind)
 
 
 def interface(here: Here) -> None:

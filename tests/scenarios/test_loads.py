@@ -105,19 +105,21 @@ def applying(here: Here) -> None:
         show mine.csv
         apply mine.csv {common} -o bare
         apply mine.csv {common} --capacity 200kg -o loaded
-        apply mine.csv {common} --capacity 200kg --repair -o repaired
-        apply mine.csv {common} --capacity 150kg --repair --leave-behind -o behind --json
         apply mine.csv {common} --trucks trucks.csv -o trucks
         apply short.csv {common} --capacity 200kg -o short
         apply odd.csv {common} --capacity 200kg -o odd
         apply mine.csv {common} --capacity 200kg -o loaded
         apply mine.csv {common} --capacity 200kg --key none.parquet -o other
         show loaded
-        show repaired
-        show behind --json
         show release.key.parquet
         show data.csv
     """)
+    # How far a hard repair gets depends on the time it has: tell only that it can be done.
+    here.line(f"apply mine.csv {common} --capacity 200kg --repair -o repaired", quiet=True)
+    here.line(f"apply mine.csv {common} --capacity 150kg --repair --leave-behind -o behind --json", quiet=True)
+    here.line("show repaired", quiet=True)
+    here.line("show behind --json", quiet=True)
+    here.leave_out("repaired/*", "behind/*")
 
 
 def test_applying(tmp_path: Path, record: bool) -> None:

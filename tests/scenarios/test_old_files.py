@@ -17,7 +17,9 @@ PLANS = sorted(path.parent.name for path in OLD.glob("*/plan.json"))
 SHOWN = sorted(
     path.name
     for path in OLD.iterdir()
-    if path.suffix != ".parquet" and path.name not in ("fleet.keys",) and not path.name.endswith(".pool.csv")
+    if path.suffix != ".parquet"
+    and path.name not in ("fleet.keys", "truck.own.enrolled")
+    and not path.name.endswith(".pool.csv")
 )
 
 

@@ -95,10 +95,7 @@ def advised_shape(here: Here, goal: str, options: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("goal", "options"),
-    [
-        pytest.param("trucks", "--capacity 200kg", marks=pytest.mark.long),
-        pytest.param("distortion", "--max-risk 1/4", marks=pytest.mark.long),
-    ],
+    [("trucks", "--capacity 200kg"), ("distortion", "--max-risk 1/4")],
 )
 def test_advice(goal: str, options: str, tmp_path: Path, record: bool) -> None:
     check(f"advise-{goal}", lambda here: advised_shape(here, goal, options), tmp_path, record=record)
