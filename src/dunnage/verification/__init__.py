@@ -2,8 +2,8 @@
 """verify: check a release folder from outside, with nothing but the folder.
 
 Digests come before parsing. Then the mechanism is made again from its stated parameters and asked what it promises
-about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again from the
-tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, and every figure that
+about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again from
+the tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, every figure that
 the certificate prints. What cannot be seen from outside is said. Private rows, budgets and keys are out of reach here.
 """
 
