@@ -27,7 +27,7 @@ from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import FIELDS, Certificate, composition_rule, load_public_key, meaning
 from dunnage.domains import Graph, Hierarchy, IntervalHierarchy, NodeHierarchy, domain_from, hierarchy_of
-from dunnage.errors import CheckFailed, ReleaseError
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import (
     PROJECT,
@@ -52,6 +52,7 @@ from dunnage.measures import (
     size_measures,
     sort_key,
 )
+from dunnage.mechanisms import MECHANISMS, mechanism_from
 from dunnage.release import (
     CERTIFICATE_FILE,
     COUNTS,
@@ -279,7 +280,7 @@ def _check_proof(release: Release, folder: Path) -> str:
     body = release.certificate.body
     if "proof" not in body:  # certificates of older versions name none
         return ""
-    proof, due = body["proof"], proof_notes(body["mechanism"])
+    proof, due = body["proof"], _due_notes(body["mechanism"])
     fits = proof.keys() == {"project", "version", "sections"} and proof["project"] == PROJECT
     same_software = fits and proof["version"] == body["software"]["dunnage"]
     require(same_software, "certificate.json: the proof is not of its software")
@@ -288,6 +289,16 @@ def _check_proof(release: Release, folder: Path) -> str:
         notes, due = (tuple(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
     require(notes == due, "certificate.json: names another proof than that of its mechanism")
     return "the proof named is that of the mechanism"
+
+
+def _due_notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
+    """Ask the mechanism itself where it is proved."""
+    if mechanism.get("name") not in MECHANISMS:
+        return proof_notes(mechanism)
+    try:
+        return tuple(f"docs/proofs/{note}" for note in mechanism_from(mechanism).notes())
+    except ParameterError as error:
+        raise CheckFailed(f"certificate.json: {error}") from None
 
 
 def _check_composition(promise: Promise, stated: Mapping[str, Any]) -> None:

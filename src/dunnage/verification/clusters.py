@@ -16,27 +16,20 @@ import pyarrow.compute as pc
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import CodedDomain, Domain, Tree, domain_from
-from dunnage.errors import ParameterError
-from dunnage.exact import exact, plain
+from dunnage.errors import CheckFailed, ParameterError
+from dunnage.exact import exact
 from dunnage.guarantees import COUNTS_PERSONS
 from dunnage.measures import (
-    CLUSTER_CHOICES,
-    CLUSTER_RANGES,
-    CLUSTER_TABLES,
     ENTROPIES,
-    IMPORTANCE_RANGE,
     LIMIT_TOLERANCE,
-    ORDERED_KINDS,
-    STATISTICS_KEPT,
-    Range,
-    clusters_assume,
-    clusters_in_clear,
     diversity_reached,
     set_widths,
     shares_of,
     width_limit,
 )
+from dunnage.mechanisms import mechanism_from
 from dunnage.release import Release
+from dunnage.schema import Attribute, Role, Schema
 from dunnage.verification.reading import (
     floats,
     generalised,
@@ -46,7 +39,6 @@ from dunnage.verification.reading import (
     k_of,
     numeric_domain,
     require,
-    same,
     sensitive_column,
     with_role,
 )
@@ -115,83 +107,36 @@ def _check_sets(release: Release, classes: pa.Table, name: str) -> None:
 
 
 def check_parameters(release: Release) -> None:
-    """Check that parameters, assumptions and what is in clear are such as clusters of these attributes can have."""
+    """Check that clusters of these attributes can be asked for like this, and promise what is stated."""
     if not is_clustered(release):
         return
     body = release.certificate.body
-    mechanism = body["mechanism"]
-    known = {"name", "k", "symmetrise", *CLUSTER_CHOICES, *CLUSTER_RANGES, *CLUSTER_TABLES}
-    require(mechanism.keys() == known, "certificate.json: the parameters are not those of utility-clusters")
-    wrong = [name for name, choices in CLUSTER_CHOICES.items() if mechanism[name] not in choices]
-    wrong += [name for name, allowed in CLUSTER_RANGES.items() if not _allowed(name, mechanism[name], allowed)]
-    wrong += ["symmetrise"] if type(mechanism["symmetrise"]) is not bool else []
-    wrong += [] if mechanism["k"] is None or type(mechanism["k"]) is int else ["k"]
-    require(not wrong, f"certificate.json: {', '.join(wrong)} cannot be what is stated")
-    wrong = [name for name in CLUSTER_TABLES if not _table_fits(release, name, mechanism[name])]
-    require(not wrong, f"certificate.json: {', '.join(wrong)} of attributes makes no sense")
-    _check_combination(release, mechanism)
     persons = COUNTS_PERSONS in body["assumptions"]
     counted = persons == ("persons" in body["measures"])
     require(counted, "certificate.json: either k counts persons and their number is stated, or neither")
+    try:
+        promise = mechanism_from(body["mechanism"]).promise(_schema(body, persons=persons))
+    except ParameterError as error:
+        raise CheckFailed(f"certificate.json: {error}") from None
     if body["software"]["dunnage"] == __version__:  # another one may have put it in other words
-        told = clusters_in_clear(mechanism, body["attributes"], persons=persons)
-        require(body["in_clear"] == list(told), "certificate.json: what is in clear is not what clusters show")
-        assumed = {a.name: a.says for a in clusters_assume(mechanism, persons=persons)}
+        require(body["in_clear"] == list(promise.in_clear), "certificate.json: what is in clear is not what is shown")
+        assumed = {a.name: a.says for a in promise.assumptions}
         require(body["assumptions"] == assumed, "certificate.json: the assumptions are not those of clusters")
 
 
-def _allowed(name: str, value: Any, allowed: Range) -> bool:
-    """Tell whether a parameter is a number it may be, or is not given where it need not be."""
-    if value is None:
-        return name not in ("price", "refine_seconds")
-    return _is_number(value) and allowed.has(exact(value))
-
-
-def _is_number(value: Any) -> bool:
-    """Tell whether a value is a number in the form that certificates have."""
-    try:
-        return same(plain(exact(value)), value)
-    except ParameterError:
-        return False
-
-
-def _table_fits(release: Release, parameter: str, given: Any) -> bool:
-    """Tell whether a parameter has sensible entries for attributes that can have them."""
-    names = generalised(release)
-    if parameter == "importance" and isinstance(given, str):
-        return given in ENTROPIES
-    if parameter in ("buckets", "keep"):
-        names = [name for name in names if is_number(release, name)]
-    if not isinstance(given, dict) or not given.keys() <= set(names):
-        return False
-    if parameter == "keep":
-        fits = all(isinstance(kept, dict) and kept.keys() <= set(STATISTICS_KEPT) for kept in given.values())
-        shares = [share for kept in given.values() for share in kept.values()] if fits else []
-        return fits and all(_is_number(share) and 0 <= exact(share) <= 1 for share in shares)
-    if parameter == "buckets":
-        fits = all(isinstance(item, dict) and list(item) in (["width"], ["quantiles"]) for item in given.values())
-        sizes = [size for item in given.values() for size in item.values()] if fits else []
-        return fits and all(_is_number(size) and exact(size) > 0 for size in sizes)
-    allowed = IMPORTANCE_RANGE if parameter == "importance" else Range(0)
-    return all(_is_number(value) and allowed.has(exact(value)) for value in given.values())
-
-
-def _check_combination(release: Release, mechanism: Mapping[str, Any]) -> None:
-    """Check that parameters go together, and with the attributes."""
-    diverse, close = mechanism["l"] is not None, mechanism["t"] is not None
-    sensitive = with_role(release, "sensitive")
-    whole = mechanism["l_kind"] == "entropy" or not diverse or exact(mechanism["l"]).denominator == 1
-    require(whole, "certificate.json: l counts distinct values and is not whole")
-    plain_method = mechanism["method"] != "growth"
-    require(not (plain_method and (diverse or close)), "certificate.json: l or t of a method that knows none")
-    persons = "persons" in release.certificate.body["measures"]
-    require(not (plain_method and persons), "certificate.json: persons of a method that counts records")
-    require(bool(sensitive) or not (diverse or close), "certificate.json: l or t without a sensitive column")
-    if close and mechanism["t_kind"] == "ordered":
-        unordered = [name for name in sensitive if release.attributes[name].get("kind") not in ORDERED_KINDS]
-        require(not unordered, f"certificate.json: t by order of {', '.join(unordered)}, which has none")
-    directed = any(release.attributes[name]["domain"].get("directed") for name in generalised(release))
-    require(mechanism["symmetrise"] or not directed, "certificate.json: a directed network that was not symmetrised")
+def _schema(body: Mapping[str, Any], *, persons: bool) -> Schema:
+    """Make the public part of a schema; identifiers are not released, so that one stands for them."""
+    attributes = [
+        Attribute(**{**described, "domain": domain_from(described["domain"]) if "domain" in described else None})
+        for described in body["attributes"]
+    ]
+    hidden = Attribute(name="identifier of its owner", role=Role.IDENTIFIER)
+    return Schema(
+        attributes=(*attributes, hidden),
+        protects=body["guarantee"]["protects"],
+        person=hidden.name if persons else None,
+        together=hidden.name if any(attribute.merged for attribute in attributes) else None,
+    )
 
 
 def fewest_persons(release: Release, sizes: IntArray) -> int | None:
