@@ -60,9 +60,8 @@ class ToyClass(ClassMechanism):
         told = []
         for attribute in dataset.schema.quasi_identifiers:
             values = dataset.numbers(attribute.name)
-            told.append(
-                Intervals(name=attribute.name, lower=values.min(keepdims=True), upper=values.max(keepdims=True))
-            )
+            lower, upper = values.min(keepdims=True), values.max(keepdims=True)
+            told.append(Intervals(name=attribute.name, lower=lower, upper=upper))
         return Classes(
             of_row=np.zeros(len(dataset), dtype=np.int64),
             generalised=tuple(told),
@@ -99,11 +98,9 @@ def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
     assert not ledger.datasets()
     release, key = dn.publish(data, ledger=ledger, out=tmp_path / "release")
     assert len(release) == key.table.num_rows == 6
-    assert release.certificate.body["mechanism"] == {
-        **dict.fromkeys(["loud"] * ("epsilon" in mechanism), False),
-        **mechanism,
-    }
-    assert mechanism_from(release.certificate.body["mechanism"]).promise(data.schema) == run.promise
+    stated = release.certificate.body["mechanism"]
+    assert mechanism.items() <= stated.items()
+    assert mechanism_from(stated).promise(data.schema) == run.promise
     seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     assert seeded.certificate.basis is dn.Basis.VOID
 
@@ -115,9 +112,9 @@ def test_its_owner_is_told():
 
 
 def test_its_parameters_are_read_and_refused():
-    with pytest.raises(PolicyError, match="mechanism.loudd: is not a parameter of toy-noise"):
+    with pytest.raises(PolicyError, match=r"mechanism\.loudd: is not a parameter of toy-noise"):
         dn.promise(data_for(name="toy-noise", epsilon=1, loudd=True).policy)
-    with pytest.raises(PolicyError, match="mechanism.k: is missing"):
+    with pytest.raises(PolicyError, match=r"mechanism\.k: is missing"):
         dn.promise(data_for(name="toy-class").policy)
     with pytest.raises(ParameterError, match="loud must be true or false"):
         ToyNoise(epsilon=1, loud="yes")
