@@ -154,16 +154,13 @@ class Partition(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        """The k that is promised."""
         return self.k
 
     @property
     def tells(self) -> Statistic:
-        """What is told about a class."""
         return self.statistic
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         attributes = self._attributes(schema)
         names = ", ".join(a.name for a in attributes)
         told, choice = [self._bounds_in_clear(attribute) for attribute in attributes], CHOICE_DEPENDS_ON_DATA

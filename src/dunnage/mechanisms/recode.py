@@ -129,7 +129,6 @@ class ClassMechanism(Mechanism):
         """Find the classes: private, drawn from nothing but the rows; refuse if no release is possible."""
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
-        """Find the classes."""
         return self.classes(dataset, progress)
 
     def class_promise(

@@ -319,7 +319,6 @@ class SampledLattice(Mechanism):
         return rule(self.least, self.rate, self.epsilon_choice)
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         self._check_schema(schema)
         epsilon = self._rule.epsilon(sampling_epsilon(self.rate)) if self.epsilon is None else self.epsilon
         guarantee = SampledDP(
