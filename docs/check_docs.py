@@ -66,7 +66,7 @@ GROUPS = {
         "mechanisms.partition",
         "mechanisms.sampled_lattice",
         "mechanisms.utility_clusters",
-        "mechanisms.foresight",
+        "mechanisms.base",
         "local.numeric",
         "local.location",
         "local.trajectory",

@@ -16,9 +16,8 @@ from dunnage.bins import pack_bins
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, PolicyError, Refusal
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import borders
-from dunnage.mechanisms.borders import Loads, best_borders, count_bins
-from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms import partition as borders
+from dunnage.mechanisms.partition import Loads, Partition, best_borders, count_bins
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.samples import draw_weights, package_setting

@@ -49,6 +49,7 @@ from dunnage.guarantees import (
     WithinCluster,
     proof_notes,
 )
+from dunnage.mechanisms import MECHANISMS
 
 
 def promise_of(guarantee: Guarantee, basis: Basis = Basis.PROVED, **more: Any) -> Promise:
@@ -310,19 +311,21 @@ def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) ->
 # Proof notes
 
 ROOT = Path(__file__).parent.parent
+SAMPLE = {"k": 2, "beta": "0.5", "epsilon_choice": 1}
 VARIANTS: list[dict[str, Any]] = [
     {"name": "partition", "k": 5},
     {"name": "full-domain", "k": 5},
     {"name": "utility-clusters", "k": 5, "method": "published-greedy"},
     {"name": "noisy-values", "epsilon": 1},
-    {"name": "noisy-clusters", "borders": [1]},
-    {"name": "noisy-clusters", "borders": None, "quantiles": ["0.5"]},
-    {"name": "noisy-clusters", "quantiles": ["0.5"], "as_published": True},
-    *({"name": "sampled-lattice", "left_out": left_out} for left_out in ("drop", "pool", "noisy")),
-    {"name": "sampled-lattice", "left_out": "drop", "as_published": True},
-    *({"name": "noisy-counts", "as_published": published} for published in (False, True)),
-    *({"name": "hierarchical-counts", "as_published": published} for published in (False, True)),
-    *({"name": "constrained-counts", "as_published": published} for published in (False, True)),
+    {"name": "noisy-clusters", "epsilon": 1, "borders": [1]},
+    {"name": "noisy-clusters", "epsilon": 1, "quantiles": ["0.5"]},
+    {"name": "noisy-clusters", "epsilon": 1, "quantiles": ["0.5"], "as_published": True},
+    *({"name": "sampled-lattice", **SAMPLE, "left_out": left_out} for left_out in ("drop", "pool")),
+    {"name": "sampled-lattice", **SAMPLE, "left_out": "noisy", "left_out_epsilon": 1},
+    {"name": "sampled-lattice", **SAMPLE, "as_published": True},
+    *({"name": "noisy-counts", "epsilon": 1, "as_published": published} for published in (False, True)),
+    *({"name": "hierarchical-counts", "epsilon": 1, "as_published": published} for published in (False, True)),
+    *({"name": "constrained-counts", "epsilon": 1, "as_published": published} for published in (False, True)),
     *({"name": "local-numeric", "as_published": published} for published in (False, True)),
     *({"name": "local-location", "method": method} for method in ("auto", "planar")),
     {"name": "local-location", "area_in_clear": True},
@@ -332,16 +335,22 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
+def notes_of(variant: dict[str, Any]) -> tuple[str, ...]:
+    if variant["name"] not in MECHANISMS:
+        return proof_notes(variant)
+    made = MECHANISMS[variant["name"]](**{name: value for name, value in variant.items() if name != "name"})
+    return tuple(f"docs/proofs/{note}" for note in made.notes())
+
+
 def test_every_mechanism_is_among_the_variants() -> None:
     from dunnage.local.task import MECHANISMS as DEVICES
-    from dunnage.mechanisms import MECHANISMS
 
     assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
 
 
 @pytest.mark.parametrize("mechanism", VARIANTS, ids=str)
 def test_every_variant_has_a_note_that_speaks_of_it(mechanism: dict[str, Any]) -> None:
-    notes = proof_notes(mechanism)
+    notes = notes_of(mechanism)
     assert notes
     texts = [(ROOT / note.partition("#")[0]).read_text() for note in notes]
     assert any(mechanism["name"] in text for text in texts)
@@ -356,7 +365,7 @@ def test_every_variant_has_a_note_that_speaks_of_it(mechanism: dict[str, Any]) -
 def test_published_forms_have_notes_of_their_own() -> None:
     different = {variant["name"] for variant in VARIANTS if variant.get("as_published")}
     for name in different - {"noisy-counts", "local-numeric"}:  # whose one section holds both
-        forms = [proof_notes(variant) for variant in VARIANTS if variant["name"] == name]
+        forms = [notes_of(variant) for variant in VARIANTS if variant["name"] == name]
         assert forms[-1] != forms[0]
 
 
@@ -369,7 +378,7 @@ def test_estimates_have_the_notes_of_their_purposes() -> None:
 
 
 def test_a_promise_names_its_note_and_its_digest_does_not_change_with_it() -> None:
-    known = replace(promise_of(KAnonymity(k=5, protects="package")), mechanism={"name": "partition", "k": 5})
+    known = replace(promise_of(KAnonymity(k=5, protects="package")), notes=("partition.md#guarantee",))
     assert known.to_dict()["proof"]["sections"] == ["docs/proofs/partition.md#guarantee"]
     assert "proof" not in promise_of(KAnonymity(k=5, protects="package")).to_dict()
     plain = {name: value for name, value in known.to_dict().items() if name != "proof"}

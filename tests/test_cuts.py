@@ -21,7 +21,7 @@ import dunnage as dn
 from dunnage.dataset import Dataset
 from dunnage.errors import Refusal
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import branching, cuts
+from dunnage.mechanisms import cuts
 from dunnage.mechanisms.cuts import Cells, Points, best_by_descent, descend, recut, uncut
 from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
@@ -241,7 +241,7 @@ def test_descent_is_monotone_and_branching_no_worse(num_attributes, law):
             ends.append(loss)
         _, best = best_by_descent(points)
         assert best <= ends[0] * (1 + TOLERANCE)
-        found = branching.search(points, most_steps=10**6)
+        found = cuts.search(points, most_steps=10**6)
         assert found.loss <= best
         assert found.bound <= found.loss
         assert math.isclose(found.loss, cost(points, found.cuts), rel_tol=TOLERANCE)
@@ -259,7 +259,7 @@ def test_a_short_reach_never_loses_the_present_cuts(monkeypatch):
     points = drawn(60, 2, 3)
     start = cuts._even_cuts(points, [4, 4])
     exact = cost(points, (recut(points, start, 0), start[1]))
-    monkeypatch.setattr(cuts, "MOST_STEPS", 1)
+    monkeypatch.setattr(cuts, "MOST_PROGRAM_STEPS", 1)
     short = cost(points, (recut(points, start, 0), start[1]))
     assert exact <= short <= cost(points, start)
     assert best_by_descent(points)[1] <= cost(points, uncut(points))
@@ -294,13 +294,13 @@ def test_bounds_hold_however_early_the_search_stops(num, num_attributes):
         points = drawn(num, num_attributes, 2, seed=seed, price=[None, 0.5][seed % 2])
         least = exhaustive(points)
         for most_steps in (0, 3000, 10_000, 10**7):
-            found = branching.search(points, most_steps=most_steps)
+            found = cuts.search(points, most_steps=most_steps)
             assert found.bound <= least * (1 + TOLERANCE)
             assert found.loss >= least * (1 - TOLERANCE)
             assert not found.proven or math.isclose(found.loss, least, rel_tol=TOLERANCE)
             proven += found.proven
         assert found.proven
-        assert branching.neighbour_bound(points) <= least * (1 + TOLERANCE)
+        assert cuts.neighbour_bound(points) <= least * (1 + TOLERANCE)
     assert proven < 60
 
 
@@ -321,22 +321,22 @@ def test_narrowest_boxes(decimals):
     for seed, k in itertools.product(range(4), (2, 3, 4)):
         points = drawn(10, 3, k, seed=seed, decimals=decimals, price=1.2)
         expected = sum(points.counts[t] * narrowest(points, t) for t in range(len(points)))
-        assert math.isclose(branching.neighbour_bound(points), expected, rel_tol=TOLERANCE)
+        assert math.isclose(cuts.neighbour_bound(points), expected, rel_tol=TOLERANCE)
 
 
 def test_few_neighbours_and_few_steps_only_lower_the_bound(monkeypatch):
     points = drawn(60, 2, 7)
-    full = branching.neighbour_bound(points)
+    full = cuts.neighbour_bound(points)
     for name, value in (("NUM_NEIGHBOURS", 9), ("MOST_BOX_STEPS", 600)):
-        monkeypatch.setattr(branching, name, value)
-        assert 0 < branching.neighbour_bound(points) <= full
-    monkeypatch.setattr(branching, "MOST_NEIGHBOURS", 10)
-    assert branching.neighbour_bound(points) == 0.0
+        monkeypatch.setattr(cuts, name, value)
+        assert 0 < cuts.neighbour_bound(points) <= full
+    monkeypatch.setattr(cuts, "MOST_NEIGHBOURS", 10)
+    assert cuts.neighbour_bound(points) == 0.0
 
 
 def test_two_attributes_of_fifty_records_are_proven():
     for seed in range(3):
-        found = branching.search(drawn(50, 2, 5, seed=seed, compiled=True))
+        found = cuts.search(drawn(50, 2, 5, seed=seed, compiled=True))
         assert found.proven
         assert math.isclose(found.bound, found.loss, rel_tol=2 * TOLERANCE)
 
@@ -345,7 +345,7 @@ def test_two_attributes_of_fifty_records_are_proven():
 def test_compiled_and_plain_searches_agree(num_attributes):
     for seed in range(2):
         found = [
-            branching.search(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), most_steps=10**5)
+            cuts.search(drawn(13, num_attributes, 3, seed=seed, compiled=compiled), most_steps=10**5)
             for compiled in (False, True)
         ]
         assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
@@ -377,7 +377,7 @@ def parcels(num, names=NAMES[:2], seed=0, **mechanism):
 @pytest.mark.parametrize("names", [NAMES[:2], NAMES])
 @pytest.mark.parametrize("bounds", ["class", "grid"])
 def test_vectors_go_through_publish_and_verify(names, bounds, tmp_path, monkeypatch):
-    monkeypatch.setattr(branching, "MOST_STEPS", 10**6)
+    monkeypatch.setattr(cuts, "MOST_STEPS", 10**6)
     data = parcels(80, names, statistic="multiset", bounds=bounds, importance={"weight": Decimal("2.5")})
     release, key = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / "release")
     assert verify(tmp_path / "release").problems == []

@@ -488,37 +488,24 @@ WEIGHED_VALUES = Assumption(
 
 PROJECT = "dunnage"
 _NOTES: Mapping[str, tuple[str, ...]] = {
-    "partition": ("partition.md#guarantee",),
-    "full-domain": ("full-domain.md#guarantee",),
-    "utility-clusters": ("utility-clusters.md#guarantee",),
-    "noisy-values": ("noisy-values.md#the-laws",),
-    "sampled-lattice": ("sampled-lattice.md#guarantee",),
-    "noisy-counts": ("noisy-counts.md#the-laws",),
-    "hierarchical-counts": ("constrained-counts.md#privacy", "constrained-counts.md#the-tree"),
-    "constrained-counts": ("constrained-counts.md#privacy",),
     "local-numeric": ("local-numeric.md#whole-reports",),
     "local-location": ("local-location.md#frequency-oracles",),
     "local-trajectory": ("local-trajectory.md#the-whole-path-in-one-report",),
 }
 _PUBLISHED_NOTES: Mapping[str, tuple[str, ...]] = {
-    "noisy-clusters": ("noisy-clusters.md#as-published",),
-    "sampled-lattice": ("sampled-lattice.md#as-published",),
-    "hierarchical-counts": ("noisy-counts.md#the-laws", "constrained-counts.md#privacy"),
-    "constrained-counts": ("noisy-counts.md#the-laws", "constrained-counts.md#privacy"),
     "local-location": ("local-location.md#frequency-oracles", "local-location.md#area-in-clear"),
     "local-trajectory": ("local-trajectory.md#the-published-forms",),
 }
 _TOGETHER_NOTE = "local-loss-over-time.md#composition"
-_LEFT_OUT_NOTE = "sampled-lattice.md#records-that-are-left-out"
 
 
 def proof_notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return where in the project it is proved what a mechanism keeps, or shown what its published form does not.
+    """Return where in the project it is proved what a device keeps, or shown what its published form does not.
 
     Examples
     --------
-    >>> proof_notes({"name": "noisy-clusters", "quantiles": ["0.5"], "as_published": True})
-    ('docs/proofs/noisy-clusters.md#as-published',)
+    >>> proof_notes({"name": "local-numeric"})
+    ('docs/proofs/local-numeric.md#whole-reports',)
     """
     return tuple(f"docs/proofs/{note}" for note in dict.fromkeys(_notes(mechanism)))
 
@@ -529,15 +516,12 @@ def _notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
         parts = (part for _, part in sorted(mechanism["purposes"].items()))  # as in a file
         purposes = tuple(note for part in parts for note in _notes(part))
         return (*purposes, _TOGETHER_NOTE) if purposes else ()
-    left_out = (_LEFT_OUT_NOTE,) if mechanism.get("left_out", "drop") != "drop" else ()
     if mechanism.get("as_published") and name in _PUBLISHED_NOTES:
-        return (*_PUBLISHED_NOTES[name], *left_out)
-    if name == "noisy-clusters":
-        return (f"noisy-clusters.md#{'borders-drawn-privately' if mechanism.get('quantiles') else 'public-borders'}",)
+        return _PUBLISHED_NOTES[name]
     if mechanism.get("method") == "planar":
         return ("local-location.md#the-planar-law",)
     in_clear = ("local-location.md#area-in-clear",) if mechanism.get("area_in_clear") else ()
-    return (*_NOTES.get(name, ()), *left_out, *in_clear)
+    return (*_NOTES.get(name, ()), *in_clear)
 
 
 @dataclass(frozen=True, kw_only=True)

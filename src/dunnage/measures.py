@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -15,19 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains import CodedDomain, Graph, Ordinal, Tree, domain_from
+from dunnage.domains import CodedDomain, Graph, Ordinal, Tree
 from dunnage.exact import exact
-from dunnage.guarantees import (
-    CHOICE_DEPENDS_ON_DATA,
-    COUNTS_PERSONS,
-    DATA_DEPENDENT_REFUSAL,
-    PUBLIC_DOMAIN,
-    RECORDS_NOT_PERSONS,
-    SINGLE_RELEASE,
-    SYSTEM_ENTROPY,
-    Assumption,
-)
-from dunnage.schema import Attribute
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
@@ -246,105 +234,3 @@ def _absolute_gap(
     under = level * (crossing - start) - (prefix[crossing] - prefix[start])
     over = (prefix[stop] - prefix[crossing]) - level * (stop - crossing)
     return under + over
-
-
-# What releases of clusters say of themselves
-
-
-class Range(NamedTuple):
-    """Numbers that a parameter may be."""
-
-    least: int
-    most: int | None = None
-    above: bool = False  # Whether it must be more than the least
-
-    def has(self, value: Fraction) -> bool:
-        """Tell whether a number is among them."""
-        enough = value > self.least if self.above else value >= self.least
-        return enough and (self.most is None or value <= self.most)
-
-    @property
-    def words(self) -> str:
-        """Say which they are."""
-        if self.most is None:
-            return f"at least {self.least}"
-        return f"above {self.least} and at most {self.most}" if self.above else f"from {self.least} to {self.most}"
-
-
-CLUSTER_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "method": ("growth", "published-greedy", "published-density"),
-    "scaling": ("unit-variance", "maximum"),
-    "l_kind": ("distinct", "entropy"),
-    "t_kind": ("equal", "ordered"),
-}
-"""Words that a parameter of ``utility-clusters`` may be."""
-CLUSTER_RANGES: Mapping[str, Range] = {
-    "max_distortion": Range(0, 1),
-    "max_suppressed": Range(0, 1),
-    "max_risk": Range(0, 1, above=True),
-    "price": Range(0, 10**9, above=True),
-    "l": Range(1),
-    "t": Range(0, 1),
-    "refine_seconds": Range(0, 86_400),
-}
-"""Numbers that a parameter of ``utility-clusters`` may be."""
-CLUSTER_TABLES = ("importance", "buckets", "limits", "keep")
-"""Its parameters that have an entry for each of some attributes."""
-IMPORTANCE_RANGE = Range(1, 5)
-STATISTICS_KEPT = ("mean", "median")
-ORDERED_KINDS = ("numeric", "ordinal")
-"""Kinds of sensitive columns whose values can be compared by order."""
-PERSONS_TOLD_APART = Assumption(
-    COUNTS_PERSONS,
-    "k counts persons; the identifier that the owner named has one value for each person",
-)
-_TOLD = {
-    "the smallest and the largest value, two exact values, of": ("numeric",),
-    "the lowest node above all values of": ("tree",),
-    "the set of all values that occur of": ("graph", "category", "ordinal"),
-}
-_MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
-
-
-def clusters_assume(mechanism: Mapping[str, Any], *, persons: bool) -> tuple[Assumption, ...]:
-    """Return what a release of clusters rests on."""
-    asked = [name for name in _MAY_REFUSE if mechanism[name] not in (None, {})]
-    refusal = DATA_DEPENDENT_REFUSAL
-    if asked:
-        refusal = replace(refusal, says=f"{refusal.says}, and that what {' and '.join(asked)} asked for was reached")
-    counted = PERSONS_TOLD_APART if persons else RECORDS_NOT_PERSONS
-    return (PUBLIC_DOMAIN, counted, CHOICE_DEPENDS_ON_DATA, refusal, SINGLE_RELEASE, SYSTEM_ENTROPY)
-
-
-def clusters_in_clear(
-    mechanism: Mapping[str, Any], attributes: Sequence[Mapping[str, Any]], *, persons: bool
-) -> tuple[str, ...]:
-    """Return what a release of clusters shows as it is."""
-    told = ["number of released and of suppressed records, number of classes, size of each class"]
-    for words, kinds in _TOLD.items():
-        names = [a["name"] for a in attributes if a["role"] == "quasi-identifier" and a["kind"] in kinds]
-        told += [f"{words} {', '.join(names)} in each class"] if names else []
-    if isinstance(mechanism["importance"], str):
-        told.append("the entropy of each generalised attribute over all records, to three decimals (importance)")
-    if mechanism["max_distortion"] is not None:
-        told.append("the k that classes were formed with, the largest found whose distortion is low enough")
-    told += [
-        f"the {statistic} of {name} over all records, to within {share} of the width of its domain: so near to it is "
-        "that of the middles of intervals"
-        for name, kept in mechanism["keep"].items()
-        for statistic, share in kept.items()
-    ]
-    if persons:
-        told.append("the number of persons in the class that has fewest")
-    for role in ("public", "sensitive"):
-        names = [a["name"] for a in attributes if a["role"] == role]
-        told += [f"{role} columns as they are: {', '.join(names)}"] if names else []
-    return (*told, *(words for a in attributes if (words := _exception(a))))
-
-
-def _exception(described: Mapping[str, Any]) -> str:
-    """Return what a receiver must know because values were moved or rows left out, from an attribute's description."""
-    if not {"missing", "outside", "merged"} & described.keys():
-        return ""
-    domain = domain_from(described["domain"]) if "domain" in described else None
-    return Attribute(**{**described, "domain": domain}).exception

@@ -150,17 +150,14 @@ class ConstrainedCounts(FeatureMechanism):
         return self
 
     def notes(self) -> tuple[str, ...]:
-        """Return where it is proved, or what the published form rests on."""
         return PUBLISHED_PROOF if self.as_published else self.proof
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         promise = self.counts_promise(schema, as_published=self.as_published)
         self.queries(schema)  # refuses what cannot be asked
         return promise
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        """Return what is asked, and at which share of epsilon."""
         columns = read_features(self.features, days=schema.tells_days)
         if not columns:
             raise ParameterError(f"{self.name} needs a feature besides the cells. Got none. Use [[]] or noisy-counts.")
@@ -173,7 +170,6 @@ class ConstrainedCounts(FeatureMechanism):
         return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)
 
     def asked(self, dataset: Dataset) -> Asked:
-        """Return the features, with their noise."""
         universe = dataset.schema.universe(dataset.period)
         if universe.num_cells > MOST_DENSE_CELLS and (self._margins or self.as_published):
             raise ParameterError(

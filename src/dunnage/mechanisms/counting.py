@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains import CodedDomain
 from dunnage.domains.windows import split_stamps
 from dunnage.errors import ParameterError
@@ -16,6 +16,9 @@ from dunnage.noise import Noise
 from dunnage.noise_arrays import permutation
 from dunnage.schema import Schema
 from dunnage.trips import Universe
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 _MOST_DENSE = 1 << 22
 """Up to so many cells, or twice as many as trips, a table of all cells is the quickest way to count."""

@@ -110,12 +110,10 @@ class FullDomain(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        """The k that is promised."""
         return self.k
 
     @property
     def tells(self) -> Statistic:
-        """What is told about a class."""
         return self.statistic
 
     @property
@@ -129,7 +127,6 @@ class FullDomain(ClassMechanism):
         return self.max_suppressed
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         self._hierarchies(schema)
         names = ", ".join(attribute.name for attribute in schema.quasi_identifiers)
         told = [

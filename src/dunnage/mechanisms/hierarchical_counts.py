@@ -93,17 +93,14 @@ class HierarchicalCounts(FeatureMechanism):
     as_published: Flag = False
 
     def notes(self) -> tuple[str, ...]:
-        """Return where it is proved, or what the published form rests on."""
         return PUBLISHED_PROOF if self.as_published else self.proof
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         promise = self.counts_promise(schema, as_published=self.as_published)
         self.queries(schema)  # refuses what cannot be asked
         return promise
 
     def queries(self, schema: Schema) -> tuple[Query, ...]:
-        """Return what is asked, and at which share of epsilon."""
         columns = read_features(self.features, days=schema.tells_days)
         if not columns or not is_nested(columns):
             raise ParameterError(

@@ -12,17 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import BoolArray, IntArray
-from dunnage.dataset import Dataset
 from dunnage.domains import Hierarchy, IntervalHierarchy, hierarchy_of
 from dunnage.errors import ParameterError
 from dunnage.mechanisms.recode import Generalised, Intervals, Nodes
 from dunnage.schema import Attribute, Schema
+
+if TYPE_CHECKING:
+    from dunnage.dataset import Dataset
 
 Node = tuple[int, ...]
 """One level for each attribute."""

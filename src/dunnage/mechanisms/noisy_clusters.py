@@ -202,7 +202,6 @@ class NoisyClusters(NoisyMechanism):
         return (f"noisy-clusters.md#{'as-published' if self.as_published else form}",)
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         return self._form(schema).promise()
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> _Clusters:
@@ -295,7 +294,6 @@ class _PublicBorders(_Clusters):
     """Clusters between public borders."""
 
     def promise(self) -> Promise:
-        """State what this form guarantees."""
         cells = self.cells(self.given, self.mechanism.epsilon)
         guarantee = WithinCluster(
             epsilon=self.mechanism.epsilon,
@@ -316,11 +314,9 @@ class _PublicBorders(_Clusters):
         )
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns."""
         return NoisyColumns.of(self.cells(self.given, self.mechanism.epsilon), dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect."""
         cells = self.cells(self.given, self.mechanism.epsilon)
         held = {name: _records_in(cells[name], dataset.numbers(name)) for name in self.given}
         lines = tuple(f"{name}: the clusters hold {', '.join(map(str, num))} records" for name, num in held.items())
@@ -368,7 +364,6 @@ class _PrivateBorders(_Clusters):
         return self.mechanism.epsilon * (1 - self.mechanism.border_share)
 
     def promise(self) -> Promise:
-        """State what this form guarantees."""
         for name in self.given:
             _check_candidates(name, self.domains[name])
         self.cells({}, self.values_epsilon)  # refuses what can be given no noise
@@ -387,7 +382,6 @@ class _PrivateBorders(_Clusters):
         )
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns."""
         whole = self.cells({}, self.values_epsilon)
         borders: dict[str, list[Fraction]] = {}
         for name, shares in self.given.items():
@@ -468,7 +462,6 @@ class _AsPublished(_Clusters):
     """Algorithm 2 as published: clusters by rank, noise scaled by the range of each cluster's own values."""
 
     def promise(self) -> Promise:
-        """State what this form guarantees."""
         epsilon = self.mechanism.epsilon
         for name in self.domains:
             self._grid(name)  # refuses a domain that is too wide for noise, and no range is wider
@@ -496,7 +489,6 @@ class _AsPublished(_Clusters):
         )
 
     def perturb(self, dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns."""
         columns = {}
         for name, domain in self.domains.items():
             noisy, radius = published_noise(

@@ -103,7 +103,6 @@ class NoisyCounts(CountsMechanism):
     as_published: Flag = False
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         return self.counts_promise(schema, as_published=self.as_published)
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> CountLaw:

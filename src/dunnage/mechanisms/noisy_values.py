@@ -68,13 +68,11 @@ class NoisyValues(NoisyMechanism):
     law: Law = "laplace"
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         self.cells(schema)
         guarantee = PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.REPLACE_ONE)
         return self.noisy_promise(guarantee, schema)
 
     def perturb(self, dataset: Dataset, prepared: None, noise: Noise) -> NoisyColumns:
-        """Draw fresh noise for every record and column."""
         return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:

@@ -5,29 +5,34 @@ The problem is K-Optimize's (Bayardo and Agrawal 2005) with the loss metric of H
 attribute it needs no branch and bound: the best last class follows the best partition of what comes before it, and a
 class that could be cut in two of k each never needs to be looked at. As in eq. 7, only intervals of fewer than k
 records can be suppressed, and equal values share their fate (global recoding). Several attributes are cut by
-:mod:`dunnage.mechanisms.cuts` and :mod:`dunnage.mechanisms.branching`; borders that pack well are chosen by
-:mod:`dunnage.mechanisms.borders`.
+:mod:`dunnage.mechanisms.cuts`.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.bins import l2_bound, whole_numbers
+from dunnage.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, nearest_float, plain, shown_number
 from dunnage.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
+from dunnage.mechanisms import cuts
 from dunnage.mechanisms.base import K, OptionalNumber, Progress
-from dunnage.mechanisms.cuts import COMPILE_FROM_RECORDS, Cells, Points
+from dunnage.mechanisms.cuts import Cells, Points, compile_kernel
 from dunnage.mechanisms.recode import (
     Alpha,
     Classes,
@@ -39,12 +44,20 @@ from dunnage.mechanisms.recode import (
     refuse_empty,
     strata,
 )
-from dunnage.mechanisms.runs import Runs, best_classes, opening_runs, row_order
 from dunnage.schema import Attribute, Schema
 
 if TYPE_CHECKING:
     from dunnage.dataset import Dataset
 
+_COMPILE_FROM_RUNS = 20_000
+Borders = tuple[tuple[int, int], ...]
+"""For each class its first run and the run after its last."""
+
+MOST_PACKED = 200_000
+"""Items packed in all while candidates are compared."""
+FEWEST_COMPARED = 4
+MOST_SHIFT = 3
+LARGEST_PERIOD = 8
 _LARGEST_EXACT_INTEGER = 2**53
 _log = logging.getLogger("dunnage")
 
@@ -141,12 +154,10 @@ class Partition(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        """The k that is promised."""
         return self.k
 
     @property
     def tells(self) -> Statistic:
-        """What is told about a class."""
         return self.statistic
 
     @property
@@ -160,7 +171,6 @@ class Partition(ClassMechanism):
         return self.bounds
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         attributes = self._attributes(schema)
         names = ", ".join(a.name for a in attributes)
         told, choice = [self._bounds_in_clear(attribute) for attribute in attributes], CHOICE_DEPENDS_ON_DATA
@@ -242,8 +252,6 @@ class Partition(ClassMechanism):
         self, dataset: Dataset, attributes: tuple[Attribute, ...], stratum: IntArray, num_strata: int
     ) -> Search:
         """Cut each stratum by itself: no class spans two, so the problem falls apart into theirs."""
-        from dunnage.mechanisms import branching
-
         columns = [dataset.numbers(attribute.name) for attribute in attributes]
         ends = [self._ends(column, a.numeric) for column, a in zip(columns, attributes, strict=True)]
         values, lower, upper = np.column_stack(columns), *(np.column_stack([e[i] for e in ends]) for i in (0, 1))
@@ -252,14 +260,14 @@ class Partition(ClassMechanism):
             "factor": importance / np.array([span for _, _, span in ends]),
             "k": self.k,
             "price": float(self.alpha) * float(importance.sum()),
-            "compiled": len(dataset) >= COMPILE_FROM_RECORDS,
+            "compiled": len(dataset) >= cuts.COMPILE_FROM_RECORDS,
         }
         # looks : for each row its stratum and the ends its cell shows; -1 is the stratum of suppressed rows
         looks = np.full((len(values), 1 + 2 * len(attributes)), -1.0)
         bound, proven = 0.0, True
         for number, rows in enumerate(_rows_of(stratum, num_strata)):
             points, point_of = Points.of(values[rows], lower[rows], upper[rows], **costs)
-            found = branching.search(points, most_steps=branching.MOST_STEPS // num_strata)
+            found = cuts.search(points, most_steps=cuts.MOST_STEPS // num_strata)
             looks[rows] = _looks(points, Cells.of(points, found.cuts), number)[point_of]
             bound, proven = bound + found.bound, proven and found.proven
         of_row, sizes, shown_ends = _number_classes(looks)
@@ -382,9 +390,6 @@ def _packed_classes(
     runs: Runs, class_of_run: IntArray, tops: FloatArray, k: int, price: float, capacity: float
 ) -> tuple[IntArray, float]:
     """Choose borders anew in each stratum so that upper bounds pack well; return classes and cost as for least loss."""
-    from dunnage.bins import whole_numbers
-    from dunnage.mechanisms.borders import MOST_PACKED, Loads, best_borders
-
     first, cost = np.full(len(tops), -1, dtype=np.int64), 0.0
     whole = whole_numbers(np.minimum(tops, capacity), capacity)
     share = MOST_PACKED / int(runs.before[-1])
@@ -413,3 +418,306 @@ def _class_runs(class_of_run: IntArray) -> tuple[tuple[int, int], ...]:
     change = np.flatnonzero(np.diff(class_of_run)) + 1
     pieces = itertools.pairwise([0, *change.tolist(), len(class_of_run)])
     return tuple((begin, end) for begin, end in pieces if class_of_run[begin] >= 0)
+
+
+# Runs: one attribute's records of equal value, in order, and the classes of consecutive runs that lose least: an exact
+# dynamic program; docs/proofs/partition.md says why it needs so few steps.
+
+
+def row_order(stratum: IntArray, num_strata: int, position: FloatArray) -> IntArray:
+    """Sort rows by stratum, then position; rows of equal position come in any order."""
+    return np.argsort(position) if num_strata == 1 else np.lexsort((position, stratum))
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Rows that cannot be told apart, in order: bounds, how many rows come before, and where each stratum starts.
+
+    ``before`` and ``starts`` have one entry more than there are runs and strata.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    before: IntArray
+    starts: IntArray
+
+    @classmethod
+    def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> Runs:
+        """Collapse sorted rows into runs of equal stratum and value."""
+        change = (np.diff(stratum) != 0) | (np.diff(values) != 0)
+        first = np.concatenate([[0], np.flatnonzero(change) + 1])
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum[first])) + 1, [len(first)]])
+        return cls(lower[first], upper[first], np.append(first, len(stratum)), starts)
+
+    @property
+    def counts(self) -> IntArray:
+        """Number of rows of each run."""
+        return np.diff(self.before)
+
+
+def best_classes(runs: Runs, k: int, price: float) -> tuple[IntArray, float]:
+    """Return the class of each run (-1: suppressed), numbered in order, and the least total cost."""
+    solve = _compiled() if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve
+    first = np.full(len(runs.lower), -1, dtype=np.int64)
+    cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
+    opens = opening_runs(runs, first)
+    return np.where(first < 0, -1, np.cumsum(opens) - 1), float(cost)
+
+
+def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
+    """Mark the runs that open a class; neighbours of one stratum with equal rounded intervals are one class.
+
+    Rounding can give two classes the same interval. They look alike, so they are one; their cost does not change.
+    """
+    opens = np.asarray(first == np.arange(len(first)))
+    begins = np.flatnonzero(opens)
+    ends = np.searchsorted(first[first >= 0], begins, side="right")
+    last = np.flatnonzero(first >= 0)[ends - 1]
+    stratum = np.searchsorted(runs.starts, begins, side="right")
+    alike = [np.diff(found) == 0 for found in (stratum, runs.lower[begins], runs.upper[last])]
+    same = np.logical_and.reduce(alike)
+    opens[begins[1:][same]] = False
+    return opens
+
+
+def _solve(
+    lower: FloatArray,
+    upper: FloatArray,
+    before: IntArray,
+    starts: IntArray,
+    k: int,
+    price: float,
+    first_of: IntArray,
+) -> float:
+    """Dynamic program over the runs of each stratum; returns the least cost. Plain Python that numba can compile.
+
+    ``best[end]`` is the least cost of the runs before ``end``, counted from the stratum's first: the last of them is
+    suppressed (if below k records), or closes a class of at least k. ``first_of`` is filled with the first run of
+    each run's class and keeps its -1 where suppressed.
+
+    Where the last class may begin is a window that only moves forward. ``high``: later, and it has fewer than k
+    records. ``low``: earlier, and either it can be cut in two classes, which cost no more, or an earlier ``end`` has
+    already shown a later begin to be as good. Costs being size times width, the extra cost of beginning earlier only
+    grows with ``end`` (the quadrangle inequality), so a begin that has lost has lost for good.
+    """
+    total = 0.0
+    for s in range(len(starts) - 1):
+        start, num = starts[s], starts[s + 1] - starts[s]
+        best = np.zeros(num + 1)
+        begin = np.full(num + 1, -1)  # first run of the class that closes here; -1: suppressed
+        low, high = 0, 0
+        for end in range(1, num + 1):
+            rows = before[start + end]
+            least = np.inf
+            if rows - before[start] >= k:
+                while rows - before[start + high + 1] >= k:
+                    high += 1
+                while before[start + high] - before[start + low] >= k:
+                    low += 1
+                for i in range(high, low - 1, -1):
+                    cost = best[i] + (rows - before[start + i]) * (upper[start + end - 1] - lower[start + i])
+                    if cost < least:
+                        least, begin[end] = cost, i
+                low = begin[end]
+            count = rows - before[start + end - 1]
+            if count < k and best[end - 1] + price * count < least:
+                least, begin[end] = best[end - 1] + price * count, -1
+            best[end] = least
+        total += best[num]
+        end = num
+        while end > 0:
+            i = begin[end] if begin[end] >= 0 else end - 1
+            if begin[end] >= 0:
+                first_of[start + i : start + end] = start + i
+            end = i
+    return total
+
+
+@functools.cache
+def _compiled() -> Callable[..., float]:
+    """Compile the dynamic program, or load it from numba's cache; small problems never get here."""
+    return compile_kernel(_solve)
+
+
+# Borders: cut one attribute into classes whose upper bounds pack into few bins of a stated capacity.
+#
+# A heuristic. Cutting a class in two raises no upper bound, so only classes that cannot be cut into two of k need to be
+# looked at; where there are few such partitions, all are tried. Otherwise dynamic programs propose some: each minimises
+# a price per record that rises with its upper bound, and different prices suit different mixes of large and small items
+# (they are the dual feasible functions of bin packing, which bound the number of bins from below). Borders of the best
+# are then moved one at a time. The partition of least loss is always a candidate.
+#
+# Bins are counted by dominance, best fit decreasing and subset sums: no clock, so the same records give the same
+# borders. A record that is suppressed, or whose upper bound exceeds the capacity, travels alone and counts as a bin.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Loads:
+    """Runs of equal records of one stratum, in order, as a packer will see them."""
+
+    items: IntArray  # Upper bound of each run, in whole numbers
+    capacity: int  # Capacity of a bin, in the same unit
+    before: IntArray  # Number of records before each run, and in all
+    lower: FloatArray  # lower, upper: ends of each run, for the loss
+    upper: FloatArray
+    k: int  # Fewest records of a class
+    price: float  # What suppressing one record costs, in units of width
+
+    @property
+    def num_records(self) -> int:
+        """Number of records."""
+        return int(self.before[-1])
+
+    def loss(self, borders: Borders) -> float:
+        """Return eq. 7 over all records, before division by the width of the domain."""
+        begins, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
+        sizes = self.before[ends] - self.before[begins]
+        widths = self.upper[ends - 1] - self.lower[begins]
+        return float(sizes @ widths) + self.price * (self.num_records - int(sizes.sum()))
+
+    def num_bins(self, borders: Borders) -> int:
+        """Count the bins that the classes' upper bounds need, and one for each record that travels alone."""
+        begins, ends = np.array(borders, dtype=np.int64).reshape(-1, 2).T
+        sizes, items = self.before[ends] - self.before[begins], self.items[ends - 1]
+        fits = items <= self.capacity
+        alone = self.num_records - int(sizes[fits].sum())
+        return alone + count_bins(np.repeat(items[fits], sizes[fits]), self.capacity)
+
+    def begins(self, end: int) -> range:
+        """Return where a class that ends before this run may begin: k records, and not enough for two classes."""
+        last = int(np.searchsorted(self.before, self.before[end] - self.k, side="right")) - 1
+        if last < 0:
+            return range(0)
+        return range(int(np.searchsorted(self.before, self.before[last] - self.k, side="right")), last + 1)
+
+
+def count_bins(items: IntArray, capacity: int) -> int:
+    """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums.
+
+    Examples
+    --------
+    >>> count_bins(np.array([6, 5, 4, 3, 2]), 10)
+    2
+    """
+    positive = items[items > 0]
+    fixed, rest = fix_dominated(positive, list(range(len(positive))), capacity)
+    if not rest:
+        return max(len(fixed), min(1, len(items)))
+    num = len(best_fit_decreasing(positive, rest, capacity))
+    if num > l2_bound(positive[rest], capacity):
+        order = sorted(rest, key=positive.tolist().__getitem__, reverse=True)
+        num = min(num, len(fill_by_subset_sums(positive, order, capacity) or rest))
+    return len(fixed) + num
+
+
+def best_borders(loads: Loads, least_loss: Borders, *, most_packed: int = MOST_PACKED) -> Borders:
+    """Choose the borders whose upper bounds need the fewest bins, then those that lose least."""
+    comparison = _Comparison(loads, max(FEWEST_COMPARED, most_packed // loads.num_records))
+    comparison.offer(least_loss)
+    comparison.climb()
+    if _num_partitions(loads) <= comparison.left:
+        for borders in _partitions(loads):
+            comparison.offer(borders)
+    else:
+        for price in _prices():
+            if comparison.left > 0:
+                comparison.offer(_cheapest(loads, price))
+    comparison.climb()
+    return comparison.best
+
+
+@dataclass
+class _Comparison:
+    """The best borders so far and how many more may be compared."""
+
+    loads: Loads
+    left: int
+    best: Borders = ()
+    _key: tuple[float, float] = (math.inf, math.inf)
+    _seen: set[Borders] = field(default_factory=set)
+
+    def offer(self, borders: Borders | None) -> bool:
+        """Compare; tell whether the borders are better than all before."""
+        if borders is None or borders in self._seen or self.left <= 0:
+            return False
+        self.left -= 1
+        self._seen.add(borders)
+        key = (self.loads.num_bins(borders), self.loads.loss(borders))
+        if key < self._key:
+            self.best, self._key = borders, key
+            return True
+        return False
+
+    def climb(self) -> None:
+        """Move one border of the best at a time as long as that helps."""
+        while self.left > 0 and any(self.offer(moved) for moved in _moves(self.loads, self.best)):
+            continue
+
+
+def _num_partitions(loads: Loads) -> int:
+    """Count the partitions without suppression into classes that cannot be cut in two."""
+    ways = [1] + [0] * len(loads.items)
+    for end in range(1, len(ways)):
+        ways[end] = min(MOST_PACKED, sum(ways[begin] for begin in loads.begins(end)))
+    return ways[-1]
+
+
+def _partitions(loads: Loads) -> Iterator[Borders]:
+    """List them, from the last class to the first."""
+    waiting: list[tuple[int, Borders]] = [(len(loads.items), ())]
+    while waiting:
+        end, after = waiting.pop()
+        if end == 0:
+            yield after
+        waiting += [(begin, ((begin, end), *after)) for begin in loads.begins(end)]
+
+
+def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
+    """Give prices of a record by the share of a bin that its upper bound takes."""
+    yield lambda share: 1 / np.floor(1 / np.maximum(share, 1e-9))  # as many as fit of the same
+    yield lambda share: share
+    yield lambda share: share + 1 / np.floor(1 / np.maximum(share, 1e-9))
+    for period in range(1, LARGEST_PERIOD + 1):  # Fekete and Schepers 2001, u^(period)
+        yield lambda share, period=period: np.where(  # type: ignore[misc]
+            (period + 1) * share % 1 == 0, share, np.floor((period + 1) * share) / period
+        )
+    for threshold in (1 / 3, 1 / 4, 1 / 5, 1 / 8):
+        yield lambda share, threshold=threshold: np.where(  # type: ignore[misc]
+            share > 1 - threshold, 1.0, np.where(share < threshold, 0.0, share)
+        )
+
+
+def _cheapest(loads: Loads, price: Callable[[FloatArray], FloatArray]) -> Borders | None:
+    """Minimise the sum of prices over partitions into classes that cannot be cut in two; None if there is none."""
+    share = np.minimum(loads.items / loads.capacity, 1.0)
+    width = max(float(loads.upper[-1] - loads.lower[0]), np.finfo(float).tiny)
+    paid = price(share)
+    best = np.append(0.0, np.full(len(share), np.inf))
+    previous = np.zeros(len(share) + 1, dtype=np.int64)
+    for end in range(1, len(share) + 1):
+        begins = loads.begins(end)
+        if len(begins):
+            window = slice(begins.start, begins.stop)
+            # A little of the loss decides where prices are equal.
+            each = paid[end - 1] + 1e-6 * (loads.upper[end - 1] - loads.lower[window]) / width
+            costs = best[window] + (loads.before[end] - loads.before[window]) * each
+            at = int(np.argmin(costs))
+            best[end], previous[end] = costs[at], begins[at]
+    if not math.isfinite(best[-1]):
+        return None
+    ends = [len(share)]
+    while ends[-1] > 0:
+        ends.append(int(previous[ends[-1]]))
+    return tuple(itertools.pairwise(ends[::-1]))
+
+
+def _moves(loads: Loads, borders: Borders) -> Iterator[Borders]:
+    """Move one border between neighbouring classes by a few runs, as long as both keep k records."""
+    for at, shift in itertools.product(range(1, len(borders)), range(-MOST_SHIFT, MOST_SHIFT + 1)):
+        (first, end), (begin, last) = borders[at - 1], borders[at]
+        moved = begin + shift
+        if shift == 0 or end != begin or not first < moved < last:
+            continue
+        rows = loads.before
+        if min(rows[moved] - rows[first], rows[last] - rows[moved]) >= loads.k:
+            yield (*borders[: at - 1], (first, moved), (moved, last), *borders[at + 1 :])

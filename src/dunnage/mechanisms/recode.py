@@ -105,6 +105,16 @@ class Classes:
         """Value of the loss metric (eq. 7) over all records."""
         return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
 
+    def loss_measures(self, num_records: int) -> dict[str, Any]:
+        """Describe the loss per record, in all and by attribute."""
+        pairs = zip(self.generalised, self.losses, strict=True)
+        return {
+            "metric": self.metric,
+            "sum": self.loss_sum,
+            "total": self.loss_sum / sum(self.importance) / num_records,
+            "attributes": {column.name: loss / num_records for column, loss in pairs},
+        }
+
 
 class ClassRelease(Mechanism):
     """A mechanism that releases classes of records that look alike: what their figures depend on."""
@@ -162,7 +172,6 @@ class ClassMechanism(ClassRelease):
         """Find the classes: private, drawn from nothing but the rows; refuse if no release is possible."""
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Classes:
-        """Find the classes."""
         return self.classes(dataset, progress)
 
     def class_promise(
@@ -208,12 +217,7 @@ class ClassMechanism(ClassRelease):
         measures = {
             **size_measures(class_sizes(class_id), self.least_k, len(dataset) - len(kept), prepared.fewest_persons),
             **prepared.figures,
-            "loss": {
-                "metric": prepared.metric,
-                "sum": prepared.loss_sum,
-                "total": prepared.loss_sum / sum(prepared.importance) / len(dataset),
-                "attributes": {n: loss / len(dataset) for n, loss in zip(names, prepared.losses, strict=True)},
-            },
+            "loss": prepared.loss_measures(len(dataset)),
             **({"levels": dict(zip(names, prepared.levels, strict=True))} if prepared.levels else {}),
             "sensitive": {
                 a.name: sensitive_measures(

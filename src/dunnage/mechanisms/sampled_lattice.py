@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +38,7 @@ from dunnage.guarantees import (
 )
 from dunnage.kinds.common import floats, require, same
 from dunnage.laws import Cells
-from dunnage.measures import LOSS_METRIC, class_sizes, size_measures
+from dunnage.measures import class_sizes, size_measures
 from dunnage.mechanisms.base import (
     Drawn,
     Flag,
@@ -91,25 +91,6 @@ _WHY_PUBLISHED = (
 )
 
 
-class _Rule(Protocol):
-    """How a node is chosen, and what that keeps."""
-
-    def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
-        """Return the sample that the node is chosen on, from the one that is released or drawn anew."""
-
-    def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
-        """Return the logarithm of each node's weight; utility is count kept x precision, in a unit."""
-
-    def epsilon(self, least: Fraction) -> Fraction:
-        """Return what sample and choice cost together; the sample alone costs the least."""
-
-    def delta(self) -> Fraction:
-        """Return with which probability nothing is promised."""
-
-    def stated(self) -> dict[str, Any]:
-        """Return the words of the promise that depend on the rule."""
-
-
 @dataclass(frozen=True)
 class _CountRule:
     """Choose by counts, on a sample of its own: weights of exp(epsilon_1 u / 2k), u = count kept x precision."""
@@ -119,29 +100,29 @@ class _CountRule:
     epsilon_choice: Fraction
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
+        """Return the sample that the node is chosen on, from the one that is released or drawn anew."""
         return draw()
 
     def scores(self, utility: Sequence[int], unit: Fraction, num_sampled: int) -> list[Fraction]:
+        """Return the logarithm of each node's weight; utility is count kept x precision, in a unit."""
         factor = self.epsilon_choice * unit / (2 * self.k)
         return [factor * value for value in utility]
 
     def epsilon(self, least: Fraction) -> Fraction:
+        """Return what sample and choice cost together; the sample alone costs the least."""
         return least + self.epsilon_choice
 
     def delta(self) -> Fraction:
+        """Return with which probability nothing is promised."""
         return sampling_delta(self.k, self.beta)
 
-    def stated(self) -> dict[str, Any]:
-        return {"basis": Basis.PROVED}
+    def claim(self) -> str:
+        """Return what the paper claims, where that is not proved."""
+        return ""
 
 
-@dataclass(frozen=True)
-class _PublishedRule:
+class _PublishedRule(_CountRule):
     """Choose by shares, on the released sample: weights of exp(epsilon' u / |D|), u / |D| between 0 and 1."""
-
-    k: int
-    beta: Fraction
-    epsilon_choice: Fraction
 
     def sample(self, released: BoolArray, draw: Callable[[], BoolArray]) -> BoolArray:
         return released
@@ -156,15 +137,13 @@ class _PublishedRule:
     def delta(self) -> Fraction:
         return published_choice_delta(self.k, self.beta, self.epsilon_choice)
 
-    def stated(self) -> dict[str, Any]:
-        """State the paper's claim, and that it is one."""
+    def claim(self) -> str:
         delta = sampling_delta(self.k, self.beta, as_published=True)
-        claim = (
+        return (
             f"epsilon = -ln(1 - beta) + 2 epsilon' k / |D|, where epsilon' = {shown_number(self.epsilon_choice)} and "
             f"|D| is the size of the secret sample, and delta {_rounded_up(delta)} "
             "(Li, Erkin, Lagendijk 2022, eqs. 13, 14, 18 and 20)"
         )
-        return {"basis": Basis.CLAIMED, "claim": claim, "why": _WHY_PUBLISHED}
 
 
 class SampledLattice(ClassRelease):
@@ -316,12 +295,11 @@ class SampledLattice(ClassRelease):
         return self.k
 
     @cached_property
-    def _rule(self) -> _Rule:
+    def _rule(self) -> _CountRule:
         rule = _PublishedRule if self.as_published else _CountRule
         return rule(self.least, self.rate, self.epsilon_choice)
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         self._check_schema(schema)
         epsilon = self._rule.epsilon(sampling_epsilon(self.rate)) if self.epsilon is None else self.epsilon
         guarantee = SampledDP(
@@ -331,32 +309,23 @@ class SampledLattice(ClassRelease):
             protects=schema.protects,
             neighbours=Neighbours.ADD_REMOVE,
         )
-        large = guarantee.delta >= LARGE_DELTA
-        words = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
-        promise = Promise(
+        told = f"delta {_rounded_up(guarantee.delta)}: with this probability nothing is promised"
+        claim = self._rule.claim()
+        # What is no longer proved because of the published choice, or of what becomes of records that are left out
+        why = [_WHY_PUBLISHED] if claim else []
+        why += [_WHY_POOL] if self.left_out == "pool" else [_WHY_NOISY] if self.left_out == "noisy" else []
+        return Promise(
             guarantee=guarantee,
+            basis=Basis.CLAIMED if why else Basis.PROVED,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, SECRET_SAMPLE, FRESH_SAMPLE, EPSILON_PER_RECORD, SYSTEM_ENTROPY),
             in_clear=self._in_clear(schema),
             numerics=_NUMERICS,
+            claim=claim,
+            holds=guarantee if why and self.left_out != "noisy" else None,
+            why="; ".join(why),
+            warnings=(told,) if guarantee.delta >= LARGE_DELTA else (),
             notes=self.notes(),
-            warnings=(words,) if large else (),
-            **self._rule.stated(),
-        )
-        if promise.basis is Basis.CLAIMED:
-            promise = replace(promise, holds=guarantee)
-        return self._with_left_out(promise)
-
-    def _with_left_out(self, promise: Promise) -> Promise:
-        """Say what is no longer proved because of what becomes of records that are left out."""
-        if self.left_out == "drop":
-            return promise
-        why = _WHY_POOL if self.left_out == "pool" else _WHY_NOISY
-        return replace(
-            promise,
-            basis=Basis.CLAIMED,
-            holds=promise.guarantee if self.left_out == "pool" else None,
-            why=f"{promise.why}; {why}" if promise.why else why,
         )
 
     def draw(self, dataset: Dataset, prepared: None, noise: Noise) -> Drawn:
@@ -513,18 +482,9 @@ class SampledLattice(ClassRelease):
             found = {"records": 0, "k_asked": self.least, "k_reached": None, "classes": 0, "class_size": None}
         measures = {name: found[name] for name in ("records", "k_asked", "k_reached", "classes", "class_size")}
         measures["levels"] = dict(zip(names, classes.levels, strict=True))
-        measures["loss"] = _loss(classes, names, int(sizes.sum())) if len(sizes) else None
+        measures["loss"] = classes.loss_measures(int(sizes.sum())) if len(sizes) else None
         cells = self._cells(schema)
         return measures | ({"noise": {name: noise.describe() for name, noise in cells.items()}} if cells else {})
-
-
-def _loss(classes: Classes, names: Sequence[str], num_released: int) -> dict[str, Any]:
-    return {
-        "metric": LOSS_METRIC,
-        "sum": classes.loss_sum,
-        "total": classes.loss_sum / len(names) / num_released,
-        "attributes": {name: loss / num_released for name, loss in zip(names, classes.losses, strict=True)},
-    }
 
 
 def _rounded_up(delta: Fraction) -> str:
@@ -570,7 +530,7 @@ class _Lattice:
         """Return a node by its number."""
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
 
-    def scores(self, rule: _Rule, kept: IntArray, num_sampled: int) -> list[Fraction]:
+    def scores(self, rule: _CountRule, kept: IntArray, num_sampled: int) -> list[Fraction]:
         """Return the score of every node, by number."""
         utility = (kept * self.precision).ravel().tolist()
         return rule.scores(utility, Fraction(1, self.denominator), num_sampled)

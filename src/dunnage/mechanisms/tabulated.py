@@ -277,7 +277,6 @@ class FeatureMechanism(CountsMechanism):
         """Return the features, with their noise; refuse what is too large."""
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Asked:
-        """Return the features, with their noise."""
         return self.asked(dataset)
 
     def ask(self, dataset: Dataset, *, as_published: bool) -> Asked:

@@ -393,7 +393,6 @@ class UtilityClusters(ClassMechanism):
         return None if self.t is None else self.t_kind == "ordered"
 
     def promise(self, schema: Schema) -> Promise:
-        """State what a release under this schema will guarantee; needs no data."""
         self._check_schema(schema)
         persons = schema.person is not None
         told = []

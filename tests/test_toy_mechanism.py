@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A mechanism is one class: what it takes to add one, shown on two that nobody should use."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import dunnage as dn
+from dunnage.errors import ParameterError, PolicyError, Refusal
+from dunnage.guarantees import Neighbours, Promise, PureDP
+from dunnage.mechanisms import MECHANISMS, mechanism_from
+from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
+from dunnage.mechanisms.perturb import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
+from dunnage.mechanisms.recode import Classes, ClassMechanism, Intervals
+
+
+class ToyNoise(NoisyMechanism):
+    """Laplace noise on every number, without a choice."""
+
+    name = "toy-noise"
+    proof = ("noisy-values.md#the-laws",)
+    epsilon: Epsilon
+    loud: Flag = False
+
+    def cells(self, schema):
+        domains = noisy_domains(schema, self.name)
+        return cut_cells(domains, {}, law="laplace", epsilon=self.epsilon, confidence=Fraction(1, 2))
+
+    def promise(self, schema) -> Promise:
+        guarantee = PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.REPLACE_ONE)
+        return self.noisy_promise(guarantee, schema)
+
+    def perturb(self, dataset, prepared, noise) -> NoisyColumns:
+        return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
+
+    def preview(self, dataset) -> Foresight:
+        return Foresight(warnings=("it is loud",) if self.loud else (), lines=(f"{len(dataset)} rows",))
+
+
+class ToyClass(ClassMechanism):
+    """All records in one class."""
+
+    name = "toy-class"
+    k: K
+
+    @property
+    def least_k(self) -> int:
+        return self.k
+
+    def promise(self, schema) -> Promise:
+        return self.class_promise(schema, in_clear=("the smallest and the largest value",), numerics="exact")
+
+    def classes(self, dataset, progress=None) -> Classes:
+        if len(dataset) < self.k:
+            raise Refusal("too few records.")
+        told = []
+        for attribute in dataset.schema.quasi_identifiers:
+            values = dataset.numbers(attribute.name)
+            lower, upper = values.min(keepdims=True), values.max(keepdims=True)
+            told.append(Intervals(name=attribute.name, lower=lower, upper=upper))
+        return Classes(
+            of_row=np.zeros(len(dataset), dtype=np.int64),
+            generalised=tuple(told),
+            losses=(1.0,) * len(told),
+            importance=(1.0,) * len(told),
+        )
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    for kind in (ToyNoise, ToyClass):
+        monkeypatch.setitem(MECHANISMS, kind.name, kind)
+
+
+def data_for(**mechanism):
+    document = {
+        "dataset": "toys",
+        "protects": "toy",
+        "attributes": {
+            "toy": {"role": "identifier"},
+            "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9], "resolution": 1},
+        },
+        "mechanism": mechanism,
+    }
+    rows = pa.table({"toy": [f"t{i}" for i in range(6)], "weight": [float(i) for i in range(6)]})
+    return dn.load(rows, dn.Policy.from_dict(document))
+
+
+@pytest.mark.parametrize("mechanism", [{"name": "toy-noise", "epsilon": 2}, {"name": "toy-class", "k": 3}])
+def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
+    data, ledger = data_for(**mechanism), dn.Ledger(":memory:")
+    run = dn.rehearse(data, ledger=ledger)
+    assert run.promise == dn.promise(data.policy)
+    assert not ledger.datasets()
+    release, key = dn.publish(data, ledger=ledger, out=tmp_path / "release")
+    assert len(release) == key.table.num_rows == 6
+    stated = release.certificate.body["mechanism"]
+    assert mechanism.items() <= stated.items()
+    assert mechanism_from(stated).promise(data.schema) == run.promise
+    seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
+    assert seeded.certificate.basis is dn.Basis.VOID
+
+
+def test_its_owner_is_told():
+    told = dn.foresee(data_for(name="toy-noise", epsilon=1, loud=True))
+    assert (told.warnings, told.lines) == (("it is loud",), ("6 rows",))
+    assert dn.foresee(data_for(name="toy-class", k=2)).to_dict() == {"warnings": [], "lines": []}
+
+
+def test_its_parameters_are_read_and_refused():
+    with pytest.raises(PolicyError, match=r"mechanism\.loudd: is not a parameter of toy-noise"):
+        dn.promise(data_for(name="toy-noise", epsilon=1, loudd=True).policy)
+    with pytest.raises(PolicyError, match=r"mechanism\.k: is missing"):
+        dn.promise(data_for(name="toy-class").policy)
+    with pytest.raises(ParameterError, match="loud must be true or false"):
+        ToyNoise(epsilon=1, loud="yes")
+    with pytest.raises(Refusal):
+        dn.publish(data_for(name="toy-class", k=7), ledger=dn.Ledger(":memory:"))
