@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.apart import run_apart
+from dunnage.devices.reading import RowFile
 from dunnage.local import batch
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
@@ -160,7 +161,9 @@ def stream_positions(path: str, levels: int, method: str) -> None:
     """Perturb and aggregate positions from a file and print the CPU seconds; alone in its process."""
     mechanism = LocalLocation(grid=Grid(box=BOX, levels=levels), epsilon=1, method=method)
     start = time.process_time()
-    tally = batch.perturb_parquet(path, mechanism, "all", columns=["lon", "lat"], noise=Noise())
+    tally, noise = Tally(purpose="places", tier="all"), Noise()
+    for rows in RowFile(Path(path), numbers=["lon", "lat"]):
+        batch.perturb_column(mechanism, "all", [rows.numbers["lon"], rows.numbers["lat"]], noise, tally=tally)
     sys.stdout.write(str(time.process_time() - start))  # kernels compiled or read from disk included
     assert tally.num_reports == POSITIONS
 

@@ -6,13 +6,10 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import tracemalloc
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -685,86 +682,3 @@ class TestTally:
                 expected[place] += 1
         assert np.array_equal(counts.counts, expected)
         assert counts.counts[(3,) * steps] == counts.num == 50
-
-
-class TestParquet:
-    """Files are streamed: the same law, in little memory."""
-
-    @staticmethod
-    def write(path, size, **kinds):
-        lon, lat = some_values(MECHANISMS["response"], size)
-        columns = {"lat": pa.array(lat, from_pandas=True), "name": pa.array(["x"] * size), "lon": pa.array(lon)}
-        table = pa.table(columns)
-        for name, kind in kinds.items():
-            table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(kind))
-        pq.write_table(table, path, row_group_size=1000)
-        return path
-
-    def test_same_as_in_memory(self, tmp_path):
-        mechanism, size = MECHANISMS["response"], 30_000
-        paths = [self.write(tmp_path / f"{number}.parquet", size // 2) for number in range(2)]
-        seen = []
-        found = batch.perturb_parquet(
-            paths, mechanism, "all", columns=["lon", "lat"], noise=Noise(), batch_rows=4096,
-            progress=lambda done, num: seen.append((done, num)),
-        )  # fmt: skip
-        whole = batch.perturb_column(mechanism, "all", some_values(mechanism, size), Noise())
-        assert found.num_reports == size
-        assert_same_law(found.parts[()], whole.parts[()])
-        assert seen == sorted(seen)
-        assert seen[-1] == (size, size)
-        assert max(later - sooner for (sooner, _), (later, _) in itertools.pairwise([(0, 0), *seen])) <= 4096
-
-    def test_kinds_of_numbers(self, tmp_path):
-        path = self.write(tmp_path / "x.parquet", 100, lon=pa.float32(), lat=pa.decimal128(9, 4))
-        found = batch.perturb_parquet(path, MECHANISMS["planar"], "all", columns=["lon", "lat"], noise=Noise())
-        assert found.num_reports == 100
-
-    def test_numbers_by_name(self, tmp_path):
-        speed, load = some_values(MECHANISMS["hybrid"], 100)
-        pq.write_table(pa.table({"speed": speed, "load": pa.array(load, from_pandas=True)}), tmp_path / "x.parquet")
-        found = batch.perturb_parquet(
-            str(tmp_path / "x.parquet"), MECHANISMS["hybrid"], "all", columns=["speed", "load"], noise=Noise(),
-            purpose="telemetry",
-        )  # fmt: skip
-        assert (found.purpose, found.num_reports) == ("telemetry", 100)
-
-    def test_no_rows(self, tmp_path):
-        path = self.write(tmp_path / "x.parquet", 0)
-        found = batch.perturb_parquet(path, MECHANISMS["planar"], "all", columns=["lon", "lat"], noise=Noise())
-        assert (found.num_reports, found.parts) == (0, {})
-
-    def test_all_problems_before_anything_is_drawn(self, tmp_path):
-        path, noise = self.write(tmp_path / "x.parquet", 10), Noise()
-        (tmp_path / "text.parquet").write_text("lon,lat")
-        for wrong, columns, says in (
-            (path, ["lon", "latitude"], "no such column"),
-            (path, ["name", "lat"], "does not hold numbers"),
-            (tmp_path / "none.parquet", ["lon", "lat"], "cannot be read"),
-            (tmp_path / "text.parquet", ["lon", "lat"], "cannot be read"),
-        ):
-            with pytest.raises(InputError, match=says):
-                batch.perturb_parquet([path, wrong], MECHANISMS["response"], "all", columns=columns, noise=noise)
-        with pytest.raises(ParameterError, match="2 columns"):
-            batch.perturb_parquet(path, MECHANISMS["response"], "all", columns=["lon"], noise=noise)
-        assert noise.bytes_drawn == 0
-
-    def test_a_file_that_is_damaged_inside(self, tmp_path):
-        path = self.write(tmp_path / "x.parquet", 20_000)
-        data = bytearray(path.read_bytes())
-        data[4:2000] = b"\xff" * 1996  # the footer still reads well
-        path.write_bytes(data)
-        with pytest.raises(InputError, match="cannot be read"):
-            batch.perturb_parquet(path, MECHANISMS["response"], "all", columns=["lon", "lat"], noise=Noise())
-
-    def test_memory_does_not_grow_with_rows(self, tmp_path):
-        peaks = []
-        for size in (200_000, 800_000):
-            path = self.write(tmp_path / f"{size}.parquet", size)
-            tracemalloc.start()
-            batch.perturb_parquet(
-                path, MECHANISMS["optimised"], "all", columns=["lon", "lat"], noise=Noise(), batch_rows=50_000
-            )
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
-        assert peaks[1] < 1.2 * peaks[0] + 1_000_000

@@ -14,12 +14,11 @@ from typing import Any
 from dunnage.devices.perturbing import day_text
 from dunnage.errors import InputError, Problem, ReportError, TaskError
 from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.report import ReportFile
-from dunnage.local.tally import FORMAT, Tallies, Tally, check_tally, repeated_problem, tally_digest
+from dunnage.local.report import MOST_BAD_NAMED, ReportFile
+from dunnage.local.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, repeated_problem, tally_digest
 from dunnage.local.task import MOST_BYTES, Task
 
 MOST_TALLY_BYTES = 1 << 30
-TALLIES_KIND = "dunnage tallies"
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
@@ -72,7 +71,6 @@ _KINDS = {
     "duplicate": "sent again, and counted once",
     "conflicting": "with the id of another report, but other content",
 }
-MOST_BAD_NAMED = 20
 TALLIES_AND_OTHERS = (
     "tallies hold no ids: whether a report in one is also in another of the files cannot be told, and it would count "
     "twice. See to it that the files are of different reports"

@@ -10,8 +10,6 @@ Moments are UTC unless they say otherwise: a time of a zone, or with an offset, 
 already; a plain number is seconds after 1 January 1970. What Arrow says about a file may quote its cells, so its words
 are never repeated.
 
-Readings: what vehicles are to report at some slots, and which rows of a file these are.
-
 The reading of a slot is the latest row at or before its moment that is not older than ``max_age``; without one it is
 missing. The path of a slot is the readings of its moment and of those before it, ``slot_minutes`` apart. Rows need not
 be in the order of time.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identity records of carriers and vehicles, sealed: name, plate, axles, fuel and the like.
+"""Identity records of carriers and vehicles, sealed (name, plate, axles, fuel and the like), and files of them.
 
 Reports carry no identity. Where a platform must keep who is who, each record is encrypted with authentication
 (AES-256-GCM, or SM4-GCM where that is asked for) under a key with an id, and bound to the vehicle's alias, so that a
@@ -10,16 +10,12 @@ A record is padded to a multiple of 256 bytes, so that its length says little. N
 before it has sealed 2^32 records (NIST SP 800-38D). Whatever does not fit (another key, nonce or alias, a changed byte)
 is the same :class:`~dunnage.errors.SealError`, which says nothing of the record. ``cryptography`` does the arithmetic.
 
-Files of identity records: a CSV file of vehicles becomes sealed JSON lines, and comes back with the key ring.
-
-Each line holds the vehicle's alias, which stays readable, and its sealed record. The files appear whole or not at all;
-what is opened is readable by its owner alone.
+A CSV file of vehicles becomes sealed JSON lines, each with the vehicle's alias, which stays readable, and comes back
+with the key ring, readable by its owner alone. Files appear whole or not at all.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import csv
 import io
 import json
@@ -38,6 +34,7 @@ from dunnage.devices.perturbing import check_new_file, check_not_input
 from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, SealError
 from dunnage.exact import shown
 from dunnage.folders import new_file
+from dunnage.local.report import packed, unpacked
 
 FORMAT = 1
 NONCE_BYTES = 12
@@ -197,7 +194,7 @@ class KeyRing:
         keys = {
             key.key_id: {
                 "algorithm": key.algorithm,
-                "key": _packed(key.key),
+                "key": packed(key.key),
                 "created": key.created,
                 "state": key.state,
             }
@@ -300,7 +297,7 @@ class SealedRecord:
 
     def to_json(self) -> str:
         """Write the record on one line."""
-        fields = {"key_id": self.key_id, "nonce": _packed(self.nonce), "ciphertext": _packed(self.ciphertext)}
+        fields = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
         return json.dumps({"format": FORMAT, "kind": _SEALED_KIND, **fields}, separators=(",", ":"))
 
     @classmethod
@@ -328,18 +325,11 @@ def _table(text: str | bytes, keys: set[str], kind: str) -> dict[str, Any]:
     return dict(data)
 
 
-def _packed(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
-
-
 def _unpacked(text: object) -> bytes:
     try:
-        data = base64.b64decode(text, validate=True) if isinstance(text, str) else None
-    except (binascii.Error, ValueError):
-        data = None
-    if data is None or _packed(data) != text:  # decoding ignores the bits that padding leaves over
-        raise SealError("a field is not Base64 as we write it. Use a copy.")
-    return data
+        return unpacked(text)
+    except ValueError:
+        raise SealError("a field is not Base64 as we write it. Use a copy.") from None
 
 
 def _bound(key: SealingKey, associated: str) -> bytes:
@@ -478,23 +468,32 @@ def _cell(value: Any) -> str:
 
 
 def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
-    rows = list(_csv_rows(path))
-    header = rows[0]
-    problems = _header_problems(header, alias)
-    uneven = [at for at, row in enumerate(rows[1:], 1) if len(row) != len(header)]
-    if uneven:
+    try:
+        text = _content(path).decode("utf-8-sig")
+        header, *rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row] or [[]]
+    except (UnicodeError, csv.Error):
+        problem = Problem("is not a CSV file in UTF-8, or has a quote that is not closed", remedy="Save it again.")
+        raise InputError(str(path), [problem]) from None
+    if not rows:
+        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+    problems = []
+    if alias not in header:
+        problems.append(Problem("there is no such column", where=alias, remedy="Name it with --alias-column."))
+    if len(set(header)) < len(header):
+        problems.append(Problem("the header names a column twice", remedy="Rename one."))
+    if uneven := [at for at, row in enumerate(rows, 1) if len(row) != len(header)]:
         problems.append(_problem("has more or fewer cells than the header", "", uneven, "Mend or quote the cells."))
     if problems:
         raise InputError(str(path), problems)
-    at = header.index(alias)
-    aliases = [row[at] for row in rows[1:]]
-    blank = [number for number, name in enumerate(aliases, 1) if not name.strip()]
-    twice = _repeated(aliases)
-    if blank or twice:
-        raise InputError(str(path), list(_alias_problems(alias, blank, twice)))
-    fields = [name for name in header if name != alias]
-    own = ([cell for number, cell in enumerate(row) if number != at] for row in rows[1:])
-    return [(name, dict(zip(fields, cells, strict=True))) for name, cells in zip(aliases, own, strict=True)]
+    records = [dict(zip(header, row, strict=True)) for row in rows]
+    aliases = [record.pop(alias) for record in records]
+    if blank := [number for number, name in enumerate(aliases, 1) if not name.strip()]:
+        problems.append(_problem("is missing", alias, blank, "Every vehicle needs an alias."))
+    if twice := _repeated(aliases):
+        problems.append(_problem("comes twice", alias, twice, "Write one row for each vehicle."))
+    if problems:
+        raise InputError(str(path), problems)
+    return list(zip(aliases, records, strict=True))
 
 
 def _repeated(aliases: list[str]) -> list[int]:
@@ -503,36 +502,8 @@ def _repeated(aliases: list[str]) -> list[int]:
     return [number for number, name in enumerate(aliases, 1) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
-def _header_problems(header: list[str], alias: str) -> list[Problem]:
-    problems = []
-    if alias not in header:
-        problems.append(Problem("there is no such column", where=alias, remedy="Name it with --alias-column."))
-    if len(set(header)) < len(header):
-        problems.append(Problem("the header names a column twice", remedy="Rename one."))
-    return problems
-
-
-def _alias_problems(alias: str, blank: list[int], twice: list[int]) -> Iterator[Problem]:
-    if blank:
-        yield _problem("is missing", alias, blank, "Every vehicle needs an alias.")
-    if twice:
-        yield _problem("comes twice", alias, twice, "Write one row for each vehicle.")
-
-
 def _problem(what: str, where: str, rows: list[int], remedy: str) -> Problem:
     return Problem(what, where=where, rows=tuple(rows[:MOST_ROWS_NAMED]), num_rows=len(rows), remedy=remedy)
-
-
-def _csv_rows(path: Path) -> Iterator[list[str]]:
-    try:
-        text = _content(path).decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
-    except (UnicodeError, csv.Error):
-        problem = Problem("is not a CSV file in UTF-8, or has a quote that is not closed", remedy="Save it again.")
-        raise InputError(str(path), [problem]) from None
-    if len(rows) < 2:
-        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
-    yield from rows
 
 
 def _content(path: Path) -> bytes:

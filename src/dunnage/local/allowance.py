@@ -45,7 +45,7 @@ from typing import Any, NamedTuple
 
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.local.report import packed, unpacked
+from dunnage.local.report import packed, synchronise_folder, unpacked
 from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
@@ -368,7 +368,7 @@ class Allowance:
     def _mark(self) -> None:
         os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if self._durable:
-            _synchronise_folder(self.path)
+            synchronise_folder(os.path.dirname(self.path))
 
     @property
     def tier(self) -> str:
@@ -685,7 +685,7 @@ def _append_file(name: str, line: bytes, *, durable: bool) -> None:
     finally:
         os.close(sink)
     if durable and is_new:
-        _synchronise_folder(name)
+        synchronise_folder(os.path.dirname(name))
 
 
 def _write_whole(sink: int, content: bytes) -> None:
@@ -708,12 +708,4 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
         os.close(sink)
     os.rename(work, name)
     if durable:
-        _synchronise_folder(name)
-
-
-def _synchronise_folder(name: str) -> None:
-    folder = os.open(os.path.dirname(name), os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+        synchronise_folder(os.path.dirname(name))

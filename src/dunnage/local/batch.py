@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The laws of the local mechanisms on whole arrays, with system entropy.
+"""Perturb whole columns: what a gateway does for many vehicles, or a simulation.
 
-Every law here is that of its scalar sibling in :mod:`dunnage.local.numeric` or :mod:`dunnage.local.location`, exactly:
+One row is one report, and what is kept is the :class:`~dunnage.local.tally.Tally`. Rows are perturbed
+:data:`CHUNK_ROWS` at a time, so that memory does not grow with them. Every law is that of its scalar sibling in
+:mod:`dunnage.local.numeric` or :mod:`dunnage.local.location`, exactly, with the entropy of the system:
 
 - choices are drawn by the tables of :mod:`dunnage.noise_arrays`, which round nothing;
 - one-hot rows are never made: eight bits of noise are drawn at once, as a byte (:func:`unary`);
@@ -9,25 +11,15 @@ Every law here is that of its scalar sibling in :mod:`dunnage.local.numeric` or 
   point, with a bound on all rounding; the few that this leaves open (about one in 32,000) are decided by exact
   fractions and as many more digits as it takes (:func:`round_at_random`);
 - a position becomes a cell by comparing it with the least double that is not below each border (:func:`find_cells`).
-
-Arrays are drawn as wholes; :mod:`dunnage.local.batch` cuts columns into chunks.
-
-Perturb whole columns, and stream them from Parquet: what a gateway does for many vehicles, or a simulation.
-
-One row is one report. Its law is that of the device exactly (:mod:`dunnage.local.batch`), with the entropy of the
-system; what is kept is the :class:`~dunnage.local.tally.Tally`. Rows are perturbed :data:`CHUNK_ROWS` at a time, so
-that memory does not grow with them.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +27,7 @@ from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import InputError, ParameterError, Problem
+from dunnage.errors import ParameterError
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import Attribute, JointReport, LocalNumeric, SampledReport
 from dunnage.local.numeric_laws import (
@@ -52,7 +44,7 @@ from dunnage.local.subjects import Grid
 from dunnage.local.tally import BITS, SYMBOLS, Key, Tally
 from dunnage.local.task import Tier
 from dunnage.local.trajectory import AreaPaths, Independent, LocalTrajectory, PathCode, ReachablePaths
-from dunnage.noise import Interval, Noise, ceil_divide, exp_interval, integer
+from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
 
@@ -509,78 +501,3 @@ def _count(tally: Tally, key: Key, law: Any, drawn: Any) -> None:
         tally.counts(key, SYMBOLS, law.num_symbols).add_symbols(drawn)
     else:
         tally.counts(key, BITS, law.num_inputs).add_rows(drawn)
-
-
-def perturb_parquet(
-    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],  # One file, or several of the same columns
-    mechanism: Mechanism,
-    tier: Tier | str,
-    *,
-    columns: Sequence[str],  # Names of the columns, in the order that :func:`perturb_column` takes them
-    noise: Noise,
-    purpose: str | None = None,
-    batch_rows: int = 1 << 20,  # Rows read at a time
-    progress: Callable[[int, int], None] | None = None,  # Called with rows done and rows in all, after each batch
-) -> Tally:
-    """Perturb the rows of Parquet files, one report for each row, without ever holding them all."""
-    names = list(columns)
-    if len(names) != _num_columns(mechanism):
-        raise ParameterError(f"name {_num_columns(mechanism)} columns in order. Got {len(names)}.")
-    files = [Path(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]
-    num_rows = sum(_checked_rows(path, names) for path in files)
-    tally = perturb_column(mechanism, tier, [np.zeros(0)] * len(names), noise, purpose=purpose)
-    for values in _batches(files, names, integer(batch_rows, "batch_rows", least=1)):
-        perturb_column(mechanism, tier, values, noise, tally=tally)
-        if progress is not None:
-            progress(tally.num_reports, num_rows)
-    return tally
-
-
-def _checked_rows(path: Path, names: list[str]) -> int:
-    """Check the columns of a file and return its number of rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as source:
-            schema, num_rows = source.schema_arrow, int(source.metadata.num_rows)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise _unreadable(path, error) from None
-    problems = [problem for name in names for problem in _column_problems(schema, name)]
-    if problems:
-        raise InputError(str(path), problems)
-    return num_rows
-
-
-def _column_problems(schema: Any, name: str) -> Iterator[Problem]:
-    import pyarrow.types as kinds
-
-    if schema.names.count(name) != 1:
-        yield Problem("there is no such column, or there are several", where=name, remedy="Name another one.")
-    elif not _holds_numbers(kinds, schema.field(name).type):
-        yield Problem("the column does not hold numbers", where=name, remedy="Write it as double, say.")
-
-
-def _holds_numbers(kinds: Any, kind: Any) -> bool:
-    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind) or kinds.is_null(kind))
-
-
-def _batches(files: list[Path], names: list[str], batch_rows: int) -> Iterator[list[FloatArray]]:
-    """Yield columns of doubles, NaN where nothing is."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    for path in files:
-        try:
-            # Not read ahead: a row group may be larger than the memory that is wanted.
-            with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as source:
-                for rows in source.iter_batches(batch_rows, columns=names, use_threads=False):
-                    columns = [rows.column(rows.schema.get_field_index(name)) for name in names]
-                    yield [column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) for column in columns]
-        except (OSError, pa.ArrowInvalid) as error:
-            raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    reason = getattr(error, "strerror", None) or "it is damaged, or not Parquet"
-    return InputError(str(path), [Problem(f"the file cannot be read: {reason}", remedy="Name a Parquet file.")])

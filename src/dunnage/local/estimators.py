@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What estimates of numbers and of shares have in common: intervals, tiers put together, and projections.
+"""From tallies to means, shares and distributions with intervals, in the units of their public domains.
 
 An :class:`Estimates` holds an array of unbiased values, each with an interval of its own and a variance. Intervals are
 those of single values: that all of many hold at once is less likely. They are made so that they hold for small numbers
@@ -7,36 +7,25 @@ of reports, too: exact ones (Clopper and Pearson) where a count is binomial, sco
 variance is known as a function of what is estimated, Student's t elsewhere. Several are put together by the method of
 variance estimates recovery (Zou and Donner 2008), which carries lopsided intervals over.
 
+*Means.* Per tier and attribute the symbols of each law are summed up to an unbiased mean in [-1, 1] units. A sign law's
+interval is exact. For the others the variance is that of the reports, though never less than the law's own at that
+mean, with Student's t; with fewer than :data:`FEW` reports the law's largest variance instead. The two parts of the
+hybrid law are weighed by their variance, then tiers are put together (:func:`combine_tiers`).
+
+*Shares.* Each oracle's counts give an unbiased share of every input: with an exact interval for randomised response and
+unary encoding, a score interval for Hadamard response and where areas are in clear. What is released as value is the
+nearest point of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased
+estimate, clipped to [0, 1], and is extended to the value where that lies outside. The planar law has no unbiased share:
+the value is the likeliest map, the interval that of the map found by inverting the channel, however wide that is.
+
+*Distributions* behind a known channel (square waves, planar reports) are found by expectation maximisation. For square
+waves each step is followed by smoothing (EMS, Li et al. 2020), as without it noise is fitted. Smoothing flattens peaks,
+and by how much cannot be seen from the fit, so that a bootstrap around it promises more than it keeps (on two humps at
+epsilon 1 its "95 %" hold in 2 of 100 cases). Intervals of bins and quantiles are those that *no* distribution can leave
+whose reports are distributed as observed, up to the band of Dvoretzky, Kiefer, Wolfowitz and Massart: the least and the
+largest share by linear programming. They are wide, and all of them hold at once.
+
 Everything here is computed from reports that devices have already perturbed; nothing is drawn.
-
-Distributions behind a known channel: square waves of a number, and planar reports of places.
-
-Both are found by expectation maximisation (EM): the likeliest distribution of inputs given how often each symbol came
-up. For square waves each step is followed by smoothing (EMS, Li et al. 2020), as without it noise is fitted.
-
-Smoothing flattens peaks, and by how much cannot be seen from the fit, so that a bootstrap around it promises more than
-it keeps (on two humps at epsilon 1 its "95 %" hold in 2 of 100 cases). Intervals of bins and quantiles are those that
-*no* distribution can leave whose reports are distributed as observed, up to the band of Dvoretzky, Kiefer, Wolfowitz
-and Massart: the least and the largest share by linear programming. They are wide, and all of them hold at once.
-
-Means of numbers from tallies: unbiased, with intervals, in the units of their public domains.
-
-Per tier and attribute the symbols of each law are summed up to an unbiased mean in [-1, 1] units. A sign law's interval
-is exact (a count of plus signs is binomial). For the others the variance is that of the reports, though never less than
-the law's own at that mean, with Student's t; with fewer than :data:`FEW` reports the law's largest variance instead.
-The two parts of the hybrid law are weighed by their variance, then tiers are put together
-(:func:`~dunnage.local.estimators.combine_tiers`).
-
-Shares of places and of paths from tallies: unbiased per tier, put together, and made shares again.
-
-Each oracle's counts give an unbiased share of every input, with an interval of its own: exact for randomised response
-and unary encoding, where a count is binomial; a score interval for Hadamard response and where areas are in clear.
-Tiers are put together (:func:`~dunnage.local.estimators.combine_tiers`). What is released as value is the nearest point
-of the simplex (shares that are not negative and add up to 1); the interval stays that of the unbiased estimate, clipped
-to [0, 1], and is extended to the value where that lies outside.
-
-The planar law has no unbiased share of its own: the value is the likeliest map (EM on the exact channel), the interval
-that of the map found by inverting the channel, however wide that is (:mod:`dunnage.local.estimators`).
 """
 
 from __future__ import annotations
@@ -57,7 +46,7 @@ from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import Duchi, JointSign, Reading, SquareWave, Warner, odds_of
 from dunnage.local.oracles import DIRECTIONS, HadamardResponse, InClear, Oracle, Planar
-from dunnage.local.promises import ONE_TIER, PRECISION, QUANTILES, STRATIFY, chosen_rule, num_bins
+from dunnage.local.promises import NO_TIER, ONE_TIER, PRECISION, QUANTILES, STRATIFY, chosen_rule, num_bins
 from dunnage.local.subjects import Quantity
 from dunnage.local.tally import Counts, Part, Sums, Tally
 from dunnage.local.trajectory import Independent, LocalTrajectory
@@ -369,8 +358,10 @@ def fit_distribution(
     narrow = bins * max(1, min(_NARROW, 2 * laws[0].steps) // bins)
     channels = [_grouped(wave_matrix(law, narrow), _NARROW) for law in laws]
     columns = [_grouped(np.asarray(count, dtype=np.float64)[:, None], _NARROW) for count in counts]
-    if fit_together:
-        fitted = _fit_together(channels, columns)
+    if fit_together:  # one distribution, each tier through its own channel
+        whole = math.fsum(float(count.sum()) for count in columns)
+        channel = np.concatenate([count.sum() / whole * c for count, c in zip(columns, channels, strict=True)])
+        fitted = maximise(channel, np.concatenate(columns) / whole, smooth=True)[:, 0]
     else:
         fits = [maximise(c, g / g.sum(), smooth=True)[:, 0] for c, g in zip(channels, columns, strict=True)]
         fitted = np.asarray(np.average(fits, axis=0, weights=weights))
@@ -381,29 +372,20 @@ def fit_distribution(
     return Distribution(Estimates(value, lower, upper, variance), _quantiles(value, *reached))
 
 
-def _fit_together(channels: Sequence[FloatArray], counts: Sequence[FloatArray]) -> FloatArray:
-    """Fit one distribution to the reports of several tiers, each through its own channel."""
-    whole = math.fsum(float(count.sum()) for count in counts)
-    channel = np.concatenate([count.sum() / whole * c for count, c in zip(counts, channels, strict=True)])
-    found: FloatArray = maximise(channel, np.concatenate(list(counts)) / whole, smooth=True)[:, 0]
-    return found
-
-
 def _possible(
     laws: Sequence[SquareWave], counts: Sequence[ArrayLike], weights: Sequence[float] | None, confidence: float
 ) -> tuple[tuple[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]:
     """Return the least and largest share of each bin, and of all bins up to each edge, that the reports leave open."""
+    from scipy.linalg import block_diag
+
     bins = num_bins(laws[0].steps)
     finer = _FINER * bins
     bands = [_band(law, count, finer, (1 - confidence) / len(laws)) for law, count in zip(laws, counts, strict=True)]
+    limits = np.concatenate([band[1] for band in bands])
     if weights is None:  # one distribution behind all tiers
-        rows, limits, parts = np.concatenate([band[0] for band in bands]), np.concatenate([b[1] for b in bands]), [1.0]
+        rows, parts = np.concatenate([band[0] for band in bands]), [1.0]
     else:
-        rows, limits, parts = (
-            _block_diagonal([b[0] for b in bands]),
-            np.concatenate([b[1] for b in bands]),
-            list(weights),
-        )
+        rows, parts = block_diag(*(band[0] for band in bands)), list(weights)
     goals = np.kron(np.eye(bins), np.ones(_FINER))
     upto = np.cumsum(goals, axis=0)[:-1]
     bounds = [
@@ -412,13 +394,6 @@ def _possible(
     ]
     least, most = (np.array(ends) for ends in zip(*bounds, strict=True))
     return (least[:bins], most[:bins]), (least[bins:], most[bins:])
-
-
-def _block_diagonal(blocks: Sequence[FloatArray]) -> FloatArray:
-    from scipy.linalg import block_diag
-
-    found: FloatArray = block_diag(*blocks)
-    return found
 
 
 def _band(law: SquareWave, counts: ArrayLike, bins: int, risk: float) -> tuple[FloatArray, FloatArray]:
@@ -608,7 +583,7 @@ def attribute_mean(
     found = [tier_mean(mechanism, tally, attribute, confidence) for tally in held]
     num_told = sum(part.num for tally in held for key, part in tally.parts.items() if key[0] == attribute)
     if not num_told:
-        return UNKNOWN, Combination(rule="none"), 0
+        return UNKNOWN, Combination(rule=NO_TIER), 0
     nums, precisions = [tally.num_reports for tally in held], [precision for _, precision in found]
     mean, combination = combine_tiers([estimate for estimate, _ in found], nums, precisions, rule)
     return mean, combination, num_told
@@ -633,7 +608,8 @@ def estimate_means(
         else _plain_mean(quantity, *estimate)
         for quantity, estimate in zip(mechanism.quantities, found, strict=False)
     ]
-    return means, [_present_share(name, *estimate) for name, estimate in presences.items()]
+    shares = {name: Quantity(name=name, low=Fraction(0), high=Fraction(1)) for name in presences}
+    return means, [_plain_mean(shares[name], *estimate) for name, estimate in presences.items()]
 
 
 def _in_units(quantity: Quantity, number: float) -> float:
@@ -669,11 +645,6 @@ def _ratio_mean(
         return _mean(quantity, math.nan, (-1.0, 1.0), top[1], top[2])
     ratio = float(np.clip(top[0].value / share.value, -1.0, 1.0))
     return _mean(quantity, ratio, ratio_bounds(top[0], share), top[1], top[2])
-
-
-def _present_share(name: str, estimate: Estimates, combination: Combination, num: int) -> Mean:
-    share = Quantity(name=name, low=Fraction(0), high=Fraction(1))
-    return _plain_mean(share, estimate, combination, num)
 
 
 MOST_SHARES = 1 << 24
@@ -733,7 +704,11 @@ def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | 
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
         scores, blocks = hadamard_scores(oracle, part.counts)
-        return _hadamard_shares(oracle, scores / num, np.maximum(blocks / num, 2 * oracle.q * here), num, confidence)
+        value = scores / num * oracle.scale
+        # The square of an entry is 1 in the own block, else 0.
+        squares = np.maximum(blocks / num, 2 * oracle.q * here) * oracle.scale**2
+        variance = np.maximum(squares - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
+        return Estimates(value, *score_bounds(value, num, (squares, 0.0), confidence), variance)
     value = (part.counts / num - oracle.q * here) * oracle.scale
     inside = np.clip(value, 0.0, here)
     # One report's estimate: 0 in another area, else (own bit - q) / (p - q).
@@ -754,21 +729,12 @@ def hadamard_scores(oracle: HadamardResponse, counts: IntArray) -> tuple[IntArra
     return walsh_hadamard(table)[blocks, rows + 1], table.sum(axis=1)[blocks]
 
 
-def _hadamard_shares(
-    oracle: HadamardResponse, scores: FloatArray, blocks: FloatArray, num: int, confidence: float
-) -> Estimates:
-    """Return shares from mean matrix entries; ``blocks`` are the shares of reports in the own block of each input."""
-    value = scores * oracle.scale
-    constant = blocks * oracle.scale**2  # the square of an entry is 1 in the own block, else 0
-    lower, upper = score_bounds(value, num, (constant, 0.0), confidence)
-    inside = np.clip(value, 0.0, 1.0)
-    return Estimates(value, lower, upper, np.maximum(constant - inside**2, 0.0) / num)
-
-
 def _clear_shares(law: InClear, tally: Tally, confidence: float) -> Estimates:
     """Return shares where groups are in clear: of each group's own reports, as parts of all."""
     size, zeros = law.group_size, np.zeros(law.num_inputs)
-    found = Estimates(zeros, zeros.copy(), _empty_upper(law, tally, confidence), zeros.copy())
+    # Groups are shown as they are, so of one that no report came from none of the reports was.
+    empty = float(binomial_bounds(0, tally.num_reports, confidence)[1])
+    found = Estimates(zeros, zeros.copy(), np.full(law.num_inputs, empty), zeros.copy())
     for (group,), part in tally.parts.items():
         assert isinstance(part, Counts)
         assert isinstance(group, int)
@@ -783,12 +749,6 @@ def _clear_shares(law: InClear, tally: Tally, confidence: float) -> Estimates:
 
 def _arrays(estimates: Estimates) -> tuple[FloatArray, ...]:
     return estimates.value, estimates.lower, estimates.upper, estimates.variance
-
-
-def _empty_upper(law: InClear, tally: Tally, confidence: float) -> FloatArray:
-    """Return upper ends for groups that no report came from: they are shown as they are, so none of the reports was."""
-    upper = float(binomial_bounds(0, tally.num_reports, confidence)[1])
-    return np.full(law.num_inputs, upper)
 
 
 def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estimates:

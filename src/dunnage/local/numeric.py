@@ -166,7 +166,7 @@ class SampledReport:
         if self._num_payloads is not None:
             return (self._num_payloads - 1).bit_length()
         rare = [law.code(math.ceil(_RARE * law.noise_scale)) for law in self.laws if isinstance(law, LaplaceNumber)]
-        return 8 * (_num_bytes(self.num_sets) + self.num_sampled * len(_varint(max(rare))))
+        return 8 * (_num_bytes(self.num_sets) + self.num_sampled * len(varint(max(rare))))
 
     def reading(self, attribute: int, key: str) -> Reading:
         """Return how symbols of a key that :meth:`read` gave for an attribute are read."""
@@ -191,7 +191,7 @@ class SampledReport:
 
     def _pack(self, rank: int, drawn: Sequence[Entry]) -> bytes:
         if self._num_payloads is None:
-            varints = (_varint(self.laws[attribute].code(symbol)) for attribute, symbol in drawn)
+            varints = (varint(self.laws[attribute].code(symbol)) for attribute, symbol in drawn)
             return rank.to_bytes(_num_bytes(self.num_sets), "little") + b"".join(varints)
         number = 0
         for attribute, symbol in reversed(drawn):
@@ -329,7 +329,7 @@ class JointReport:
         return self.law.exponent(index, symbol)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Write seven bits a byte, lowest first, the highest bit set on all bytes but the last."""
     found = bytearray()
     while number > 0x7F:

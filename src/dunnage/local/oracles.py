@@ -1,32 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Channel: what every local mechanism draws its reports from, and the one check of what a report gives away.
+"""What reports of a cell or path are drawn from: channels, frequency oracles and the planar law.
 
 A channel takes one of finitely many public inputs to a symbol, at random. Every channel here is *exponential*: the
 probability of a symbol is ``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does
 not depend on the input. So the loss between two inputs is a difference of rational numbers, and the worst case over all
-inputs and symbols is exact, without a floating-point number on the way. Only the standard library is used: this is part
-of what a device carries.
+inputs and symbols is exact, without a floating-point number on the way.
 
-Frequency oracles: tell one of k public inputs at random, so that the share of each can be estimated.
+Frequency oracles tell one of k inputs so that the share of each can be estimated. They differ in the variance of the
+estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
+geo-indistinguishability as an exact law. The true cell is moved on the endless lattice of cells by a displacement ``v``
+that has probability proportional to ``exp(-epsilon * rho(v))``, and what falls outside the box is put on its border.
+``rho`` is a norm with rational values, never longer than the Euclidean distance and at most 0.5 % shorter, so every
+draw is made with integers alone; kilometres are those of :attr:`~dunnage.local.subjects.Grid.pitch_km`.
 
-Each oracle is a :class:`~dunnage.local.oracles.Channel` with exact draws. They differ in the variance of the estimate
-and in the size of a report; :func:`choose_oracle` picks one. Only the standard library is used: this is part of what a
-device carries. ``docs/proofs/local-location.md`` has the proofs and a table of variances.
+Only the standard library is used: this is part of what a device carries. ``docs/proofs/local-location.md`` has the
+proofs and a table of variances.
 
 References
 ----------
 Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
 (randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
 Yao et al. 2024, Algorithm 3 (L-RR).
-
-Planar: report a cell near the true one; the nearer two places are, the less a report tells them apart.
-
-Geo-indistinguishability as an exact law: the true cell is moved on the lattice of cells, endless in all directions, by
-a displacement ``v`` that has probability proportional to ``exp(-epsilon * rho(v))``, and what falls outside the box is
-put on its border. ``rho`` is a norm with rational values that is never longer than the Euclidean distance and at most
-0.5 % shorter, so every draw is made with integers alone. ``docs/proofs/local-location.md`` has the proofs.
-
-Kilometres are those of :attr:`dunnage.local.task.Grid.pitch_km`, which never overstates a distance.
 """
 
 from __future__ import annotations

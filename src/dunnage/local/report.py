@@ -23,15 +23,15 @@ import os
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date
 from io import BufferedReader
 from typing import IO, Any
 
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
+from dunnage.folders import new_file
+from dunnage.local.numeric import varint
 from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, PREFIX_BYTES, Task, check_keys, parse_json
-from dunnage.noise import Noise
 
 VERSION = 1
 ID_BYTES = 8
@@ -92,9 +92,9 @@ class Report:
             (
                 bytes((VERSION,)),
                 self.task,
-                *(_varint(getattr(self, name)) for name in _MOST),
+                *(varint(getattr(self, name)) for name in _MOST),
                 self.report_id,
-                _varint(len(self.payload)),
+                varint(len(self.payload)),
                 self.payload,
             )
         )
@@ -175,15 +175,6 @@ def _checked(report: Report, task: Task | None) -> Report:
     if task is not None:
         report.check(task)
     return report
-
-
-def _varint(number: int) -> bytes:
-    groups = bytearray()
-    while number > 0x7F:
-        groups.append(number & 0x7F | 0x80)
-        number >>= 7
-    groups.append(number)
-    return bytes(groups)
 
 
 class _Reader:
@@ -377,42 +368,26 @@ def _is_binary(path: str) -> bool:
 def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, force: bool = False) -> int:
     """Write reports to a ``.jsonl`` or ``.bin`` file that appears whole or not at all, and is on the disk then."""
     target = os.path.abspath(path)
-    form = _block if _is_binary(target) else _line
+    binary = _is_binary(target)
     if os.path.lexists(target) and not force:
         raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
-    folder, name = os.path.split(target)
-    work = os.path.join(folder, f".{name}.{Noise().draw_bytes(6).hex()}.partial")
     count = 0
+    with new_file(target) as sink:
+        for count, report in enumerate(reports, 1):  # noqa: B007
+            data = report.to_bytes() if binary else report.to_json().encode("ascii") + b"\n"
+            sink.write(len(data).to_bytes(4, "big") + data if binary else data)
     try:
-        with open(work, "xb") as sink:
-            for count, report in enumerate(reports, 1):  # noqa: B007
-                sink.write(form(report))
-            sink.flush()
-            os.fsync(sink.fileno())
-        os.replace(work, target)
-        _synchronise_folder(folder)
+        synchronise_folder(os.path.dirname(target))
     except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise OutputError(f"{target} could not be written: {reason}. Choose another place.") from None
-    finally:
-        with suppress(OSError):
-            os.unlink(work)
+        raise OutputError(f"{target} could not be written: {error.strerror}. Choose another place.") from None
     return count
 
 
-def _synchronise_folder(folder: str) -> None:
+def synchronise_folder(folder: str) -> None:
+    """See to it that the names in a folder are on the disk."""
     if os.name == "posix":  # elsewhere a folder cannot be opened
-        opened = os.open(folder, os.O_RDONLY)
+        opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(opened)
         finally:
             os.close(opened)
-
-
-def _line(report: Report) -> bytes:
-    return report.to_json().encode("ascii") + b"\n"
-
-
-def _block(report: Report) -> bytes:
-    data = report.to_bytes()
-    return len(data).to_bytes(4, "big") + data

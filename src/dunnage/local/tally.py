@@ -17,6 +17,7 @@ Tallies hold no ids, so that nobody can tell whether two are of the same reports
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import math
@@ -34,7 +35,7 @@ from dunnage.local.client import mechanism_of
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import Duchi, JointSign, LaplaceNumber, SquareWave, Warner
 from dunnage.local.oracles import InClear, OptimisedUnary, SymmetricUnary
-from dunnage.local.report import Report
+from dunnage.local.report import MOST_BAD_NAMED, Report
 from dunnage.local.task import Task, Tier
 from dunnage.local.trajectory import Independent
 from dunnage.noise import ceil_divide
@@ -42,10 +43,9 @@ from dunnage.noise import ceil_divide
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]
 
-FORMAT = 1
+FORMAT, TALLIES_KIND = 1, "dunnage tallies"
 MOST_COUNTS = 1 << 26
 """Most counts of one part: half a gigabyte."""
-MOST_BAD_NAMED = 20
 SYMBOLS, BITS, WAVE = "symbols", "bits", "square-wave"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
@@ -60,14 +60,17 @@ class Sums:
     total: int = 0
     squares: int = 0
 
+    @property
+    def law(self) -> tuple[object, ...]:
+        """What must be equal in parts that add up."""
+        return ("sums",)
+
     def add(self, symbols: IntArray) -> None:
         self.num += symbols.size
         for start in range(0, symbols.size, _SAFE):
             part = symbols[start : start + _SAFE]
-            if (
-                max(int(part.max()), -int(part.min())) > _SAFE
-            ):  # Laplace noise may be large: whole numbers without a limit
-                part = part.astype(object)
+            if max(int(part.max()), -int(part.min())) > _SAFE:
+                part = part.astype(object)  # Laplace noise may be large: whole numbers without a limit
             self.total += int(part.sum())
             self.squares += int((part * part).sum())
 
@@ -77,11 +80,9 @@ class Sums:
         self.squares += symbol * symbol
 
     def merge(self, other: Sums) -> None:
-        self.num, self.total, self.squares = (
-            self.num + other.num,
-            self.total + other.total,
-            self.squares + other.squares,
-        )
+        self.num += other.num
+        self.total += other.total
+        self.squares += other.squares
 
     def to_dict(self) -> dict[str, Any]:
         return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
@@ -134,8 +135,12 @@ class Counts:
         count_together(rows[0], rows[1], third, num_bits, self.counts.reshape(num_bits + 1, num_bits + 1, -1))
         self.num += len(rows[0])
 
+    @property
+    def law(self) -> tuple[object, ...]:
+        return self.kind, self.counts.shape
+
     def merge(self, other: Counts) -> None:
-        if (self.kind, self.counts.shape) != (other.kind, other.counts.shape):
+        if self.law != other.law:
             raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         self.counts += other.counts
         self.num += other.num
@@ -246,12 +251,13 @@ class Tally:
                 f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
             )
         for key in self.parts.keys() & other.parts.keys():
-            _check_same_law(self.parts[key], other.parts[key])
+            if self.parts[key].law != other.parts[key].law:
+                raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         for key, part in other.parts.items():
             if key in self.parts:
                 self.parts[key].merge(part)  # type: ignore[arg-type]  # checked above
             else:
-                self.parts[key] = _copied(part)
+                self.parts[key] = copy.deepcopy(part)
         self.num_reports += other.num_reports
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,32 +275,14 @@ class Tally:
             If it is something else.
         """
         try:
-            return cls._read(data)
+            parts = {_key(part["key"]): _part(part) for part in data["parts"]}
+            names = data["purpose"], data["tier"]
+            if len(parts) < len(data["parts"]) or not all(isinstance(name, str) for name in names):
+                raise ValueError
+            return cls(purpose=names[0], tier=names[1], num_reports=_whole(data["num_reports"]), parts=parts)
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             problem = Problem("this is not a tally", remedy="Write it again from the reports.")
             raise InputError("the tally", [problem]) from None
-
-    @classmethod
-    def _read(cls, data: Mapping[str, Any]) -> Tally:
-        parts = {_key(part["key"]): _part(part) for part in data["parts"]}
-        names = data["purpose"], data["tier"]
-        if len(parts) < len(data["parts"]) or not all(isinstance(name, str) for name in names):
-            raise ValueError
-        return cls(purpose=names[0], tier=names[1], num_reports=_whole(data["num_reports"]), parts=parts)
-
-
-def _check_same_law(one: Part, other: Part) -> None:
-    alike = type(one) is type(other)
-    if isinstance(one, Counts) and isinstance(other, Counts):
-        alike = (one.kind, one.counts.shape) == (other.kind, other.counts.shape)
-    if not alike:
-        raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
-
-
-def _copied(part: Part) -> Part:
-    if isinstance(part, Sums):
-        return Sums(part.num, part.total, part.squares)
-    return Counts(part.kind, part.counts.copy(), part.num)
 
 
 def _order(item: tuple[Key, Part]) -> list[tuple[bool, int | str]]:
@@ -377,8 +365,9 @@ class Tallies:
             return False
         try:
             report.check(self.task)
-            names, tally = self._tally(report)
             tier = self._tiers[report.purpose][report.tier]
+            names = self.task.purposes[report.purpose].name, tier.name
+            tally = self.by_tier.get(names) or Tally(purpose=names[0], tier=names[1])
             tally.add_payload(self._mechanisms[report.purpose], tier, report.payload)
         except ReportError as error:
             self.num_bad += 1
@@ -388,14 +377,10 @@ class Tallies:
         self._seen[report.report_id] = checksum
         return True
 
-    def _tally(self, report: Report) -> tuple[tuple[str, str], Tally]:
-        names = self.task.purposes[report.purpose].name, self._tiers[report.purpose][report.tier].name
-        return names, self.by_tier.get(names) or Tally(purpose=names[0], tier=names[1])
-
     def to_dict(self) -> dict[str, Any]:
         """Give all tallies as plain data."""
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
-        return {"format": FORMAT, "kind": "dunnage tallies", "task": self.task.digest, "tallies": tallies}
+        return {"format": FORMAT, "kind": TALLIES_KIND, "task": self.task.digest, "tallies": tallies}
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
