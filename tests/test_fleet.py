@@ -10,18 +10,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracles.operations import check_operation
 
 import dunnage as dn
 from dunnage.city import Buses, City
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
-from dunnage.planning.checking import check_operation
 from dunnage.planning.demand import Day, Ground, Trips
 from dunnage.planning.dispatch import Service, simulate
-from dunnage.planning.fleet import expanded_days, planned_task, size, wait_facts
-from dunnage.planning.fleet_plan import FleetPlan, is_fleet_plan
-from dunnage.planning.fleet_task import FleetTask, solo_cover
+from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts
+from dunnage.planning.plan import FleetModel, FleetPlan, Waits, ZoneFacts, is_fleet_plan
 
 SPAN = (8 * 3600, 10 * 3600)
 
@@ -206,8 +205,8 @@ def test_a_bound_grows_with_crowds():
 
 def test_waits_are_summed_up_by_weight():
     facts = wait_facts(np.array([10, 20, 30, 40]), np.array([1.0, 1.0, 1.0, 1.0]))
-    assert facts == {"mean": 25.0, "median": 20.0, "p95": 40.0}
-    assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == {"mean": 32.5, "median": 10.0, "p95": 100.0}
+    assert facts == Waits(mean=25.0, median=20.0, p95=40.0)
+    assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == Waits(mean=32.5, median=10.0, p95=100.0)
 
 
 # On releases
@@ -288,7 +287,7 @@ def test_modes_that_are_not_known_are_said_to_be_ignored(published):
 
 
 def test_one_of_a_thing_has_no_ending():
-    facts = {"legs": 1.0, "bound": 1, "solo_cover": 1, "spread": {}, "wait_seconds": {}}
+    facts = ZoneFacts(legs=1.0, bound=1, solo_cover=1, spread=None, wait_seconds=None)
     plan = FleetPlan(release="r", zones=("a",), shuttles=(1,), probes=1, by_zone={"a": facts})
     assert "a: 1 shuttle for 1 ride a day" in plan.summary()
     assert "1 day simulated" in plan.summary()
@@ -319,7 +318,7 @@ def test_several_dates_without_labels_are_one_average_day(tmp_path):
     release = release_of(tmp_path, place, trips, dates=["2026-11-09", "2026-11-12"])
     plan = size(release, place, max_wait=300, expansions=4)
     total = sum(release.data.column("count").to_pylist())
-    assert abs(plan.demand["trips"] - total / 4) < 6.5 * np.sqrt(total / 4 * 0.75 / 4)
+    assert abs(plan.demand.trips - total / 4) < 6.5 * np.sqrt(total / 4 * 0.75 / 4)
     assert any("counts 4 dates" in sentence for sentence in plan.assumed)
 
 
@@ -371,7 +370,7 @@ def test_expansions_are_shared_among_days(published):
 
 
 def plan_folder(tmp_path: Path) -> Path:
-    plan = FleetPlan(release="abc", zones=("a", "b"), shuttles=(3, 0), model={"name": "smallest-fleet"}, bound=1)
+    plan = FleetPlan(release="abc", zones=("a", "b"), shuttles=(3, 0), model=FleetModel(name="smallest-fleet"), bound=1)
     return plan.write(tmp_path / "plan")
 
 

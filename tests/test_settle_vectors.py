@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError
 from dunnage.noise import Noise
+from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, opening, repair
-from dunnage.settle.task import Fill, task_of
+from dunnage.settle import Settlement, apply, repair
+from dunnage.settle.repair import Fill, task_of
 
 UNITS = {"weight": "kg", "volume": "m3"}
 
@@ -69,7 +70,7 @@ class Case:
             bin_of_row=np.array(bins)[self.record],
             truck_of_bin=tuple(names or (trucks[0].name,) * (max(bins) + 1)),
             trucks=tuple(trucks),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities=self.quantities,
@@ -230,8 +231,8 @@ def test_an_exchange_that_one_quantity_alone_would_not_find() -> None:
     done = case.apply(case.plan([1, 0, 1, 0], [truck(310, 5)]), repair=True)
     assert [item["quantity"] for item in done.overloaded] == ["volume"]
     assert done.repair is not None
-    assert (done.feasible, done.repair["moved"], done.repair["opened"]) == (True, 0, 0)
-    assert done.repair["repairs_found"] == 2
+    assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
+    assert done.repair.repairs_found == 2
     check(case, done)
 
 
@@ -264,7 +265,7 @@ def test_descent_counts_the_overload_right(seed: int) -> None:
 @pytest.mark.parametrize("by_packing", [True, False])
 def test_the_cheapest_kind_that_is_enough_is_opened(by_packing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not by_packing:
-        monkeypatch.setattr(opening, "_open_cheapest", lambda *_: None)
+        monkeypatch.setattr(repair, "_open_cheapest", lambda *_: None)
     kinds = [truck(100), truck(300, name="lorry", cost=2.0), truck(120, name="van", cost=0.5)]
     case = Case({"weight": [60, 61, 90, 90]}, k=2)
     done = case.apply(case.plan([0, 0, 0, 0], kinds, ["lorry"]), repair=True)
@@ -284,7 +285,7 @@ def test_counts_of_kinds_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = case.apply(case.plan([0] * 8, kinds, ["truck"]), leave_behind=True)
     check(case, left)
     assert left.feasible
-    assert left.unplanned["left_behind"] == 1
+    assert left.unplanned.left_behind == 1
 
 
 def test_kinds_that_hold_nothing_of_a_quantity_are_refused() -> None:
@@ -386,11 +387,11 @@ def test_true_packings_of_vectors_fit(seed: int) -> None:
     case = Case(columns, k=2)
     task = task_of(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
     room = task.capacity_of["truck"]
-    packed = opening.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
+    packed = repair.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
     assert packed is not None
     assert sorted(np.concatenate(packed).tolist()) == list(range(25))
     assert all((task.whole[rows].sum(axis=0) <= room).all() for rows in packed)
-    assert opening.packed_rows(task, np.arange(25), room // 50, Noise(seed=2), deadline=0.0) is None
+    assert repair.packed_rows(task, np.arange(25), room // 50, Noise(seed=2), deadline=0.0) is None
 
 
 def test_a_broken_plan_folder_is_no_traceback(tmp_path: Path) -> None:

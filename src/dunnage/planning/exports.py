@@ -24,7 +24,7 @@ from dunnage.folders import new_folder
 from dunnage.planning.demand import Ground, TripCounts, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.planning.trucks import write_lines
 from dunnage.release import Release
 
