@@ -30,7 +30,7 @@ from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
-from dunnage.settle import Settlement, apply, matched_records
+from dunnage.settle import Overload, Settlement, apply, matched_records
 from dunnage.settle.repair import count_and_draw, task_of
 
 VALUES = NoisyValues(epsilon=2)
@@ -117,7 +117,7 @@ class TestLoads:
         assert done.loads.tolist() == [[1.0], [0.3]]
         case.check(done)
         tight = case.apply(case.plan([0] * 11 + [1], 1))
-        assert tight.overloaded == [{"bin": 0, "quantity": "weight", "load": 1.2, "capacity": 1.0}]
+        assert tight.overloaded == [Overload(bin=0, quantity="weight", load=1.2, capacity=1.0)]
         assert tight.bins_feasible == 0.5
         assert tight.repair is None
 
@@ -148,7 +148,7 @@ class TestLoads:
         case = Case(values)
         done = case.apply(case.plan([0, 0, 1, 1, 2, 2], 45))
         assert done.loads.tolist() == [[2 * 10 * i + s for i in range(1, num + 1)] for s in (1, 5, 9)]
-        assert {item["quantity"] for item in done.overloaded} == {"height"} | set(names[2:])
+        assert {item.quantity for item in done.overloaded} == {"height"} | set(names[2:])
         mended = case.apply(case.plan([0, 0, 1, 1, 2, 2], 45), repair=True)
         assert mended.feasible
         case.check(mended)
