@@ -29,9 +29,9 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters, published_noise, ra
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.planning.linkage import row_posterior
-from dunnage.planning.noisy import naive_packing
 from dunnage.samples import draw_weights
 from papers.hoogervorst2019_runs import Setting, mean_sd
+from papers.li2022_naive import naive_packing
 from papers.li2022_runs import (
     BETA,
     CHOICE,

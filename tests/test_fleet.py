@@ -147,7 +147,6 @@ def test_a_zone_without_rides_gets_no_shuttle():
     assert sized.fleet[0] > 0
     assert sized.fleet[1] == 0
     assert task.bound(1) == 0
-    assert task.wait_curve("east", sized.fleet) == []
 
 
 def test_shuttles_park_at_hubs_or_in_the_middle():
@@ -168,17 +167,6 @@ def test_nobody_travels():
     ground = Ground.of(tiny_city())
     task = FleetTask(ground, [Day.of(Trips.none(), ground)], service=Service(), max_wait=180, span=SPAN)
     assert task.size().fleet == (0, 0)
-
-
-def test_wait_curves_pass_through_the_plan():
-    task = task_of(50, seed=2)
-    fleet = task.size().fleet
-    curve = task.wait_curve("west", fleet, around=2)
-    assert [number for number, _ in curve] == [n for n in range(fleet[0] - 2, fleet[0] + 3) if n > 0]
-    waits = dict(curve)
-    assert waits[fleet[0]] == task.mean_waits(fleet)[0] <= task.max_wait
-    with pytest.raises(ParameterError, match="no zone 'north'"):
-        task.wait_curve("north", fleet)
 
 
 def test_solo_cover_counts_rides_at_once():

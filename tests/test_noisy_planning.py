@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from papers.li2022_naive import naive_chance, naive_packing
 from scipy.stats import binom
 
 import dunnage as dn
@@ -36,8 +37,6 @@ from dunnage.planning.noisy import (
     Beliefs,
     all_hold,
     item_risk,
-    naive_chance,
-    naive_packing,
     odds_of,
     simultaneous_sizes,
 )

@@ -358,15 +358,6 @@ class FleetTask:
             else:
                 return fleet
 
-    def wait_curve(self, zone: str, fleet: Sequence[int], *, around: int = 4) -> list[tuple[int, float]]:
-        """Return the mean wait of a zone's riders with some shuttles more and fewer, other zones as they are."""
-        place = zone_number(self.ground.zones, zone)
-        if place not in self.served:
-            return []
-        numbers = range(max(1, fleet[place] - around), fleet[place] + around + 1)
-        fleets = [(*fleet[:place], number, *fleet[place + 1 :]) for number in numbers]
-        return [(number, float(self.mean_waits(one)[place])) for number, one in zip(numbers, fleets, strict=True)]
-
     # Bounds
 
     def solo_cover(self, zone: int) -> int:
@@ -422,13 +413,6 @@ def _as_fleet(fleet: Sequence[int]) -> Fleet:
 
 def _less(fleet: Fleet, zone: int) -> Fleet:
     return (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
-
-
-def zone_number(zones: Sequence[str], zone: str) -> int:
-    """Return the number of a zone."""
-    if zone not in zones:
-        raise ParameterError(f"the city has no zone {zone!r}. It has: {', '.join(zones)}.")
-    return zones.index(zone)
 
 
 def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:

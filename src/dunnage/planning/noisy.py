@@ -3,7 +3,7 @@
 
 A planner puts rows together because their noisy weights are small, and small noisy weights are those that noise made
 small. So the noise of the rows in a chosen bin is not what noise is in general, and a bound that takes it for that is
-wrong; :func:`naive_chance` is that bound, kept to be shown. Two others hold:
+wrong (``papers/li2022_naive.py`` has it, to be shown failing). Two others hold:
 
 - *simultaneous*: with the stated probability every row is at most its size at once, so that any plan that fits on the
   sizes fits, whichever was chosen, whatever the data;
@@ -29,12 +29,11 @@ from functools import cached_property
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import pack_bins, whole_numbers
 from dunnage.bins.exchanges import settled, shares, without_bin
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
-from dunnage.laws import Cells, LaplaceLaw
+from dunnage.laws import Cells
 from dunnage.planning.linkage import noisy_rows
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
 from dunnage.planning.plan import Certified
@@ -76,7 +75,7 @@ def check_model(release: Release, model: Model, spread: int | None) -> None:
         raise ParameterError(f"the published stochastic model permutes classes, and a noisy row is in none. {fitting}")
 
 
-def _cells_of(release: Release, name: str) -> Cells:
+def cells_of(release: Release, name: str) -> Cells:
     described = release.certificate.body["measures"].get("noise", {}).get(name)
     if described is None:
         raise ParameterError(
@@ -99,7 +98,7 @@ def intervals_hold(problem: PackingProblem) -> Certified | None:
     noisy = noisy_rows(problem.release)
     misses: list[tuple[Fraction, int]] = []
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
+        cells = cells_of(problem.release, known.name)
         # The cell can be read off the lower end too, where no noisy value is released.
         met = np.bincount(cells.index(cells.steps(known.lower[noisy])), minlength=len(cells.cells)).tolist()
         laws = [cell.law for cell in cells.cells]
@@ -136,7 +135,7 @@ def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[Fl
     share = item_risk(risk, len(noisy) * len(problem.known))
     sizes, misses = [], list[tuple[Fraction, int]]()
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
+        cells = cells_of(problem.release, known.name)
         told = _noisy_values(cells, known, noisy)
         held = known.upper.copy()
         held[noisy] = cells.upper(told, share)
@@ -172,7 +171,7 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
         )
     beliefs = []
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
+        cells = cells_of(problem.release, known.name)
         beliefs.append(Beliefs.of(cells, _noisy_values(cells, known, noisy_rows(problem.release)), prior))
     rooms = tuple(
         tuple(exact(truck.capacity[known.name], what="capacity") for known in problem.known) for truck in problem.trucks
@@ -355,81 +354,6 @@ def _rests_on(problem: PackingProblem, odds: Odds) -> str:
         f"the stated prior ({'; '.join(parts)}): right on average over data drawn from it, whichever plan is chosen, "
         "not for every data set"
     )
-
-
-# The wrong bound
-
-
-def naive_chance(
-    release: Release, *, capacity: float | str, bin_of_row: IntArray, quantity: str | None = None
-) -> float:
-    """Return how likely a plan would fit if noise were independent of the plan. It is not: **this bound is wrong**.
-
-    It takes the sum of the true weights in a bin for that of the noisy ones less fresh noise, where the domain does not
-    rule out an overload anyway. The plan was chosen after the noise was seen, so that bins are made of rows that noise
-    made small. It is here to be shown failing.
-    """
-    problem = PackingProblem.of(
-        release, capacity=capacity, trucks=None, by=None, apart=None, quantity=quantity, spread=None
-    )
-    known, room = problem.known[0], exact(problem.trucks[0].capacity[problem.known[0].name])
-    cells = _cells_of(release, known.name)
-    resolution, steps = cells.domain.resolution, cells.steps(np.asarray(known.nominal))
-    assert resolution is not None
-    laws = [cell.law for cell in cells.cells]
-    scales = [float(law.scale) if isinstance(law, LaplaceLaw) else math.nan for law in laws]
-    if any(map(math.isnan, scales)):
-        raise ParameterError("the naive bound is for Laplace noise. Use another release.")
-    of_cell, chance = cells.index(steps), 1.0
-    for bin_ in range(int(bin_of_row.max()) + 1):
-        rows = np.flatnonzero(bin_of_row == bin_)
-        held = math.floor((room - len(rows) * cells.domain.lower) / resolution)
-        if sum(cells.cells[cell].end for cell in of_cell[rows].tolist()) > held:
-            spare = held - int(steps[rows].sum())
-            chance *= _noise_at_most(spare, [scales[cell] for cell in of_cell[rows].tolist()])
-    return chance
-
-
-def _noise_at_most(most: int, scales: Sequence[float]) -> float:
-    """Return how likely independent discrete Laplace numbers add up to at most a number."""
-    reach = math.ceil(40 * max(scales)) + 1
-    points = np.abs(np.arange(-reach, reach + 1))
-    total, width = np.ones(1), len(points)
-    for scale in scales:
-        law = np.exp(-points / scale)
-        total = convolved(total, law / law.sum(), len(total) + width)
-    total = total[: len(scales) * (width - 1) + 1]
-    return float(total[: max(0, most + len(scales) * reach + 1)].sum())
-
-
-def naive_packing(
-    release: Release, *, capacity: float | str, risk: Fraction, seconds: float = 1.0
-) -> tuple[IntArray, float]:
-    """Pack so that :func:`naive_chance` is at least 1 - risk, which is a wrong promise: it is here to be shown failing.
-
-    Noisy weights and a buffer that is equal for all rows are packed; the smallest buffer that seems to do is taken.
-    """
-    problem = PackingProblem.of(
-        release, capacity=capacity, trucks=None, by=None, apart=None, quantity=None, spread=None
-    )
-    known = problem.known[0]
-    cells, room = _cells_of(release, known.name), problem.trucks[0].capacity[known.name]
-    best: tuple[IntArray, float] | None = None
-    low, high = -1, cells.domain.num_steps
-    while high - low > 1:
-        middle = (low + high) // 2
-        steps = np.minimum(cells.steps(np.asarray(known.nominal)) + middle, cells.domain.num_steps)
-        numbers = whole_numbers(np.minimum(cells.domain.grid_values(steps), room), room)
-        packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds)
-        bins = np.empty(len(release), dtype=np.int64)
-        for number, rows in enumerate(packing.bins):
-            bins[rows] = number
-        chance = naive_chance(release, capacity=capacity, bin_of_row=bins)
-        likely = chance >= 1 - risk
-        low, high = (low, middle) if likely else (middle, high)
-        best = (bins, chance) if likely and (best is None or bins.max() < best[0].max()) else best
-    alone = np.arange(len(release))
-    return best or (alone, naive_chance(release, capacity=capacity, bin_of_row=alone))
 
 
 # What noisy values and a prior tell of the true ones
