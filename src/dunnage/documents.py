@@ -40,7 +40,7 @@ _TYPE_NAMES = {str: "text", bool: "true or false", list: "a list", dict: "a tabl
 class Model(BaseModel):
     """What all documents share: closed, strict, frozen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     def plain(self) -> dict[str, Any]:
         """Give what was stated as plain data; what was left to its default is left out."""

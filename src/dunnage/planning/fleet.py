@@ -574,17 +574,14 @@ def expanded_days(
         raise ParameterError(f"the release tells no day {day!r} apart. It has: {', '.join(counts.days)}.")
     chosen = [number for number, label in enumerate(counts.days) if day in (None, label)]
     each = math.ceil(expansions / len(chosen))
-    drawn = {number: _num_draws(each, counts.trips_a_date(number)) for number in chosen}
+    # As many as asked for, fewer of many trips, one at least.
+    fewer = {number: math.floor(each * _MANY_TRIPS / max(counts.trips_a_date(number), 1.0)) for number in chosen}
+    drawn = {number: max(1, min(each, most)) for number, most in fewer.items()}
     return [
         Day.of(counts.expanded(number, (seed, number, draw)), ground, counts.num_dates[number] / num_draws)
         for number, num_draws in drawn.items()
         for draw in range(num_draws)
     ]
-
-
-def _num_draws(most: int, num_trips: float) -> int:
-    """Return how many expansions of a day are drawn: as many as asked for, fewer of many trips, one at least."""
-    return max(1, min(most, math.floor(most * _MANY_TRIPS / max(num_trips, 1.0))))
 
 
 def demand_facts(task: FleetTask) -> Demand:
@@ -708,17 +705,14 @@ def _days_assumed(release: Release, day: str | None) -> list[str]:
     return []
 
 
-def _fewer(fleet: Fleet) -> str:
-    most = max(map(grain, fleet), default=1)
-    return "one shuttle fewer" if most == 1 else f"one shuttle fewer (of large zones up to {most})"
-
-
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:
     if not task.served:
         return ("No trip needs a shuttle: no fleet is needed.",)
+    most = max(map(grain, sized.fleet), default=1)
+    fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (of large zones up to {most})"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]
     return (
-        f"In the simulation every zone meets the target, and with {_fewer(sized.fleet)} in any zone one misses it. "
+        f"In the simulation every zone meets the target, and with {fewer} in any zone one misses it. "
         "Mean waits need not fall with every shuttle more, so smaller fleets that do as well are not excluded.",
         "The bound is proved but weak; solo_cover is for orientation only, as riders share rides.",
         *([f"No ride begins or ends with a shuttle of {', '.join(idle)}: no shuttle there."] if idle else []),

@@ -357,7 +357,8 @@ class NoisyRows:
         sizes = np.bincount(own, minlength=num)
         begins = np.concatenate(([0], np.cumsum(sizes)))
         found = np.flatnonzero(group >= 0)
-        run = _stratum_of_group(self)[group[found]] if as_printed else group[found]
+        stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
+        run = stratum_of_group[group[found]] if as_printed else group[found]
         weigh = self._log_printed if as_printed else self._log_ratio
         for part in _parts(sizes[run]):
             lengths = sizes[run[part]]
@@ -382,10 +383,6 @@ class NoisyRows:
             for cell, some in _by_cell(cells, cells.index(seen)):
                 found[some] += _log_density(cell, seen[some], truth[some])
         return found
-
-
-def _stratum_of_group(rows: NoisyRows) -> IntArray:
-    return rows.stratum[np.unique(rows.group, return_index=True)[1]]
 
 
 def _log_density(cell: Cell, seen: IntArray, truth: IntArray) -> FloatArray:
@@ -524,30 +521,20 @@ def _noisy_guesses(rows: NoisyRows, truck: IntArray) -> _Guesses:
     """Add up the best guesses over noisy rows; a group that is all in one truck is certain."""
     if not len(rows):
         return _Guesses(0.0, 0.0)
-    mixed = _least_and_most_differ(rows, truck)
-    sure = int(rows.sizes[~mixed].sum())
-    if not mixed.any():
-        return _Guesses(float(sure), 1.0)
-    points = _points_of_groups(rows)
-    work = math.fsum((rows.sizes * points)[mixed].tolist())
-    found = _over_all(rows, truck, mixed, points) if work <= MOST_WORK else _over_some(rows, truck, mixed)
-    return replace(found, total=sure + found.total, worst=max(found.worst, float(sure > 0)))
-
-
-def _least_and_most_differ(rows: NoisyRows, truck: IntArray) -> npt.NDArray[np.bool_]:
     least = np.full(len(rows.sizes), len(truck), dtype=np.int64)
     most = np.full(len(rows.sizes), -1, dtype=np.int64)
     np.minimum.at(least, rows.group, truck)
     np.maximum.at(most, rows.group, truck)
-    return np.asarray(least < most)
-
-
-def _points_of_groups(rows: NoisyRows) -> FloatArray:
-    """Return how many true values there may be in each group, as doubles: they may be very many."""
-    points = np.ones(len(rows.sizes))
+    mixed = least < most
+    sure = int(rows.sizes[~mixed].sum())
+    if not mixed.any():
+        return _Guesses(float(sure), 1.0)
+    points = np.ones(len(rows.sizes))  # true values that there may be in each group; doubles, as they may be very many
     for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
         points *= np.array([cell.law.last + 1.0 for cell in cells.cells])[of_group]
-    return points
+    work = math.fsum((rows.sizes * points)[mixed].tolist())
+    found = _over_all(rows, truck, mixed, points) if work <= MOST_WORK else _over_some(rows, truck, mixed)
+    return replace(found, total=sure + found.total, worst=max(found.worst, float(sure > 0)))
 
 
 def _over_all(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_], points: FloatArray) -> _Guesses:

@@ -522,20 +522,15 @@ def _surely(problem: PackingProblem, deadline: float, tell: Telling | None) -> _
     """
     half = time.monotonic() + (deadline - time.monotonic()) / 2
     done = _standard(problem, Standard(), half, tell)
-    least = _standard_bound(problem, deadline) if len(problem.trucks) == 1 else 0
+    least = 0
+    if len(problem.trucks) == 1:  # any plan that ever fits holds the smallest weights there can be
+        for known in problem.known:
+            room = problem.trucks[0].capacity[known.name]
+            lower = np.minimum(known.lower, room)
+            least = max(least, pack_apart(lower, room, rows_by_group(problem.group), deadline, None)[1])
     return replace(
         done, bound=min(least, done.bound), told={"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
     )
-
-
-def _standard_bound(problem: PackingProblem, deadline: float) -> int:
-    """Bound what any plan needs that ever fits, by packing the smallest weights there can be."""
-    best = 0
-    for known in problem.known:
-        room = problem.trucks[0].capacity[known.name]
-        lower = np.minimum(known.lower, room)
-        best = max(best, pack_apart(lower, room, rows_by_group(problem.group), deadline, None)[1])
-    return best
 
 
 def _slots(counts: IntArray) -> Slots:

@@ -410,8 +410,11 @@ class Plan:
         lines = [
             f"Bins        {self.num_bins}{cost}, at least {self.bound:g} needed: {self.status}",
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
-            *(f"Truck       {self._truck_text(truck)}" for truck in self.trucks),
         ]
+        for truck in self.trucks:
+            held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+            used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
+            lines.append(f"Truck       {truck.name}: {held}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
@@ -426,11 +429,6 @@ class Plan:
         if self.unplanned is not None and (outside := self.unplanned.count):
             lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
-
-    def _truck_text(self, truck: Truck) -> str:
-        held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
-        used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
-        return f"{truck.name}: {held}{used}"
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the plan: ``plan.json``, ``bins.csv``, and ``assignment.csv`` or, sealed, ``slots.csv``."""

@@ -117,7 +117,9 @@ class PackingProblem:
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
             raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
-        return replace(self, trucks=tuple(_smaller(truck, 1 - free) for truck in self.trucks), free=free)
+        held = [{name: _scaled(most, 1 - free) for name, most in truck.capacity.items()} for truck in self.trucks]
+        trucks = tuple(replace(truck, capacity=room) for truck, room in zip(self.trucks, held, strict=True))
+        return replace(self, trucks=trucks, free=free)
 
     @property
     def remedy(self) -> str:
@@ -221,10 +223,6 @@ class Whole:
     def exact(self) -> bool:
         """Whether nothing was rounded."""
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
-
-
-def _smaller(truck: Truck, share: Fraction) -> Truck:
-    return replace(truck, capacity={name: _scaled(held, share) for name, held in truck.capacity.items()})
 
 
 def _scaled(held: float, share: Fraction) -> float:

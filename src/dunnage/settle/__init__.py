@@ -34,7 +34,7 @@ import pyarrow as pa
 from dunnage import documents
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
-from dunnage.documents import Model, Number, OrEmpty
+from dunnage.documents import Number, OrEmpty
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.noise import Noise
@@ -51,6 +51,7 @@ from dunnage.settle.repair import (
     AboveSpread,
     Drawn,
     Fill,
+    PrivateModel,
     Repair,
     RepairReport,
     Task,
@@ -66,7 +67,7 @@ SETTLEMENT_FILE = "settlement.json"
 Progress = Callable[[str], None]
 
 
-class Overload(Model):
+class Overload(PrivateModel):
     """What is above capacity in a bin, of one quantity."""
 
     bin: int
@@ -75,14 +76,14 @@ class Overload(Model):
     capacity: float
 
 
-class SealedFill(Model):
+class SealedFill(PrivateModel):
     """How many feasible fills one was drawn from (None: not counted, 1e300: any larger number); if equally likely."""
 
     fills: Number | None
     exact: bool
 
 
-class SpreadKept(Model):
+class SpreadKept(PrivateModel):
     """Whether the spread that was planned holds in the end, and where it does not."""
 
     planned: int
@@ -90,7 +91,7 @@ class SpreadKept(Model):
     above: list[AboveSpread]
 
 
-class Outside(Model):
+class Outside(PrivateModel):
     """Packages that travel outside the plan."""
 
     count: int
@@ -100,7 +101,7 @@ class Outside(Model):
     left_behind: int
 
 
-class SettlementDocument(Model):
+class SettlementDocument(PrivateModel):
     """``settlement.json`` of a packing plan; tables of bins by quantities are lists if there is one quantity."""
 
     format: Literal[1]

@@ -23,7 +23,7 @@ from dunnage import documents
 from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.dataset import Dataset
-from dunnage.documents import Model, Number, OrEmpty
+from dunnage.documents import Number, OrEmpty
 from dunnage.domains.windows import split_stamps
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
@@ -45,7 +45,6 @@ from dunnage.planning.fleet import (
     MAX_WAIT_SECONDS,
     DayRun,
     FleetTask,
-    Sized,
     check_max_wait,
     demand_facts,
     expanded_days,
@@ -57,6 +56,7 @@ from dunnage.release import COUNTS, Release, write_csv
 from dunnage.release_words import several
 from dunnage.routes import Routes
 from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
+from dunnage.settle.repair import PrivateModel
 from dunnage.trips import Universe
 
 EVENTS_FILE = "events.csv"
@@ -69,7 +69,7 @@ _MOST_ZONES_NAMED = 5
 Progress = Callable[[str], None]
 
 
-class RelativeError(Model):
+class RelativeError(PrivateModel):
     """By what part of the needed fleet's figures the planned fleet's differ; None where there is nothing to relate."""
 
     shuttles: float | None
@@ -77,7 +77,7 @@ class RelativeError(Model):
     idle_seconds: float | None
 
 
-class SettledZone(Model):
+class SettledZone(PrivateModel):
     """A zone's planned and needed shuttles, and how long its true riders wait."""
 
     zone: str
@@ -87,7 +87,7 @@ class SettledZone(Model):
     meets_target: bool
 
 
-class SizedOnTruth(Model):
+class SizedOnTruth(PrivateModel):
     """The fleet that the true trips need."""
 
     shuttles: int
@@ -97,7 +97,7 @@ class SizedOnTruth(Model):
     operation: OrEmpty[Run]
 
 
-class FleetCost(Model):
+class FleetCost(PrivateModel):
     """What the planned and the needed fleet cost: every shuttle is out for all of the service day."""
 
     per_shuttle_hour: Number
@@ -107,7 +107,7 @@ class FleetCost(Model):
     difference_per_day: float | None
 
 
-class FleetSettlementDocument(Model):
+class FleetSettlementDocument(PrivateModel):
     """``settlement.json`` of a fleet."""
 
     format: Literal[1]
@@ -423,7 +423,12 @@ def apply_fleet(
     served = served_task(task, fleet)
     operations = served.operate(fleet)
     runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
-    sized = _sized(task, tell)
+    waits = served.mean_waits_of(runs).tolist()
+    tell("sizing the fleet that the true trips need")
+    try:
+        sized = task.size()
+    except NoPlanError:  # its message tells of the trips
+        sized = None
     needed = None if sized is None else sized.fleet
     return FleetSettlement(
         plan=chosen,
@@ -431,7 +436,7 @@ def apply_fleet(
         zones=ground.zones,
         planned=fleet,
         needed=needed,
-        zone_waits=_zone_waits(served, runs),
+        zone_waits=tuple(wait if zone in served.served else None for zone, wait in enumerate(waits)),
         unserved_by_zone=tuple((_rides(task) - _rides(served)).round(6).tolist()),
         operation=run_facts(served, fleet, runs),
         ideal=None if sized is None else run_facts(task, sized.fleet, sized.runs),
@@ -463,15 +468,6 @@ def _check_parts(plan: FleetPlan, source: str, data: Dataset, release: Release, 
         )
 
 
-def _sized(task: FleetTask, tell: Progress) -> Sized | None:
-    """Size the fleet that the true trips ask for; None if none meets the target."""
-    tell("sizing the fleet that the true trips need")
-    try:
-        return task.size()
-    except NoPlanError:  # its message tells of the trips
-        return None
-
-
 def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, ...] | None) -> FleetCost:
     hours = (span[1] - span[0]) / 3600
     ours = planned * hours * hour
@@ -488,11 +484,6 @@ def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, .
 def _rides(task: FleetTask) -> NDArray[np.float64]:
     """Return the rides of each zone on an average day."""
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
-
-
-def _zone_waits(task: FleetTask, runs: list[DayRun]) -> tuple[float | None, ...]:
-    waits = task.mean_waits_of(runs).tolist()
-    return tuple(wait if zone in task.served else None for zone, wait in enumerate(waits))
 
 
 def _true_task(
@@ -546,18 +537,16 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
         if day not in (None, name or WHOLE_DAY):
             continue
         rows = np.flatnonzero(labels == label)
-        parts = _by_date(rows, ordinals[rows]) if dates[label] > 1 else [(name, rows)]
+        parts = [(name, rows)]
+        if dates[label] > 1:
+            own_dates = ordinals[rows]
+            parts = [(date.fromordinal(int(d)).isoformat(), rows[own_dates == d]) for d in np.unique(own_dates)]
         for title, own in parts:
             trips = Trips.in_order(origins[own], destinations[own], seconds[own])
             found.append(replace(Day.of(trips, ground), label=title))
         if dates[label] > len(parts):  # dates without any trip
             found.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
     return found
-
-
-def _by_date(rows: IntArray, ordinals: IntArray) -> list[tuple[str, IntArray]]:
-    """Group rows by their date."""
-    return [(date.fromordinal(int(one)).isoformat(), rows[ordinals == one]) for one in np.unique(ordinals)]
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:

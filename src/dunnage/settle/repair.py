@@ -92,7 +92,16 @@ def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
     return np.array(whole, dtype=np.int64 if sum(map(abs, whole)) < _LARGEST_SUM else object), scale
 
 
-class AboveSpread(Model):
+class PrivateModel(Model):
+    """What is said of the truth: its ``repr`` shows none of it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"
+
+    __str__ = __repr__
+
+
+class AboveSpread(PrivateModel):
     """Where a bin takes more of a class than the plan's spread allows."""
 
     bin: int
@@ -101,7 +110,7 @@ class AboveSpread(Model):
     allowed: int
 
 
-class RepairReport(Model):
+class RepairReport(PrivateModel):
     """What a repair changed, and whether every bin fits then."""
 
     feasible: bool
