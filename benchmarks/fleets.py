@@ -23,8 +23,7 @@ from dunnage.mechanisms.tabulated import DrawnCounts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
-from dunnage.planning.fleet import EXPANSIONS, expanded_days
-from dunnage.planning.fleet_task import MAX_WAIT_SECONDS, FleetTask
+from dunnage.planning.fleet import EXPANSIONS, MAX_WAIT_SECONDS, FleetTask, expanded_days
 from dunnage.samples import TripSetting, city, generate_trips
 
 SECONDS = "CPU seconds"

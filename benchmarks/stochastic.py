@@ -22,7 +22,7 @@ import pyarrow as pa
 
 import dunnage as dn
 from dunnage.bins.sampling import held_out_feasibility
-from dunnage.planning.sampled import sampled_assignment
+from dunnage.planning.published import sampled_assignment
 from dunnage.samples import draw_weights
 
 FloatArray = npt.NDArray[np.float64]

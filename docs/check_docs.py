@@ -43,7 +43,7 @@ GROUPS = {
         "noise",
     ),
     "The nouns: what leaves": ("release", "certificate"),
-    "The nouns: plans": ("planning.plan", "planning.trucks", "routes", "planning.fleet_plan", "planning.dispatch"),
+    "The nouns: plans": ("planning.plan", "planning.trucks", "routes", "planning.dispatch"),
     "The nouns: devices": (
         "policy.carriers",
         "local.subjects",

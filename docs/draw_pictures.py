@@ -100,7 +100,7 @@ def best_fit(release: Release, capacity: int) -> tuple[float, float]:
     bin_of_row = np.empty(len(upper), dtype=np.int64)
     for number, rows in enumerate(bins):
         bin_of_row[rows] = number
-    return float(len(bins)), float(truck_linkage(exchangeable(release), bin_of_row)["mean"])
+    return float(len(bins)), float(truck_linkage(exchangeable(release), bin_of_row).mean)
 
 
 Points = dict[tuple[str, int], tuple[float, float]]
@@ -115,7 +115,7 @@ def frontier(setting: str, capacity: int) -> Points:
         for name, model in MODELS.items():
             for spread in SPREADS:
                 plan = pack(release, capacity=capacity, model=model, spread=spread)
-                linkage = float(plan.truck_linkage["mean"])
+                linkage = float(plan.truck_linkage.mean)
                 found.setdefault((name, spread), []).append((plan.objective, linkage))
     return {
         case: (_mean(trucks for trucks, _ in plans), _mean(one for _, one in plans)) for case, plans in found.items()
@@ -390,7 +390,7 @@ def draw_slots(case: Published) -> None:
         f"Classes of five: {words}.",
         f"The assignment must fit whoever is who: {rows.num_bins} trucks.",
         f"Slots are filled by the owner, who knows the weights: {sealed.num_bins} trucks. One of the "
-        f"{sealed.truck_linkage['fills']:,} fills",
+        f"{sealed.truck_linkage.fills:,} fills",
         "that fit is drawn at random, so the planner's own packing of the weights is not followed.",
     ]
     base = 96.0 + TRUCKS_SHOWN * 50

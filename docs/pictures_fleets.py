@@ -28,9 +28,8 @@ from dunnage.pages.city_map import WIDTH as MAP_WIDTH
 from dunnage.pages.city_map import CityMap, Flows
 from dunnage.pages.fleet_pictures import Running
 from dunnage.planning.demand import Ground
-from dunnage.planning.fleet import planned_task, size
-from dunnage.planning.fleet_plan import FleetPlan
-from dunnage.planning.fleet_task import FleetTask
+from dunnage.planning.fleet import FleetTask, planned_task, size
+from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.samples import city
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
@@ -82,7 +81,7 @@ class Sized:
         """Write the figures in a line."""
         needed = sum(self.done.needed or ())
         return (
-            f"{self.plan.demand['trips']:,.0f} trips, {self.plan.objective} shuttles ({needed} needed), wait "
+            f"{self.plan.demand.trips:,.0f} trips, {self.plan.objective} shuttles ({needed} needed), wait "
             f"{self.done.wait_seconds:.0f} s, idle {self.done.idle_seconds:.0f} s, errors {self.done.relative_error}"
         )
 
@@ -115,7 +114,7 @@ def fleets_by_epsilon() -> None:
     """Draw fleet and wait on the true trips against epsilon, always both."""
     found = by_epsilon()
     done = found["O5", Fraction(1)][0].done
-    needed, wait = sum(done.needed or ()), float(done.ideal["wait_seconds"]["mean"])
+    needed, wait = sum(done.needed or ()), float(done.ideal.wait_seconds.mean)
     panels: list[tuple[str, Callable[[Sized], float], float, float]] = [
         ("shuttles sized on the release", lambda one: float(one.plan.objective), needed, 100.0),
         ("mean wait on the true trips, seconds", lambda one: one.done.wait_seconds, wait, 50.0),

@@ -64,7 +64,7 @@ def measured() -> Measured:
         for words, model in MODELS.items():
             plan = pack(release, capacity=capacity, model=model, seconds=10)
             linkage = plan.truck_linkage
-            figures = (plan.objective / needed, float(linkage["mean"]), float(linkage["worst"]))
+            figures = (plan.objective / needed, linkage.mean, linkage.worst)
             found.setdefault((case, words, k), []).append(figures)
     return {at: tuple(np.mean(figures, axis=0).tolist()) for at, figures in found.items()}
 

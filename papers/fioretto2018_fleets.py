@@ -31,8 +31,7 @@ from dunnage.mechanisms.tabulated import DrawnCounts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds
 from dunnage.planning.dispatch import Service
-from dunnage.planning.fleet import expanded_days, run_facts
-from dunnage.planning.fleet_task import DayRun, FleetTask, Sized
+from dunnage.planning.fleet import DayRun, FleetTask, Sized, expanded_days, run_facts
 from dunnage.samples import CitySetting, TripSetting, city, generate_city, generate_city_trips
 from dunnage.settle.fleets import served_task, true_days
 from papers.fioretto2018_runs import (
@@ -126,8 +125,8 @@ class Scene:
         runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, served.operate(fleet), strict=True)]
         facts = run_facts(served, fleet, runs)
         return {
-            "wait": facts["wait_seconds"]["mean"] if facts else math.nan,
-            "idle": facts["idle_seconds"] if facts else math.nan,
+            "wait": facts.wait_seconds.mean if facts else math.nan,
+            "idle": facts.idle_seconds if facts else math.nan,
             "worst_wait": float(served.mean_waits(fleet).max()) if facts else math.nan,
             "unserved": float(self.truth.legs.sum() - served.legs.sum()),
         }

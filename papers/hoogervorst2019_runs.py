@@ -225,9 +225,9 @@ class Anonymised:
             bins_feasible=bins,
             anonymise_seconds=self.seconds,
             solve_seconds=plan.seconds,
-            linkage_mean=plan.truck_linkage["mean"],
-            linkage_worst=plan.truck_linkage["worst"],
-            linkage_kind=plan.truck_linkage["kind"],
+            linkage_mean=plan.truck_linkage.mean,
+            linkage_worst=plan.truck_linkage.worst,
+            linkage_kind=plan.truck_linkage.kind,
         )
 
     def _tried(self, bin_of_row: IntArray) -> tuple[int, int, float]:

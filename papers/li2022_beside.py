@@ -28,10 +28,10 @@ from dunnage.exact import exact
 from dunnage.mechanisms.noisy_clusters import NoisyClusters, published_noise, rank_clusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
-from dunnage.planning.identification import row_posterior
-from dunnage.planning.noisy import naive_packing
+from dunnage.planning.linkage import row_posterior
 from dunnage.samples import draw_weights
 from papers.hoogervorst2019_runs import Setting, mean_sd
+from papers.li2022_naive import naive_packing
 from papers.li2022_runs import (
     BETA,
     CHOICE,

@@ -662,7 +662,7 @@ def test_points_of_trucks_agree_with_a_plan_made_by_hand(place):
         done = apply(made, data, release, key, repair=True)
         ratio = plan_utility(done, data, seconds=2).ratio
         assert point.cost.lower - 1e-9 <= ratio - 1 <= point.cost.upper + 1e-9
-        assert point.risk.lower - 0.03 <= done.truck_linkage["mean"] <= point.risk.upper + 0.03
+        assert point.risk.lower - 0.03 <= done.truck_linkage.mean <= point.risk.upper + 0.03
         assert plan != "sealed" or point.cost.value == 0
 
 

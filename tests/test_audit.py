@@ -28,7 +28,8 @@ from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.pages import audit_page, write_audit
 from dunnage.pages.signoff import sign_off_page
 from dunnage.planning.linkage import exchangeable, truck_linkage
-from dunnage.planning.plan import Plan, Slots
+from dunnage.planning.models import Standard
+from dunnage.planning.plan import Linkage, Plan, Slots
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
@@ -499,7 +500,7 @@ def plan_of(release: Any, bins: list[int], capacity: float = 150.0, **more: Any)
         bin_of_row=bin_of_row,
         truck_of_bin=("truck",) * (max(bins) + 1),
         trucks=(Truck(name="truck", capacity={"weight": capacity}),),
-        model={"name": "standard", "quantity": "weight", "statistic": "upper"},
+        model=Standard().describe(),
         bound=1,
         seconds=0.0,
         quantities={"weight": "kg"},
@@ -547,7 +548,7 @@ def sealed_plan(release: Release) -> Plan:
     """Slots of two rows a bin that state a linkage of their own, and not the true one."""
     plan = plan_of(release, [row // 2 for row in range(len(release))])
     slots = Slots.of_assignment(plan.assignment, release.data.column("class_id").to_numpy())
-    told = {"mean": 0.01, "worst": 0.01, "kind": "exact"}
+    told = Linkage(mean=0.01, worst=0.01, kind="exact")
     return replace(plan, bin_of_row=None, slots=slots, truck_linkage=told)
 
 
@@ -565,7 +566,7 @@ def test_linkage_is_computed_whatever_a_plan_states() -> None:
 
 def test_the_linkage_of_a_sealed_plan_may_be_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     _, release, _ = parcels(num=24, seed=3, statistic="multiset")
-    monkeypatch.setattr("dunnage.planning.sealing.count_fills", lambda *given, **more: None)
+    monkeypatch.setattr("dunnage.planning.linkage.count_fills", lambda *given, **more: None)
     linkage = audit(release, plan=sealed_plan(release), external=True).finding("truck linkage")
     assert linkage.interval == (pytest.approx(linkage.baseline), 1.0)
     assert "estimate" in linkage.sentence

@@ -31,9 +31,10 @@ from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 from dunnage.pages import audit_page, write_audit
-from dunnage.planning.identification import NoisyRows, noisy_linkage, row_posterior
-from dunnage.planning.linkage import combinations
+from dunnage.planning.linkage import NoisyRows, noisy_linkage, row_posterior
+from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
+from dunnage.planning.problem import combinations
 from dunnage.planning.trucks import Truck
 
 FAR = 6.2
@@ -72,7 +73,7 @@ def plan_of(release: dn.Release, bin_of_row: Any, capacity: float = 1e6) -> Plan
         bin_of_row=bins,
         truck_of_bin=("truck",) * (int(bins.max()) + 1),
         trucks=trucks,
-        model={"name": "by hand"},
+        model=PackingModel(name="by hand"),
         bound=1,
         seconds=0.0,
         quantities={"weight": "kg"},
@@ -145,7 +146,7 @@ def test_what_is_expected_of_a_release_is_what_guesses_come_to() -> None:
         table = release.data.set_column(1, "weight", pa.array(rows.steps[0].astype(np.float64)))
         again = dn.Release(certificate=release.certificate, data=table)
         hit = attack_rows(rows, truths, np.zeros(num, dtype=np.int64), np.arange(num)).hit.mean()
-        gaps.append(float(noisy_linkage(again, np.arange(num))["mean"] - hit))
+        gaps.append(float(noisy_linkage(again, np.arange(num)).mean - hit))
     assert abs(np.mean(gaps)) < FAR * np.std(gaps) / math.sqrt(len(gaps))
 
 
@@ -203,7 +204,7 @@ def test_trucks_are_named_by_the_summed_probabilities() -> None:
     posterior = row_posterior(release, {"weight": data.numbers("weight")})
     chances = np.stack([posterior[:, bins == truck].sum(axis=1) for truck in range(4)], axis=1)
     assert found.finding("truck named").value == pytest.approx(np.mean(chances.argmax(axis=1) == bins[row]))
-    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, bins)["mean"])
+    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, bins).mean)
     assert found.finding("plan feasible").value == 1
     assert found.finding("objective ratio").value == 4
     assert "joint feasibility" not in {item.name for item in found.findings}
@@ -227,7 +228,7 @@ def test_worst_risks_are_no_bounds_unless_every_value_was_tried(monkeypatch: pyt
     data = load(60, 9)
     release, _ = publish(NoisyValues(epsilon=1), data)
     whole = {item.name: item for item in audit(release, external=True).findings}
-    monkeypatch.setattr("dunnage.planning.identification.MOST_WORK", 1)
+    monkeypatch.setattr("dunnage.planning.linkage.MOST_WORK", 1)
     some = {item.name: item for item in audit(release, external=True).findings}
     top = 1 / (1 + 59 * math.exp(-2))
     for name in ("prosecutor risk", "identification expected, worst"):
@@ -490,7 +491,7 @@ def test_left_out_records_are_attacked_beside_classes() -> None:
     assert found.finding("coverage (weight), left out").baseline >= 0.9
     names = {item.name for item in found.findings}
     assert not {"identification before release", "identification by simulation"} & names
-    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, plan.assignment)["mean"])
+    assert found.finding("truck linkage").value == pytest.approx(noisy_linkage(release, plan.assignment).mean)
     without = audit(release, data)
     assert not any("left out" in item.name for item in without.findings if item.private)
     assert len(without.notes) == 2

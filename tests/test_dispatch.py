@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fleet_help import SHAPES, Case, make, offline_fleet, plane_times
+from tests.oracles.operations import check_operation
 
 from dunnage.errors import ParameterError
-from dunnage.planning.checking import check_operation
 from dunnage.planning.dispatch import EVENTS, Dispatch, Operation, Requests, Service, simulate
 
 LINE = np.abs(np.subtract.outer(np.arange(4), np.arange(4))) * 100

@@ -10,18 +10,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.oracles.operations import check_operation
 
 import dunnage as dn
 from dunnage.city import Buses, City
 from dunnage.errors import InputError, NoPlanError, ParameterError, Refusal
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
-from dunnage.planning.checking import check_operation
 from dunnage.planning.demand import Day, Ground, Trips
 from dunnage.planning.dispatch import Service, simulate
-from dunnage.planning.fleet import expanded_days, planned_task, size, wait_facts
-from dunnage.planning.fleet_plan import FleetPlan, is_fleet_plan
-from dunnage.planning.fleet_task import FleetTask, solo_cover
+from dunnage.planning.fleet import FleetTask, expanded_days, planned_task, size, solo_cover, wait_facts
+from dunnage.planning.plan import FleetModel, FleetPlan, Waits, ZoneFacts, is_fleet_plan
 
 SPAN = (8 * 3600, 10 * 3600)
 
@@ -148,7 +147,6 @@ def test_a_zone_without_rides_gets_no_shuttle():
     assert sized.fleet[0] > 0
     assert sized.fleet[1] == 0
     assert task.bound(1) == 0
-    assert task.wait_curve("east", sized.fleet) == []
 
 
 def test_shuttles_park_at_hubs_or_in_the_middle():
@@ -169,17 +167,6 @@ def test_nobody_travels():
     ground = Ground.of(tiny_city())
     task = FleetTask(ground, [Day.of(Trips.none(), ground)], service=Service(), max_wait=180, span=SPAN)
     assert task.size().fleet == (0, 0)
-
-
-def test_wait_curves_pass_through_the_plan():
-    task = task_of(50, seed=2)
-    fleet = task.size().fleet
-    curve = task.wait_curve("west", fleet, around=2)
-    assert [number for number, _ in curve] == [n for n in range(fleet[0] - 2, fleet[0] + 3) if n > 0]
-    waits = dict(curve)
-    assert waits[fleet[0]] == task.mean_waits(fleet)[0] <= task.max_wait
-    with pytest.raises(ParameterError, match="no zone 'north'"):
-        task.wait_curve("north", fleet)
 
 
 def test_solo_cover_counts_rides_at_once():
@@ -206,8 +193,8 @@ def test_a_bound_grows_with_crowds():
 
 def test_waits_are_summed_up_by_weight():
     facts = wait_facts(np.array([10, 20, 30, 40]), np.array([1.0, 1.0, 1.0, 1.0]))
-    assert facts == {"mean": 25.0, "median": 20.0, "p95": 40.0}
-    assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == {"mean": 32.5, "median": 10.0, "p95": 100.0}
+    assert facts == Waits(mean=25.0, median=20.0, p95=40.0)
+    assert wait_facts(np.array([10, 100]), np.array([3.0, 1.0])) == Waits(mean=32.5, median=10.0, p95=100.0)
 
 
 # On releases
@@ -288,7 +275,7 @@ def test_modes_that_are_not_known_are_said_to_be_ignored(published):
 
 
 def test_one_of_a_thing_has_no_ending():
-    facts = {"legs": 1.0, "bound": 1, "solo_cover": 1, "spread": {}, "wait_seconds": {}}
+    facts = ZoneFacts(legs=1.0, bound=1, solo_cover=1, spread=None, wait_seconds=None)
     plan = FleetPlan(release="r", zones=("a",), shuttles=(1,), probes=1, by_zone={"a": facts})
     assert "a: 1 shuttle for 1 ride a day" in plan.summary()
     assert "1 day simulated" in plan.summary()
@@ -319,7 +306,7 @@ def test_several_dates_without_labels_are_one_average_day(tmp_path):
     release = release_of(tmp_path, place, trips, dates=["2026-11-09", "2026-11-12"])
     plan = size(release, place, max_wait=300, expansions=4)
     total = sum(release.data.column("count").to_pylist())
-    assert abs(plan.demand["trips"] - total / 4) < 6.5 * np.sqrt(total / 4 * 0.75 / 4)
+    assert abs(plan.demand.trips - total / 4) < 6.5 * np.sqrt(total / 4 * 0.75 / 4)
     assert any("counts 4 dates" in sentence for sentence in plan.assumed)
 
 
@@ -371,7 +358,7 @@ def test_expansions_are_shared_among_days(published):
 
 
 def plan_folder(tmp_path: Path) -> Path:
-    plan = FleetPlan(release="abc", zones=("a", "b"), shuttles=(3, 0), model={"name": "smallest-fleet"}, bound=1)
+    plan = FleetPlan(release="abc", zones=("a", "b"), shuttles=(3, 0), model=FleetModel(name="smallest-fleet"), bound=1)
     return plan.write(tmp_path / "plan")
 
 

@@ -98,7 +98,7 @@ def check_plan(case: Case, plan: Plan, model: Any) -> None:
         check_loads(case, plan, case.truth, bins)
     assert plan.bound <= plan.objective
     if isinstance(model, dn.Stochastic):
-        low, high = plan.certified["at_least"], plan.certified["at_most"]
+        low, high = plan.certified.at_least, plan.certified.at_most
         assert 0.95 <= low <= high <= 1
         tries, hits = 4000, 0
         generator = np.random.default_rng(3)
@@ -155,7 +155,7 @@ def test_for_vectors_the_product_is_no_bound() -> None:
         plan = dn.pack(case.release, trucks=kinds, model=dn.Stochastic(risk="0.6"))
     except NoPlanError:
         return  # the union bound cannot certify it, and nothing is claimed
-    assert plan.certified["at_most"] >= 0.5
+    assert plan.certified.at_most >= 0.5
 
 
 def test_one_of_several_quantities(flat: Case) -> None:
@@ -399,4 +399,4 @@ def test_the_release_alone_is_enough(flat: Case, tmp_path: Path) -> None:
     flat_release: Release = flat.release
     plan = dn.pack(flat_release, capacity=FLAT_ROOM, model=dn.Sealed())
     assert plan.release == flat_release.certificate.digest
-    assert plan.unplanned["count"] == 0
+    assert plan.unplanned.count == 0

@@ -73,7 +73,7 @@ def test_means_never_need_more_bins_than_upper_bounds() -> None:
     _, release, _ = published(random_weights(4, 80), k=8)
     upper, mean = (pack(release, capacity=500, model=Standard(statistic=s)) for s in ("upper", "mean"))
     assert mean.bound <= upper.objective
-    assert upper.model == {"name": "standard", "statistic": "upper"}
+    assert upper.model.plain() == {"name": "standard", "statistic": "upper"}
 
 
 def test_values_of_a_column_are_packed_apart() -> None:
@@ -163,9 +163,9 @@ def test_progress_is_told() -> None:
 def test_linkage_and_what_is_unplanned_are_stated() -> None:
     _, release, _ = published(random_weights(8, 40), k=5)
     plan = pack(release, capacity=2500)
-    assert plan.truck_linkage["kind"] == "exact"
-    assert 0.2 <= plan.truck_linkage["mean"] <= plan.truck_linkage["worst"] <= 1
-    assert plan.unplanned == {"count": 0, "suppressed": 0, "left_out": 0}
+    assert plan.truck_linkage.kind == "exact"
+    assert 0.2 <= plan.truck_linkage.mean <= plan.truck_linkage.worst <= 1
+    assert plan.unplanned.plain() == {"count": 0, "suppressed": 0, "left_out": 0}
 
 
 @settings(max_examples=60, deadline=None)
@@ -221,9 +221,9 @@ def test_sensitive_values_limit_who_looks_alike() -> None:
     table = pa.table({"weight": [5.0] * 4, "fragile": ["yes", "yes", "no", "no"]})
     release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(document)), ledger=":memory:")
     fragile = np.array([value == "yes" for value in release.data["fragile"].to_pylist()])
-    assert truck_linkage(exchangeable(release), fragile.astype(np.int64))["mean"] == 1.0
+    assert truck_linkage(exchangeable(release), fragile.astype(np.int64)).mean == 1.0
     place = np.argsort(np.argsort(fragile, kind="stable"))  # rows come in random order: 0, 1 not fragile, 2, 3 fragile
-    assert truck_linkage(exchangeable(release), place % 2)["mean"] == 0.5
+    assert truck_linkage(exchangeable(release), place % 2).mean == 0.5
 
 
 def test_rows_left_out_by_the_policy_are_not_said_to_be_none() -> None:
@@ -231,4 +231,4 @@ def test_rows_left_out_by_the_policy_are_not_said_to_be_none() -> None:
     rules["attributes"]["weight"]["missing"] = "leave-out"
     table = pa.table({"parcel": list("abcde"), "weight": [1.0, 2.0, None, 3.0, 4.0]})
     release, _ = dn.publish(dn.load(table, dn.Policy.from_dict(rules)), ledger=":memory:")
-    assert pack(release, capacity=9).unplanned == {"count": 0, "suppressed": 0, "left_out": None}
+    assert pack(release, capacity=9).unplanned.plain() == {"count": 0, "suppressed": 0, "left_out": None}

@@ -33,7 +33,7 @@ from dunnage.pages.fleets import (
 )
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import planned_task, size
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet, read_settlement
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -117,13 +117,13 @@ def test_plan_page_says_what_the_plan_says(story):
     for zone, number in zip(plan.zones, plan.shuttles, strict=True):
         facts = plan.by_zone[zone]
         assert rows[zone]["Shuttles"] == f"{number}"
-        assert rows[zone]["Mean wait"] == f"{facts['wait_seconds']['mean']:.0f} s"
-        assert rows[zone]["At least"] == f"{facts['bound']}"
-        assert f"{number} planned ({facts['wait_seconds']['mean']:.0f} s)." in page.text
+        assert rows[zone]["Mean wait"] == f"{facts.wait_seconds.mean:.0f} s"
+        assert rows[zone]["At least"] == f"{facts.bound}"
+        assert f"{number} planned ({facts.wait_seconds.mean:.0f} s)." in page.text
     assert f"target {WAIT} s" in page.text
     for sentence in (*plan.assumed, *plan.notes):
         assert " ".join(sentence.split()) in page.text
-    for mode, share in plan.demand["modes"].items():
+    for mode, share in plan.demand.modes.items():
         assert (f"{mode}: " in page.text) == (share > 0)
 
 
@@ -133,7 +133,7 @@ def test_curves_pass_through_the_plan(story):
     assert curves.days == 2
     for zone, name in enumerate(story.plan.zones):
         points = dict(curves.points[zone])
-        mean = story.plan.by_zone[name]["wait_seconds"]["mean"]
+        mean = story.plan.by_zone[name].wait_seconds.mean
         assert points[story.plan.shuttles[zone]] == pytest.approx(mean)
         assert list(points) == sorted(points)
 
@@ -143,7 +143,7 @@ def test_running_adds_up_to_what_the_plan_tells(story):
     running = Running.of(task, story.plan.shuttles)
     told = story.plan.operation
     assert running.waits.sum() == pytest.approx(1)
-    assert running.mean_wait == pytest.approx(told["wait_seconds"]["mean"])
+    assert running.mean_wait == pytest.approx(told.wait_seconds.mean)
     busy = np.average([run.busy.sum() for run in task.runs(story.plan.shuttles)], weights=task.weights)
     assert running.busy.sum() * 1800 == pytest.approx(busy, rel=0.01)
     assert running.starts[0] == 8 * 3600
@@ -236,9 +236,9 @@ def test_settlement_page_says_what_privacy_cost(story):
     rows = {row.pop("Plan"): row for row in Table(story.settlement_html).rows}
     assert rows["Shuttles"]["Fleet the truth needs"] == f"{told['sized_on_truth']['shuttles']}"
     assert rows["Mean wait"]["On the true trips"] == f"{done.wait_seconds:.0f} s"
-    assert rows["Mean wait"]["The plan said"] == f"{story.plan.operation['wait_seconds']['mean']:.0f} s"
-    assert rows["Idle, a shuttle and day"]["Relative error"] == f"{100 * errors['idle_seconds']:+.1f} %"
-    assert rows["Cost a day"]["On the true trips"] == f"{done.cost['planned_per_day']:,.0f}"
+    assert rows["Mean wait"]["The plan said"] == f"{story.plan.operation.wait_seconds.mean:.0f} s"
+    assert rows["Idle, a shuttle and day"]["Relative error"] == f"{100 * errors.idle_seconds:+.1f} %"
+    assert rows["Cost a day"]["On the true trips"] == f"{done.cost.planned_per_day:,.0f}"
     for place, zone in enumerate(done.zones):
         assert rows[zone]["Planned"] == f"{done.planned[place]}"
         assert rows[zone]["Needed"] == f"{done.needed[place]}"
@@ -323,7 +323,7 @@ def test_a_settlements_folder_is_its_owners_alone(story, tmp_path):
     assert {path.name for path in folder.iterdir()} == {"settlement.json", "events.csv", "settlement.html"}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
-    assert read_settlement(folder) == story.done.to_dict()
+    assert read_settlement(folder) == story.done.document
     story.done.write(folder, page=story.settlement_html, force=True)
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from dunnage.errors import InputError, ParameterError
 from dunnage.planning.linkage import truck_linkage
-from dunnage.planning.plan import Plan, Slots, read_assignment
+from dunnage.planning.models import Standard
+from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities, read_trucks
 
 
@@ -27,13 +28,13 @@ def small_plan(**changes: Any) -> Plan:
         "bin_of_row": np.array([0, 0, 1, 2, 2]),
         "truck_of_bin": ("van", "van", "lorry"),
         "trucks": (Truck(name="van", capacity={"weight": 50.5}), Truck(name="lorry", capacity={"weight": 90}, count=4)),
-        "model": {"name": "standard", "statistic": "upper"},
+        "model": Standard().describe(),
         "bound": 2,
         "seconds": 0.25,
         "quantities": {"weight": "kg"},
         "by": None,
-        "truck_linkage": {"mean": 0.5, "worst": 1.0, "kind": "exact"},
-        "unplanned": {"count": 3, "suppressed": 3},
+        "truck_linkage": Linkage(mean=0.5, worst=1.0, kind="exact"),
+        "unplanned": Unplanned(count=3, suppressed=3),
     }
     return Plan(**{**content, **changes})
 
@@ -51,7 +52,7 @@ def test_a_plan_comes_back_from_its_folder(tmp_path: Path) -> None:
 
 
 def test_an_external_plan_and_an_empty_bin_come_back(tmp_path: Path) -> None:
-    plan = small_plan(external=True, bin_of_row=np.array([0, 0, 2, 2, 2]), truck_linkage={})
+    plan = small_plan(external=True, bin_of_row=np.array([0, 0, 2, 2, 2]), truck_linkage=None)
     plan.write(tmp_path / "plan")
     again = Plan.read(tmp_path / "plan")
     assert again.status == "external"
@@ -67,7 +68,7 @@ def sealed_plan(**changes: Any) -> Plan:
             "slots": slots,
             "spread": 2,
             "apart": "day",
-            "certified": {"at_least": 1.0, "at_most": 1.0, "rests_on": "the owner"},
+            "certified": Certified(at_least=1.0, at_most=1.0, rests_on="the owner"),
             **changes,
         }
     )
@@ -97,7 +98,7 @@ def test_a_margin_comes_back_and_older_plans_have_none(tmp_path: Path) -> None:
     content = json.loads(file.read_text())
     for bad in (1, -0.1, "x", True, [0.05]):
         file.write_text(json.dumps({**content, "margin": bad}))
-        with pytest.raises(InputError, match="not a plan of this version"):
+        with pytest.raises(InputError, match="margin"):
             Plan.read(tmp_path / "plan")
     del content["margin"]
     file.write_text(json.dumps(content))
@@ -318,9 +319,9 @@ def test_truck_linkage_is_the_best_guess_by_counting(rows: list[tuple[int, int]]
         trucks = Counter(bin_ for other, bin_ in rows if other == class_id)
         guesses.append(max(trucks.values()) / sum(trucks.values()))
     found = truck_linkage(np.array([c for c, _ in rows]), np.array([b for _, b in rows]))
-    assert found["kind"] == "exact"
-    assert found["mean"] == pytest.approx(sum(guesses) / len(guesses))
-    assert found["worst"] == pytest.approx(max(guesses))
+    assert found.kind == "exact"
+    assert found.mean == pytest.approx(sum(guesses) / len(guesses))
+    assert found.worst == pytest.approx(max(guesses))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 import dunnage as dn
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.planning.budgeted import budget_of, robust_load
+from dunnage.planning.published import budget_of, robust_load
 from dunnage.release import Release
 from dunnage.samples import draw_weights, package_setting
 
@@ -110,7 +110,7 @@ def fewest_by_budget(release: Release, capacity: float, model: dn.Robust) -> int
 @pytest.mark.parametrize("budget", ["items", "published"])
 def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a budget of one row (set by hand) the model is between means and upper bounds, and equals listing."""
-    import dunnage.planning.budgeted as budgeted
+    import dunnage.planning.published as budgeted
 
     monkeypatch.setattr(budgeted, "budget_of", lambda model, num_rows, in_bin: 1.5)
     monkeypatch.setitem(globals(), "budget_of", lambda model, num_rows, in_bin: 1.5)
@@ -125,7 +125,7 @@ def test_a_budget_that_is_less_than_a_bin_holds(budget: str, monkeypatch: pytest
         assert mean.bound <= plan.bound <= plan.objective <= upper.objective
         assert (plan.objective, plan.status) == (fewest_by_budget(release, 100, model), "optimal")
         between += int(plan.objective < upper.objective)
-        assert plan.certified["at_least"] <= plan.certified["at_most"]
+        assert plan.certified.at_least <= plan.certified.at_most
     assert between
 
 
@@ -145,8 +145,8 @@ def test_items_never_need_more_than_upper_bounds(name: str, k: int) -> None:
         assert plan.objective <= upper.objective
         assert plan.bound >= sum(release.uncertain("weight").nominal) / setting.capacity
         if plan.objective == upper.objective and budget == "published":
-            assert plan.certified["at_least"] == 1
-        assert plan.model["risk"] == 0.05
+            assert plan.certified.at_least == 1
+        assert float(plan.model.risk) == 0.05
 
 
 def test_many_small_packages_gain_from_a_budget_by_items() -> None:
@@ -156,7 +156,7 @@ def test_many_small_packages_gain_from_a_budget_by_items() -> None:
     upper = dn.pack(release, capacity=310)
     plan = dn.pack(release, capacity=310, model=dn.Robust(budget="items"), seconds=5)
     assert plan.objective < upper.objective
-    assert 0 <= plan.certified["at_least"] <= plan.certified["at_most"] <= 1
+    assert 0 <= plan.certified.at_least <= plan.certified.at_most <= 1
 
 
 @pytest.mark.parametrize("budget", ["items", "published"])
@@ -188,7 +188,7 @@ def test_the_largest_members_of_any_bin_fit(seed: int) -> None:
             for v in sorted(members)[len(members) - counts[c] :]
         )
         assert load <= 13_000
-    assert plan.certified["at_least"] == 1
+    assert plan.certified.at_least == 1
     assert plan.objective <= dn.pack(release, capacity=1300).objective
     assert "if_seen_to_fit" not in plan.truck_linkage
 

@@ -22,8 +22,8 @@ from dunnage.bins.sampling import (
     within_class_permutations,
 )
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.planning import sampled
-from dunnage.planning.sampled import sampled_assignment
+from dunnage.planning import published as sampled
+from dunnage.planning.published import sampled_assignment
 
 NEVER = 1e-9  # below this p-value a statistical test fails
 SOLVERS = [

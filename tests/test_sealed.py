@@ -113,10 +113,10 @@ def test_privacy_costs_no_truck(name: str, k: int) -> None:
     true = pack_bins(np.rint(10 * np.array(weights)).astype(np.int64), int(10 * setting.capacity), seconds=10)
     assert plan.objective == true.objective
     assert plan.status == "optimal"
-    assert plan.model == {"name": "sealed", "from": "multisets"}
+    assert plan.model.plain() == {"name": "sealed", "from": "multisets"}
     case.check(plan)
     case.fill(plan)
-    assert 1 / 25 <= plan.truck_linkage["mean"] <= plan.truck_linkage["worst"] <= 1
+    assert 1 / 25 <= plan.truck_linkage.mean <= plan.truck_linkage.worst <= 1
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -128,10 +128,10 @@ def test_linkage_is_that_of_all_fills_listed(seed: int) -> None:
     case.check(plan)
     fills = list(all_fills(case, plan))
     guesses = best_guesses(case, fills, plan.num_bins)
-    assert plan.truck_linkage["kind"] == "exact"
-    assert plan.truck_linkage["fills"] == len(fills)
-    assert plan.truck_linkage["mean"] == pytest.approx(np.mean(guesses))
-    assert plan.truck_linkage["worst"] == pytest.approx(max(guesses))
+    assert plan.truck_linkage.kind == "exact"
+    assert plan.truck_linkage.fills == len(fills)
+    assert plan.truck_linkage.mean == pytest.approx(np.mean(guesses))
+    assert plan.truck_linkage.worst == pytest.approx(max(guesses))
 
 
 def test_fills_that_no_exchange_joins() -> None:
@@ -142,8 +142,8 @@ def test_fills_that_no_exchange_joins() -> None:
     assert plan.objective == 2
     assert plan.slots is not None
     assert plan.slots.table(2, 2).tolist() == [[1, 1], [1, 1]]
-    assert len(list(all_fills(case, plan))) == plan.truck_linkage["fills"] == 2
-    assert plan.truck_linkage["worst"] == 0.5
+    assert len(list(all_fills(case, plan))) == plan.truck_linkage.fills == 2
+    assert plan.truck_linkage.worst == 0.5
     assert Counter(tuple(case.fill(plan)) for _ in range(60)).keys() == set(all_fills(case, plan))
 
 
@@ -181,13 +181,13 @@ def test_without_multisets_slots_come_from_upper_bounds(statistic: str) -> None:
     case.check(plan)
     upper = dn.pack(case.release, capacity=500)
     assert plan.objective == upper.objective
-    assert plan.model["from"] == "upper bounds"
+    assert plan.model.from_ == "upper bounds"
     assert plan.slots is not None
     first = np.unique(case.class_id, return_index=True)[1]
     heaviest = np.rint(10 * case.release.uncertain("weight").upper[first])
     loads = plan.slots.table(plan.num_bins, len(first)) @ heaviest
     assert (loads <= 5000).all()
-    assert plan.truck_linkage["kind"] == "exact"
+    assert plan.truck_linkage.kind == "exact"
     case.fill(plan)
 
 
@@ -213,8 +213,8 @@ def test_where_row_level_plans_need_no_more_trucks_slots_tell_no_more() -> None:
         plan = case.pack(2500)
         rows = dn.pack(case.release, capacity=2500, model=dn.Robust())
         assert plan.objective == rows.objective
-        assert plan.truck_linkage["kind"] == "exact"
-        assert plan.truck_linkage["mean"] <= rows.truck_linkage["mean"] + 1e-9
+        assert plan.truck_linkage.kind == "exact"
+        assert plan.truck_linkage.mean <= rows.truck_linkage.mean + 1e-9
 
 
 def test_too_few_trucks_and_packages_too_heavy() -> None:

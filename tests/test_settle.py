@@ -24,12 +24,12 @@ from dunnage.bins import pack_bins, whole_numbers
 from dunnage.errors import InputError, ParameterError, ReleaseError, UserError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import truck_linkage
+from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import Standard, pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, repair
-from dunnage.settle.drawing import most_frequent_share
-from dunnage.settle.task import whole_amounts
+from dunnage.settle import Overload, Settlement, apply, repair
+from dunnage.settle.repair import most_frequent_share, whole_amounts
 
 FOUR = (10, 20, 60, 80)
 """Classes {10, 20} and {60, 80} at k = 2."""
@@ -77,7 +77,7 @@ class Case:
             bin_of_row=bin_of_row,
             truck_of_bin=("truck",) * (max(bins) + 1),
             trucks=(kind,),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities={"weight": "kg"},
@@ -125,7 +125,7 @@ def test_loads_are_exact(data: st.DataObject) -> None:
     true = true[: max(bins) + 1]
     fits = [load <= Fraction(repr(capacity)) for load in true]
     assert done.loads[:, 0].tolist() == [float(load) for load in true]
-    assert [item["bin"] for item in done.overloaded] == [b for b, fit in enumerate(fits) if not fit]
+    assert [item.bin for item in done.overloaded] == [b for b, fit in enumerate(fits) if not fit]
     assert done.plan_feasible is all(fits)
     assert done.bins_feasible == pytest.approx(sum(fits) / len(fits))
     check_whole(case, done)
@@ -136,8 +136,8 @@ def test_full_to_the_last_gram_is_not_overloaded() -> None:
     done = case.apply(case.plan([0, 0, 1, 1, 1, 0], 0.5))
     assert 0.1 + 0.2 + 0.2 <= 0.5
     assert done.loads[0] == 0.5
-    assert [item["bin"] for item in done.overloaded] == [1]
-    assert done.overloaded[0] == {
+    assert [item.bin for item in done.overloaded] == [1]
+    assert done.overloaded[0].plain() == {
         "bin": 1,
         "quantity": "weight",
         "load": float(Fraction("0.8000000000001")),
@@ -258,9 +258,7 @@ def test_a_csv_file_of_another_solver_is_applied(tmp_path: Path) -> None:
     assert done.plan.external
     assert done.plan.status == "external"
     assert done.loads[:, 0].tolist() == [110, 60]
-    assert (
-        done.truck_linkage["mean"] == truck_linkage(case.release.data["class_id"].to_numpy(), done.bin_of_row)["mean"]
-    )
+    assert done.truck_linkage.mean == truck_linkage(case.release.data["class_id"].to_numpy(), done.bin_of_row).mean
     assert case.apply(file, trucks=[Truck(name="van", capacity={"weight": 110})]).truck_of_bin == ("van", "van")
     kinds = [Truck(name=name, capacity={"weight": 110}) for name in "ab"]
     for wrong in ({}, {"trucks": kinds}, {"capacity": "5t"}, {"capacity": "volume=5"}):
@@ -301,17 +299,12 @@ def test_an_exchange_is_enough() -> None:
     """20 + 80 > 90, but 10 + 80 and 20 + 60 are not."""
     case = Case(FOUR)
     done = case.apply(case.plan([0, 1, 0, 1], 90), repair=True)
-    assert done.overloaded == [{"bin": 1, "quantity": "weight", "load": 100, "capacity": 90}]
+    assert done.overloaded == [Overload(bin=1, quantity="weight", load=100, capacity=90)]
     assert (done.plan_feasible, done.bins_feasible, done.feasible) == (False, 0.5, True)
     assert done.repair is not None
-    assert {name: done.repair[name] for name in ("feasible", "permuted", "moved", "opened", "left_behind")} == {
-        "feasible": True,
-        "permuted": 2,
-        "moved": 0,
-        "opened": 0,
-        "left_behind": 0,
-    }
-    assert done.repair["repairs_found"] == 2
+    report = done.repair
+    assert (report.feasible, report.permuted, report.moved, report.opened, report.left_behind) == (True, 2, 0, 0, 0)
+    assert done.repair.repairs_found == 2
     assert sorted(done.final_loads[:, 0]) == [80, 90]
     check_whole(case, done)
 
@@ -329,12 +322,12 @@ def test_rows_that_look_different_are_not_exchanged(role: str) -> None:
     assert done.repair is not None
     marks = case.release.data.column("mark").to_pylist()
     if role == "public":
-        assert done.repair["opened"] > 0
+        assert done.repair.opened > 0
         bins = {(mark, bin_) for mark, bin_ in zip(marks, done.bin_of_row.tolist(), strict=True)}
         assert len({bin_ for _, bin_ in bins}) == len(bins), "a truck of one mark took none of the other"
     else:
-        assert done.repair["opened"] == 0
-        assert done.repair["moved"] > 0
+        assert done.repair.opened == 0
+        assert done.repair.moved > 0
     assert done.feasible
     check_whole(case, done)
 
@@ -345,8 +338,8 @@ def test_a_move_is_enough() -> None:
     done = case.apply(case.plan([1, 1, 0, 0], 100), repair=True)
     assert done.repair is not None
     assert done.feasible
-    assert done.repair["moved"] > 0
-    assert done.repair["opened"] == done.repair["left_behind"] == 0
+    assert done.repair.moved > 0
+    assert done.repair.opened == done.repair.left_behind == 0
     check_whole(case, done)
 
 
@@ -364,8 +357,8 @@ def test_a_bin_is_opened() -> None:
     case = Case(FOUR)
     done = case.apply(case.plan([0, 0, 1, 1], 85), repair=True)
     assert done.repair is not None
-    assert done.repair["opened"] == 1
-    assert done.repair["left_behind"] == 0
+    assert done.repair.opened == 1
+    assert done.repair.left_behind == 0
     assert len(done.truck_of_bin) == len(done.final_loads) == len(done.final_capacities) == 3
     assert done.feasible
     check_whole(case, done)
@@ -386,13 +379,13 @@ def test_packages_are_left_behind_only_if_told() -> None:
     stuck = case.apply(plan, repair=True)
     assert stuck.repair is not None
     assert not stuck.feasible
-    assert "not every bin fits" in stuck.repair["sentence"]
-    assert stuck.repair["left_behind"] == stuck.unplanned["left_behind"] == 0
+    assert "not every bin fits" in stuck.repair.sentence
+    assert stuck.repair.left_behind == stuck.unplanned.left_behind == 0
     assert stuck.bin_of_row.min() == 0
     check_whole(case, stuck)
     done = case.apply(plan, leave_behind=True)
     assert done.repair is not None
-    assert done.repair["left_behind"] == done.unplanned["left_behind"] == done.unplanned["count"] == 1
+    assert done.repair.left_behind == done.unplanned.left_behind == done.unplanned.count == 1
     assert done.feasible
     assert done.loading.column("bin").to_pylist()[-1] == -1
     check_whole(case, done)
@@ -403,7 +396,7 @@ def test_as_few_as_possible_are_left_behind() -> None:
     weights = [60, 61, 62, *([10.0] * 7)]
     case = Case(weights)
     done = case.apply(case.plan([0, 0, 0, *([1] * 7)], 100, count=2), leave_behind=True)
-    assert done.unplanned["left_behind"] == 1
+    assert done.unplanned.left_behind == 1
     check_whole(case, done)
 
 
@@ -416,7 +409,7 @@ def test_a_package_heavier_than_every_truck_can_only_be_left_behind() -> None:
     done = case.apply(plan, repair=True, leave_behind=True)
     assert done.feasible
     assert case.bins_by_source(done)[3] == -1
-    assert done.unplanned == {"count": 1, "left_out": 0, "suppressed": 0, "left_behind": 1}
+    assert done.unplanned.plain() == {"count": 1, "left_out": 0, "suppressed": 0, "left_behind": 1}
     check_whole(case, done)
 
 
@@ -456,12 +449,12 @@ def test_exchanges_keep_how_many_of_a_class_a_bin_takes() -> None:
     plan = case.plan([*range(10), *range(10)], 82)
     done = case.apply(plan, repair=True)
     assert done.repair is not None
-    assert (done.feasible, done.repair["moved"], done.repair["opened"]) == (True, 0, 0)
+    assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
     classes = case.release.data.column("class_id").to_pylist()
     counts = [Counter(zip(classes, bins.tolist(), strict=True)) for bins in (plan.assignment, done.bin_of_row)]
     assert counts[0] == counts[1]
-    assert done.repair["permuted"] == int((plan.assignment != done.bin_of_row).sum())
-    assert 0.1 <= done.truck_linkage["mean"] < 0.6
+    assert done.repair.permuted == int((plan.assignment != done.bin_of_row).sum())
+    assert 0.1 <= done.truck_linkage.mean < 0.6
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -477,7 +470,7 @@ def test_no_repair_of_small_plans_is_worse_than_need_be(seed: int, monkeypatch: 
     check_whole(case, done)
     num_left = next(n for n in range(12) if fewest_bins(sorted(weights)[: 12 - n], 80) <= count)
     assert done.feasible
-    assert done.unplanned["left_behind"] == num_left
+    assert done.unplanned.left_behind == num_left
     if num_left == 0:
         assert len(done.truck_of_bin) == max(planned, fewest_bins(weights, 80))
 
@@ -530,10 +523,8 @@ def test_linkage_is_that_of_the_plan_if_nothing_was_changed() -> None:
     plan = case.plan([0, 1, 0, 1], 100)
     linkage = case.apply(plan, repair=True).truck_linkage
     counted = truck_linkage(case.release.data.column("class_id").to_numpy(), plan.assignment)
-    assert {name: linkage[name] for name in ("mean", "worst", "kind")} == {
-        name: counted[name] for name in ("mean", "worst", "kind")
-    }
-    assert "outside the plan" in linkage["note"]
+    assert linkage == counted.model_copy(update={"note": linkage.note})
+    assert "outside the plan" in linkage.note
 
 
 def test_linkage_after_an_exchange_is_counted() -> None:
@@ -541,9 +532,9 @@ def test_linkage_after_an_exchange_is_counted() -> None:
     case = Case(FOUR)
     done = case.apply(case.plan([0, 1, 0, 1], 90), repair=True)
     linkage = done.truck_linkage
-    assert (linkage["mean"], linkage["worst"], linkage["kind"]) == (0.5, 0.5, "exact")
+    assert (linkage.mean, linkage.worst, linkage.kind) == (0.5, 0.5, "exact")
     assert done.repair is not None
-    assert done.repair["repairs_found"] == 2
+    assert done.repair.repairs_found == 2
 
 
 @pytest.mark.parametrize("bins", [[0, 1, 0, 1], [0, 1, 1, 1]])
@@ -554,10 +545,10 @@ def test_linkage_after_any_other_repair_is_an_estimate_no_better_than_counting(
     case = Case(FOUR)
     done = case.apply(case.plan(bins, 90), repair=True)
     counted = truck_linkage(case.release.data.column("class_id").to_numpy(), done.bin_of_row)
-    assert done.truck_linkage["kind"] == "estimate"
-    assert done.truck_linkage["repairs"] == (2 if bins == [0, 1, 0, 1] else done.truck_linkage["repairs"])
-    assert done.truck_linkage["mean"] >= counted["mean"]
-    assert done.truck_linkage["worst"] >= counted["worst"]
+    assert done.truck_linkage.kind == "estimate"
+    assert done.truck_linkage.repairs == (2 if bins == [0, 1, 0, 1] else done.truck_linkage.repairs)
+    assert done.truck_linkage.mean >= counted.mean
+    assert done.truck_linkage.worst >= counted.worst
 
 
 @given(st.integers(1, 8).flatmap(lambda n: st.lists(st.lists(st.integers(-1, 3), min_size=n, max_size=n), min_size=1)))
@@ -571,7 +562,7 @@ def test_what_travels_outside_the_plan_is_counted() -> None:
     case = Case(weights, town=["A", "A", "A", "A", "A", "A", "B"])
     assert len(case.release) == 4
     done = case.apply(pack(case.release, capacity=200))
-    assert done.unplanned == {"count": 3, "left_out": 2, "suppressed": 1, "left_behind": 0}
+    assert done.unplanned.plain() == {"count": 3, "left_out": 2, "suppressed": 1, "left_behind": 0}
     assert "3 packages: 2 left out, 1 suppressed, 0 left behind" in done.summary()
     check_whole(case, done)
 
@@ -636,8 +627,8 @@ def test_a_bin_that_another_town_can_spare_is_used_before_one_is_opened(count: i
     case = Case([60, 60, 60, 30, 30], town=["A", "A", "A", "B", "B"])
     done = case.apply(case.plan([0, 0, 1, 2, 3], by="town", count=count), repair=True)
     assert done.repair is not None
-    assert done.repair["feasible"]
-    assert done.repair["opened"] == 0
+    assert done.repair.feasible
+    assert done.repair.opened == 0
     bins = case.bins_by_source(done)
     assert len(set(bins[:3])) == 3
     assert bins[3] == bins[4]

@@ -22,8 +22,8 @@ from dunnage.noise import Noise
 from dunnage.planning.demand import Ground
 from dunnage.planning.dispatch import EVENTS
 from dunnage.planning.fleet import size
-from dunnage.planning.fleet_plan import FleetPlan
-from dunnage.settle.fleets import apply_fleet, read_settlement, settlement_text
+from dunnage.planning.plan import FleetPlan
+from dunnage.settle.fleets import apply_fleet, read_settlement
 
 WAIT = 300
 
@@ -106,7 +106,7 @@ def test_errors_are_those_against_the_fleet_that_the_truth_needs(settled):
 def test_cost_is_that_of_all_shuttle_hours(settled):
     *_, plan, done = settled
     needed = sum(done.needed)
-    assert done.cost == {
+    assert done.cost.plain() == {
         "per_shuttle_hour": 40,
         "hours_a_day": 2.0,
         "planned_per_day": plan.objective * 80,
@@ -123,7 +123,7 @@ def test_files_are_private_and_read_back(settled, tmp_path):
     assert {path.name for path in folder.iterdir()} == {"settlement.json", "events.csv"}
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.iterdir())
     assert json.loads((folder / "settlement.json").read_text()) == done.to_dict()
-    assert settlement_text(read_settlement(folder)) == done.summary()
+    assert read_settlement(folder).text() == done.summary()
     with (folder / "events.csv").open(newline="") as stream:
         header, *rows = csv.reader(stream)
     assert header == ["shuttle", "seconds", "stop", "event", "rider"]
@@ -167,16 +167,16 @@ def test_rides_of_a_zone_without_shuttles_are_unserved(settled, tmp_path):
     (tmp_path / "none.csv").write_text("zone,shuttles\neast,0\nwest,0\n")
     nothing = apply_fleet(tmp_path / "none.csv", data, release, place)
     assert nothing.wait_seconds == nothing.idle_seconds == 0
-    assert nothing.relative_error["shuttles"] == -1
+    assert nothing.relative_error.shuttles == -1
 
 
 def test_a_target_that_the_truth_cannot_meet_is_told(settled):
     place, data, release, key, plan, _ = settled
-    hard = replace(plan, model={**plan.model, "max_wait_seconds": 1})
+    hard = replace(plan, model=plan.model.model_copy(update={"max_wait_seconds": 1}))
     done = apply_fleet(hard, data, release, place, key, shuttle_hour=10)
     assert done.needed is None
     assert done.to_dict()["sized_on_truth"] is None
-    assert done.relative_error == {"shuttles": None, "wait_seconds": None, "idle_seconds": None}
+    assert done.relative_error.plain() == {"shuttles": None, "wait_seconds": None, "idle_seconds": None}
     assert "no fleet meets 1 s" in done.summary()
 
 
@@ -224,20 +224,20 @@ def test_costs_that_make_no_sense_are_refused(settled, cost):
     ("change", "words"),
     [
         ({"day": "x"}, "a day that the release does not tell apart. It has: all days"),
-        ({"day": [1]}, "a day that the release does not tell apart"),
         ({"max_wait_seconds": 1e300}, "at most 86400"),
-        ({"expansions": float("inf")}, "how its shuttles serve"),
     ],
 )
 def test_plans_sized_for_something_else_are_refused(settled, change, words):
     place, data, release, key, plan, _ = settled
     with pytest.raises(ParameterError, match=words):
-        apply_fleet(replace(plan, model={**plan.model, **change}), data, release, place, key)
+        apply_fleet(replace(plan, model=plan.model.model_copy(update=change)), data, release, place, key)
 
 
 def test_a_plan_for_all_days_by_name_is_applied(settled):
     place, data, release, key, plan, done = settled
-    named = apply_fleet(replace(plan, model={**plan.model, "day": "all days"}), data, release, place, key)
+    named = apply_fleet(
+        replace(plan, model=plan.model.model_copy(update={"day": "all days"})), data, release, place, key
+    )
     assert named.zone_waits == done.zone_waits
 
 
@@ -247,8 +247,18 @@ def test_a_settlement_that_was_altered_is_refused(settled, tmp_path):
     content = done.to_dict()
     for altered in ({"zones": [{}]}, {"zones": 3}, {"cost": {}}, {"wait_seconds": "x"}):
         (folder / "settlement.json").write_text(json.dumps({**content, **altered}))
-        with pytest.raises(InputError, match="not a settlement of this version"):
+        with pytest.raises(InputError, match="Apply the plan anew"):
             read_settlement(folder)
+
+
+@pytest.mark.parametrize("change", [{"service": {"seats": 3}}, {"service": {"capacity": 0}}, {"day": [1]}])
+def test_a_plan_that_does_not_say_how_shuttles_serve_is_refused(settled, tmp_path, change):
+    *_, plan, _ = settled
+    folder = plan.write(tmp_path / "plan")
+    content = plan.to_dict()
+    (folder / "plan.json").write_text(json.dumps({**content, "model": {**content["model"], **change}}))
+    with pytest.raises(InputError, match=f"model.{next(iter(change))}"):
+        FleetPlan.read(folder)
 
 
 def test_parts_that_do_not_belong_together_are_refused(settled, tmp_path):
@@ -263,8 +273,6 @@ def test_parts_that_do_not_belong_together_are_refused(settled, tmp_path):
         apply_fleet(plan, data, release, place, replace(key, certificate_digest="1" * 64))
     with pytest.raises(ParameterError, match="costs 0 or more"):
         apply_fleet(plan, data, release, place, key, shuttle_hour=-1)
-    with pytest.raises(ParameterError, match="how its shuttles serve"):
-        apply_fleet(replace(plan, model={**plan.model, "service": {"seats": 3}}), data, release, place, key)
     with pytest.raises(ParameterError, match="lacks stops of the policy, such as 'S"):
         apply_fleet(
             FleetPlan(release="", zones=("west", "east"), shuttles=(3, 3), external=True),
@@ -283,7 +291,7 @@ def test_each_date_is_a_day(tmp_path):
     done = apply_fleet(plan, data, release, place, key)
     assert [len(day.trips) for day in done.task.days] == [100, 100, 100, 100, 0]
     assert [day.label for day in done.task.days][:2] == ["2026-11-09", "2026-11-10"]
-    assert done.demand["trips"] == 80
+    assert done.demand.trips == 80
     assert done.events.column_names[-1] == "day"
     assert set(done.events.column("day").to_pylist()) >= {"2026-11-09", "2026-11-12"}
 
@@ -308,7 +316,7 @@ def test_counts_are_expanded_as_released_ones_are(tmp_path):
     plan = size(release, place, max_wait=WAIT, expansions=3)
     done = apply_fleet(plan, data, release, place, key)
     assert [len(day.trips) for day in done.task.days] == [400] * 3
-    assert done.demand["trips"] == pytest.approx(400)
+    assert done.demand.trips == pytest.approx(400)
 
 
 def test_times_without_dates_are_spread_over_the_dates(tmp_path):
@@ -318,7 +326,7 @@ def test_times_without_dates_are_spread_over_the_dates(tmp_path):
     data = dn.load(bare, policy_of(tmp_path, place, dates=["2026-11-09", "2026-11-12"]))
     release, key = publish(data)
     done = apply_fleet(size(release, place, max_wait=WAIT, expansions=2), data, release, place, key)
-    assert 40 < done.demand["trips"] < 160
+    assert 40 < done.demand.trips < 160
 
 
 def test_nobody_travelled(tmp_path):
@@ -330,6 +338,6 @@ def test_nobody_travelled(tmp_path):
     assert done.needed == (0, 0)
     assert done.wait_seconds == 0
     assert done.idle_seconds == 7200
-    assert done.relative_error["shuttles"] is None
+    assert done.relative_error.shuttles is None
     done.write(tmp_path / "settlement")
     assert Ground.of(place).zones == done.zones

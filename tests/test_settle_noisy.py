@@ -23,17 +23,15 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
-from dunnage.planning.identification import noisy_linkage
-from dunnage.planning.linkage import exchangeable
-from dunnage.planning.models import Standard
+from dunnage.planning.linkage import exchangeable, noisy_linkage
+from dunnage.planning.models import PackingModel, Standard
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
-from dunnage.settle import Settlement, apply, matched_records
-from dunnage.settle.drawing import count_and_draw
-from dunnage.settle.task import task_of
+from dunnage.settle import Overload, Settlement, apply, matched_records
+from dunnage.settle.repair import count_and_draw, task_of
 
 VALUES = NoisyValues(epsilon=2)
 PUBLISHED = NoisyClusters(epsilon=1, quantiles=[0.5], as_published=True)
@@ -73,7 +71,7 @@ class Case:
             bin_of_row=np.array(bins)[self.source],
             truck_of_bin=("truck",) * (max(bins) + 1),
             trucks=(kind,),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities=dict.fromkeys(self.columns, "kg"),
@@ -119,7 +117,7 @@ class TestLoads:
         assert done.loads.tolist() == [[1.0], [0.3]]
         case.check(done)
         tight = case.apply(case.plan([0] * 11 + [1], 1))
-        assert tight.overloaded == [{"bin": 0, "quantity": "weight", "load": 1.2, "capacity": 1.0}]
+        assert tight.overloaded == [Overload(bin=0, quantity="weight", load=1.2, capacity=1.0)]
         assert tight.bins_feasible == 0.5
         assert tight.repair is None
 
@@ -150,7 +148,7 @@ class TestLoads:
         case = Case(values)
         done = case.apply(case.plan([0, 0, 1, 1, 2, 2], 45))
         assert done.loads.tolist() == [[2 * 10 * i + s for i in range(1, num + 1)] for s in (1, 5, 9)]
-        assert {item["quantity"] for item in done.overloaded} == {"height"} | set(names[2:])
+        assert {item.quantity for item in done.overloaded} == {"height"} | set(names[2:])
         mended = case.apply(case.plan([0, 0, 1, 1, 2, 2], 45), repair=True)
         assert mended.feasible
         case.check(mended)
@@ -162,7 +160,7 @@ class TestLoads:
         path.write_text("row,bin\n" + "".join(f"{row},{bin_}\n" for row, bin_ in enumerate(bins)))
         done = case.apply(path, capacity="60kg", repair=True)
         assert done.plan.external
-        assert done.plan.truck_linkage["kind"] == "estimate"
+        assert done.plan.truck_linkage.kind == "estimate"
         assert done.loads.tolist() == [[70.0], [50.0]]
         assert done.feasible
         case.check(done)
@@ -184,15 +182,15 @@ class TestRepair:
         done = case.apply(case.plan([0, 0, 1, 1]), repair=True)
         assert done.repair is not None
         assert done.feasible
-        assert done.repair["moved"] >= 2
-        assert done.repair["permuted"] == done.repair["opened"] == done.repair["left_behind"] == 0
+        assert done.repair.moved >= 2
+        assert done.repair.permuted == done.repair.opened == done.repair.left_behind == 0
         case.check(done)
 
     def test_opens_bins(self) -> None:
         case = Case([60.0, 60.0, 60.0])
         done = case.apply(case.plan([0, 0, 1]), repair=True)
         assert done.repair is not None
-        assert done.repair["opened"] == 1
+        assert done.repair.opened == 1
         assert done.feasible
         case.check(done)
 
@@ -204,7 +202,7 @@ class TestRepair:
         done = case.apply(plan, leave_behind=True)
         assert done.repair is not None
         assert done.feasible
-        assert done.repair["left_behind"] == 1 == done.unplanned["left_behind"]
+        assert done.repair.left_behind == 1 == done.unplanned.left_behind
         assert done.loading.column("bin").to_pylist()[-1] == -1
         assert sorted(load[0] for load in case.loads(done)) == [60, 100]
         case.check(done)
@@ -216,7 +214,7 @@ class TestRepair:
         assert not case.apply(plan, repair=True).feasible
         done = case.apply(plan, leave_behind=True)
         assert done.feasible
-        assert done.unplanned["left_behind"] == 1
+        assert done.unplanned.left_behind == 1
         assert done.loading.column("source_row").to_pylist()[-1] == 0
         case.check(done)
 
@@ -224,7 +222,7 @@ class TestRepair:
         case = Case({"weight": [60.0, 60.0, 10.0, 10.0], "place": ["Dover", "Dover", "Calais", "Calais"]})
         done = case.apply(case.plan([0, 0, 1, 1], by="place"), repair=True)
         assert done.repair is not None
-        assert done.repair["opened"] == 1
+        assert done.repair.opened == 1
         assert done.feasible
         places = case.release.data.column("place").to_pylist()
         bins = done.bin_of_row.tolist()
@@ -262,7 +260,7 @@ class TestRepair:
         assert done.feasible
         case.check(done)
         least = fewest_left(weights, 60, count if limited else len(weights))
-        assert done.unplanned["left_behind"] >= least
+        assert done.unplanned.left_behind >= least
         if not least and case.apply(plan).plan_feasible is False:
             assert case.apply(plan, repair=True).feasible
 
@@ -286,25 +284,22 @@ class TestLinkage:
         plan = case.plan([0, 0, 1, 1, 2, 2], count=3)
         planned = case.apply(plan)
         expected = noisy_linkage(case.release, plan.assignment)
-        assert {name: planned.truck_linkage[name] for name in ("mean", "worst", "kind")} == {
-            name: expected[name] for name in ("mean", "worst", "kind")
-        }
-        assert "if_seen_to_fit" not in planned.truck_linkage
+        assert planned.truck_linkage == expected.model_copy(update={"note": planned.truck_linkage.note})
         done = case.apply(plan, leave_behind=True)
         bins = np.where(done.bin_of_row < 0, len(done.truck_of_bin), done.bin_of_row)
-        assert done.truck_linkage["mean"] == pytest.approx(noisy_linkage(case.release, bins)["mean"])
-        assert "moved by their true weights" in done.truck_linkage["note"]
+        assert done.truck_linkage.mean == pytest.approx(noisy_linkage(case.release, bins).mean)
+        assert "moved by their true weights" in done.truck_linkage.note
         assert "names its truck" in done.summary()
 
     def test_one_truck_is_known(self) -> None:
         case = Case([1.0, 2.0, 3.0])
-        assert case.apply(case.plan([0, 0, 0])).truck_linkage["mean"] == pytest.approx(1)
+        assert case.apply(case.plan([0, 0, 0])).truck_linkage.mean == pytest.approx(1)
 
     def test_unknown_noise(self, tmp_path: Path) -> None:
         """The published form does not say how its noise was drawn, so nothing honest can be said."""
         case = Case([10.0, 20.0, 30.0, 40.0], PUBLISHED)
         done = case.apply(case.plan([0, 0, 1, 1], 60), repair=True)
-        assert done.truck_linkage == {}
+        assert done.truck_linkage is None
         assert done.feasible
         assert "unknown" in done.summary()
         done.write(tmp_path / "settlement")
@@ -327,20 +322,20 @@ class TestSamples:
         done = apply(plan, data, release, key, repair=True)
         assert done.feasible
         outside = done.unplanned
-        assert outside["unsampled"] == key.facts["unsampled"] > 0
-        assert outside["suppressed"] == key.facts["suppressed"]
-        assert outside["count"] == len(data) - len(release)
-        assert f"{outside['unsampled']} unsampled" in done.summary()
+        assert outside.unsampled == key.facts["unsampled"] > 0
+        assert outside.suppressed == key.facts["suppressed"]
+        assert outside.count == len(data) - len(release)
+        assert f"{outside.unsampled} unsampled" in done.summary()
         # The planner is told nothing of those.
         assert "unsampled" not in json.dumps(plan.to_dict())
-        assert not plan.unplanned.get("suppressed")
+        assert not plan.unplanned.suppressed
 
     @pytest.mark.parametrize("strange", [-1, 1000, "12", None, 1.5])
     def test_strange_facts_are_not_believed(self, strange: Any) -> None:
         data, release, key = sampled(SampledLattice(k=4, beta=0.6, epsilon_choice=9))
         done = apply(pack(release, capacity=200), data, release, replace(key, facts={"unsampled": strange}))
-        assert "unsampled" not in done.unplanned
-        assert done.unplanned["suppressed"] == len(data) - len(release)
+        assert done.unplanned.unsampled is None
+        assert done.unplanned.suppressed == len(data) - len(release)
 
     def test_loads_are_those_of_the_sampled_records(self) -> None:
         data, release, key = sampled(SampledLattice(k=4, beta=0.6, epsilon_choice=9))
@@ -365,7 +360,7 @@ class TestSamples:
             bin_of_row=bins,
             truck_of_bin=("truck",) * (int(bins.max()) + 1),
             trucks=(Truck(name="truck", capacity={"weight": 110.0}),),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities={"weight": "kg"},
@@ -373,11 +368,11 @@ class TestSamples:
         done = apply(plan, data, release, key, repair=True)
         assert done.feasible
         assert done.repair is not None
-        assert done.unplanned["count"] == 0
-        assert done.truck_linkage["kind"] == "estimate"
+        assert done.unplanned.count == 0
+        assert done.truck_linkage.kind == "estimate"
         planned = apply(plan, data, release, key)
         stated = noisy_linkage(release, bins)  # nothing was moved
-        assert [planned.truck_linkage[name] for name in ("mean", "worst")] == [stated["mean"], stated["worst"]]
+        assert (planned.truck_linkage.mean, planned.truck_linkage.worst) == (stated.mean, stated.worst)
         assert "if_seen_to_fit" not in planned.truck_linkage
 
 

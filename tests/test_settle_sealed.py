@@ -21,10 +21,11 @@ from dunnage.auditing.utility import feasibility, plan_utility
 from dunnage.errors import InputError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import truck_linkage
-from dunnage.planning.plan import Plan, Slots
+from dunnage.planning.models import PackingModel
+from dunnage.planning.plan import Certified, Plan, Slots
 from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, drawing, repair
-from dunnage.settle.task import random_fill
+from dunnage.settle import Settlement, apply, repair
+from dunnage.settle.repair import random_fill
 
 FOUR = (10, 20, 60, 80)
 """Classes {10, 20} and {60, 80} at k = 2."""
@@ -69,7 +70,7 @@ class Case:
             release=self.release.certificate.digest,
             truck_of_bin=("truck",) * num_bins,
             trucks=(Truck(name="truck", capacity={"weight": capacity}, count=count),),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities={"weight": "kg"},
@@ -126,11 +127,11 @@ def test_sealed_plans_equal_listing_all_fills(
     done = case.apply(case.sealed(table, capacity))
     assert done.plan_feasible
     assert done.bin_of_row.tolist() in fills
-    assert done.sealed == {"fills": len(fills), "exact": True}
+    assert done.sealed.plain() == {"fills": len(fills), "exact": True}
     guesses = best_guesses(fills)
-    assert done.truck_linkage["kind"] == "exact"
-    assert done.truck_linkage["mean"] == pytest.approx(np.mean(guesses))
-    assert done.truck_linkage["worst"] == pytest.approx(max(guesses))
+    assert done.truck_linkage.kind == "exact"
+    assert done.truck_linkage.mean == pytest.approx(np.mean(guesses))
+    assert done.truck_linkage.worst == pytest.approx(max(guesses))
     assert done.repair is None
     assert "equally likely" in done.summary()
     content = json.loads(json.dumps(done.to_dict()))
@@ -161,8 +162,8 @@ def test_slots_are_filled_whatever_the_rows_say() -> None:
     """Slots name classes alone, so rows of one class with different sensitive values may change places."""
     case = Case(FOUR, mark=("sensitive", ["a", "b", "a", "b"]))
     done = case.apply(case.sealed([[1, 1], [1, 1]], 90))
-    assert done.sealed == {"fills": 2, "exact": True}
-    assert done.truck_linkage["worst"] == 0.5
+    assert done.sealed.plain() == {"fills": 2, "exact": True}
+    assert done.truck_linkage.worst == 0.5
 
 
 @pytest.mark.parametrize(
@@ -195,56 +196,56 @@ def test_a_sealed_plan_that_cannot_be_filled_is_filled_at_random_and_repaired() 
     plan = case.sealed([[1, 1], [1, 1]], 85)
     done = case.apply(plan)
     assert (done.plan_feasible, done.feasible) == (False, False)
-    assert done.sealed == {"fills": 0, "exact": True}
+    assert done.sealed.plain() == {"fills": 0, "exact": True}
     assert len(done.overloaded) == 1
-    assert done.truck_linkage["mean"] == truck_linkage(case.class_id, done.bin_of_row)["mean"]
+    assert done.truck_linkage.mean == truck_linkage(case.class_id, done.bin_of_row).mean
     assert "no feasible fill exists" in done.summary()
     mended = case.apply(plan, repair=True)
     assert mended.feasible
     assert mended.repair is not None
-    assert mended.repair["opened"] == 1
-    assert mended.truck_linkage["kind"] == "estimate"
+    assert mended.repair.opened == 1
+    assert mended.truck_linkage.kind == "estimate"
     left = case.apply(replace(plan, trucks=(replace(plan.trucks[0], count=2),)), leave_behind=True)
-    assert left.unplanned["left_behind"] == 1
+    assert left.unplanned.left_behind == 1
     assert left.feasible
 
 
 def test_a_package_too_heavy_for_any_truck_leaves_no_fill() -> None:
     case = Case(FOUR)
     done = case.apply(case.sealed([[1, 1], [1, 1]], 75))
-    assert done.sealed == {"fills": 0, "exact": True}
+    assert done.sealed.plain() == {"fills": 0, "exact": True}
     assert not done.plan_feasible
     mended = case.apply(case.sealed([[1, 1], [1, 1]], 75), leave_behind=True)
     assert mended.feasible
-    assert mended.unplanned["left_behind"] >= 1
+    assert mended.unplanned.left_behind >= 1
 
 
 def test_fills_too_many_to_count_are_an_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "count_and_draw", lambda *_: None)
-    monkeypatch.setattr(drawing, "DRAW_SECONDS", 1.0)
+    monkeypatch.setattr(repair, "count_and_draw", lambda *_: None)
+    monkeypatch.setattr(repair, "WALK_SECONDS", 0.25)
     case = Case((10, 20, 30, 60, 70, 80), 3)
     table = [[1, 1], [1, 1], [1, 1]]
     fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
     done = case.apply(case.sealed(table, 95))
     assert done.bin_of_row.tolist() in fills
-    if not done.sealed["exact"]:  # slots that need no walk are counted even so
-        assert done.sealed["fills"] is None
-        assert done.truck_linkage["kind"] == "estimate"
-        assert done.truck_linkage["worst"] == pytest.approx(max(best_guesses(fills)), abs=0.15)
+    if not done.sealed.exact:  # slots that need no walk are counted even so
+        assert done.sealed.fills is None
+        assert done.truck_linkage.kind == "estimate"
+        assert done.truck_linkage.worst == pytest.approx(max(best_guesses(fills)), abs=0.15)
 
 
 def test_slots_too_many_to_write_down_are_filled_by_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drawing, "MOST_CELLS", 0)
+    monkeypatch.setattr(repair, "MOST_CELLS", 0)
     case = Case((10, 20, 30, 60, 70, 80), 3)
     table = [[1, 1], [1, 1], [1, 1]]
     fills = list(case.fills(case.class_id.tolist(), slots_of(table), 95))
     done = case.apply(case.sealed(table, 95))
-    assert done.sealed == {"fills": None, "exact": False}
+    assert done.sealed.plain() == {"fills": None, "exact": False}
     assert done.bin_of_row.tolist() in fills
-    assert done.truck_linkage["kind"] == "estimate"
+    assert done.truck_linkage.kind == "estimate"
     none = case.apply(case.sealed(table, 85))
     assert not none.plan_feasible
-    assert none.sealed == {"fills": None, "exact": False}
+    assert none.sealed.plain() == {"fills": None, "exact": False}
     assert "was found" in none.summary()
 
 
@@ -262,7 +263,7 @@ def test_sealed_plans_on_files(tmp_path: Path) -> None:
     case.sealed([[1, 1], [1, 1]], 90).write(tmp_path / "plan")
     assert not (tmp_path / "plan" / "assignment.csv").exists()
     done = case.apply(tmp_path / "plan")
-    assert done.sealed == {"fills": 2, "exact": True}
+    assert done.sealed.plain() == {"fills": 2, "exact": True}
     done.write(tmp_path / "settlement")
     content = json.loads((tmp_path / "settlement" / "settlement.json").read_text())
     assert content["sealed"] == {"fills": 2, "exact": True}
@@ -278,7 +279,7 @@ def test_numbers_of_fills_too_long_to_print_are_told_in_short(tmp_path: Path) ->
     sizes = np.bincount(case.class_id)
     table = [[int(at < size) for size in sizes] for at in range(int(sizes.max()))]
     done = case.apply(case.sealed(table, 10**4))
-    assert done.sealed == {"fills": 1e300, "exact": True}
+    assert done.sealed.plain() == {"fills": 1e300, "exact": True}
     done.write(tmp_path / "settlement")
     assert json.loads((tmp_path / "settlement" / "settlement.json").read_text())["sealed"]["fills"] == 1e300
     assert "1e+300" in done.summary()
@@ -301,14 +302,14 @@ def test_an_exchange_is_a_uniform_fill_of_the_plans_own_slots(role: str | None) 
     assert not done.plan_feasible
     assert done.repair is not None
     if not fills:
-        assert done.repair["moved"] > 0
-        assert done.truck_linkage["kind"] == "estimate"
+        assert done.repair.moved > 0
+        assert done.truck_linkage.kind == "estimate"
         return
     assert done.bin_of_row.tolist() in fills
-    assert done.repair["repairs_found"] == len(fills)
-    assert done.truck_linkage["kind"] == "exact"
-    assert done.truck_linkage["mean"] == pytest.approx(np.mean(best_guesses(fills)))
-    assert done.truck_linkage["worst"] == pytest.approx(max(best_guesses(fills)))
+    assert done.repair.repairs_found == len(fills)
+    assert done.truck_linkage.kind == "exact"
+    assert done.truck_linkage.mean == pytest.approx(np.mean(best_guesses(fills)))
+    assert done.truck_linkage.worst == pytest.approx(max(best_guesses(fills)))
 
 
 def _marks(case: Case, role: str | None) -> list[str]:
@@ -321,16 +322,17 @@ def test_who_sees_that_everything_fitted_guesses_no_better_than_stated() -> None
     plan = case.rows(bins, 95)
     linkage = truck_linkage(case.class_id, plan.assignment)
     chance = feasibility(plan, case.data, case.release, case.key).value
-    done = case.apply(replace(plan, certified={"at_least": chance, "at_most": chance}))
+    done = case.apply(replace(plan, certified=Certified(at_least=chance, at_most=chance)))
     assert done.plan_feasible
-    assert done.truck_linkage["worst"] == linkage["worst"]
-    assert done.truck_linkage["if_seen_to_fit"] == pytest.approx(min(1, linkage["worst"] / chance))
+    assert done.truck_linkage.worst == linkage.worst
+    assert done.truck_linkage.if_seen_to_fit == pytest.approx(min(1, linkage.worst / chance))
     slots = {c: [b for b, own in zip(plan.assignment.tolist(), case.class_id, strict=True) if own == c] for c in (0, 1)}
     seen = best_guesses(list(case.fills(case.class_id.tolist(), slots, 95)))
-    assert max(seen) <= done.truck_linkage["if_seen_to_fit"] + 1e-12
+    assert max(seen) <= done.truck_linkage.if_seen_to_fit + 1e-12
     assert "who also sees that all fitted" in done.summary()
     assert "if_seen_to_fit" not in case.apply(plan).truck_linkage
-    assert "if_seen_to_fit" not in case.apply(replace(plan, certified={"at_least": 0.0, "at_most": 1.0})).truck_linkage
+    unsure = case.apply(replace(plan, certified=Certified(at_least=0.0, at_most=1.0)))
+    assert unsure.truck_linkage.if_seen_to_fit is None
 
 
 # How likely a plan fits
@@ -359,7 +361,7 @@ def test_feasibility_is_estimated_where_orders_cannot_be_counted(monkeypatch: py
     case = Case((10, 20, 30, 60, 70, 80), 3)
     plan = case.rows([0, 1, 2, 2, 1, 0], 100)
     exact = feasibility(plan, case.data, case.release, case.key)
-    monkeypatch.setattr(drawing, "MOST_CELLS", 0)
+    monkeypatch.setattr(repair, "MOST_CELLS", 0)
     found = feasibility(plan, case.data, case.release, case.key, noise=Noise(seed=1))
     assert (found.kind, found.permutations) == ("estimate", 10_000)
     assert abs(found.value - exact.value) < 6.2 * 0.5 / 100  # p = 1e-9
@@ -381,7 +383,7 @@ def test_a_sealed_plan_is_feasible_if_it_can_be_filled(capacity: float, value: f
 
 def test_repairs_of_sealed_plans_start_from_slots_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """No bin of a repair by exchanges takes more or fewer of a class than its slots say."""
-    monkeypatch.setattr(drawing, "MOST_CELLS", 0)
+    monkeypatch.setattr(repair, "MOST_CELLS", 0)
     monkeypatch.setattr(repair, "MOST_REPAIRS", 5)
     generator = np.random.default_rng(5)
     case = Case(generator.integers(10, 300, 30).tolist(), 5)

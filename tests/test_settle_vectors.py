@@ -21,10 +21,11 @@ from hypothesis import strategies as st
 import dunnage as dn
 from dunnage.errors import InputError, ParameterError
 from dunnage.noise import Noise
+from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
-from dunnage.settle import Settlement, apply, opening, repair
-from dunnage.settle.task import Fill, task_of
+from dunnage.settle import Settlement, apply, repair
+from dunnage.settle.repair import Fill, task_of
 
 UNITS = {"weight": "kg", "volume": "m3"}
 
@@ -69,7 +70,7 @@ class Case:
             bin_of_row=np.array(bins)[self.record],
             truck_of_bin=tuple(names or (trucks[0].name,) * (max(bins) + 1)),
             trucks=tuple(trucks),
-            model={"name": "by hand"},
+            model=PackingModel(name="by hand"),
             bound=1,
             seconds=0.0,
             quantities=self.quantities,
@@ -145,7 +146,7 @@ def test_a_bin_overflows_if_one_of_its_quantities_does(data: st.DataObject) -> N
         for name, load, most in zip(UNITS, line, room, strict=True)
         if load > Fraction(repr(most))
     ]
-    assert done.overloaded == over
+    assert [item.plain() for item in done.overloaded] == over
     assert done.plan_feasible is (not over)
     assert done.bins_feasible == pytest.approx(1 - len({item["bin"] for item in over}) / plan.num_bins)
     check(case, done)
@@ -167,9 +168,9 @@ def test_amounts_too_long_for_a_double_sum_stay_exact() -> None:
     case = Case({"weight": weights, "volume": volumes})
     done = case.apply(case.plan([0, 0, 1, 1], [truck(323.4567890123457, 200)]))
     check(case, done)
-    assert [item["bin"] for item in done.overloaded] == []
+    assert [item.bin for item in done.overloaded] == []
     done = case.apply(case.plan([0, 0, 1, 1], [truck(323.4567890123456, 200)]), repair=True)
-    assert [item["bin"] for item in done.overloaded] == [0]
+    assert [item.bin for item in done.overloaded] == [0]
     assert done.feasible
     check(case, done)
 
@@ -228,10 +229,10 @@ def test_an_exchange_that_one_quantity_alone_would_not_find() -> None:
     """Weights are equal, so only volumes say which exchange helps: 1 + 4 and 2 + 3, not 2 + 4."""
     case = Case({"weight": [10, 10, 300, 300], "volume": [1, 2, 3, 4]}, k=2)
     done = case.apply(case.plan([1, 0, 1, 0], [truck(310, 5)]), repair=True)
-    assert [item["quantity"] for item in done.overloaded] == ["volume"]
+    assert [item.quantity for item in done.overloaded] == ["volume"]
     assert done.repair is not None
-    assert (done.feasible, done.repair["moved"], done.repair["opened"]) == (True, 0, 0)
-    assert done.repair["repairs_found"] == 2
+    assert (done.feasible, done.repair.moved, done.repair.opened) == (True, 0, 0)
+    assert done.repair.repairs_found == 2
     check(case, done)
 
 
@@ -264,7 +265,7 @@ def test_descent_counts_the_overload_right(seed: int) -> None:
 @pytest.mark.parametrize("by_packing", [True, False])
 def test_the_cheapest_kind_that_is_enough_is_opened(by_packing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not by_packing:
-        monkeypatch.setattr(opening, "_open_cheapest", lambda *_: None)
+        monkeypatch.setattr(repair, "_open_cheapest", lambda *_: None)
     kinds = [truck(100), truck(300, name="lorry", cost=2.0), truck(120, name="van", cost=0.5)]
     case = Case({"weight": [60, 61, 90, 90]}, k=2)
     done = case.apply(case.plan([0, 0, 0, 0], kinds, ["lorry"]), repair=True)
@@ -284,7 +285,7 @@ def test_counts_of_kinds_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     left = case.apply(case.plan([0] * 8, kinds, ["truck"]), leave_behind=True)
     check(case, left)
     assert left.feasible
-    assert left.unplanned["left_behind"] == 1
+    assert left.unplanned.left_behind == 1
 
 
 def test_kinds_that_hold_nothing_of_a_quantity_are_refused() -> None:
@@ -343,13 +344,13 @@ def test_capacities_of_several_quantities_can_be_given(tmp_path: Path) -> None:
     plan = case.plan([0, 0, 1, 1], [truck(60, 5)])
     assert case.apply(plan, capacity=["70kg", "volume=7"]).plan_feasible
     assert case.apply(plan, capacity=["weight=70", "7m3"]).plan_feasible
-    assert [item["quantity"] for item in case.apply(plan, capacity="weight=70").overloaded] == ["volume"]
+    assert [item.quantity for item in case.apply(plan, capacity="weight=70").overloaded] == ["volume"]
     rows = np.argsort(case.record).tolist()
     file = tmp_path / "theirs.csv"
     file.write_text("row,bin\n" + "".join(f"{row},{number // 2}\n" for number, row in enumerate(rows)))
     external = case.apply(file, capacity=["70kg", "volume=5"])
     assert external.quantities == UNITS
-    assert [(item["bin"], item["quantity"]) for item in external.overloaded] == [(1, "volume")]
+    assert [(item.bin, item.quantity) for item in external.overloaded] == [(1, "volume")]
     assert case.apply(file, capacity="weight=70").quantities == {"weight": "kg"}
     assert case.apply(file, trucks=[truck(70)]).quantities == {"weight": "kg"}
     for wrong in (["70"], ["70kg", "71kg"], ["length=3"], ["weight=0", "volume=5"]):
@@ -386,11 +387,11 @@ def test_true_packings_of_vectors_fit(seed: int) -> None:
     case = Case(columns, k=2)
     task = task_of(case.plan([0] * 25, [truck(400, 41)]), case.amounts, case.release, Noise(seed=1))
     room = task.capacity_of["truck"]
-    packed = opening.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
+    packed = repair.packed_rows(task, np.arange(25), room, Noise(seed=2), deadline=0.0)
     assert packed is not None
     assert sorted(np.concatenate(packed).tolist()) == list(range(25))
     assert all((task.whole[rows].sum(axis=0) <= room).all() for rows in packed)
-    assert opening.packed_rows(task, np.arange(25), room // 50, Noise(seed=2), deadline=0.0) is None
+    assert repair.packed_rows(task, np.arange(25), room // 50, Noise(seed=2), deadline=0.0) is None
 
 
 def test_a_broken_plan_folder_is_no_traceback(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.pages import audit_page, write_audit
 from dunnage.pages.signoff import sign_off_page
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.settle.fleets import apply_fleet
 
 
@@ -329,9 +329,9 @@ def test_shuttles_are_compared_with_those_that_the_truth_needs(shuttled: Any) ->
     done = apply_fleet(plan, data, release, place, key, shuttle_hour=40)
     shuttles, wait, cost = (found.finding(name) for name in ("shuttles", "wait", "cost"))
     assert (shuttles.value, shuttles.baseline) == (plan.objective, sum(done.needed))
-    assert (wait.value, wait.baseline) == (done.wait_seconds, done.ideal["wait_seconds"]["mean"])
+    assert (wait.value, wait.baseline) == (done.wait_seconds, done.ideal.wait_seconds.mean)
     assert wait.interval == (wait.value, wait.value)  # single trips: counted
-    assert (cost.value, cost.baseline) == (done.cost["planned_per_day"], done.cost["needed_per_day"])
+    assert (cost.value, cost.baseline) == (done.cost.planned_per_day, done.cost.needed_per_day)
     assert found.finding("zones in time").value == sum(done.meets_target) / len(done.zones)
     assert all(item.private for item in (shuttles, wait, cost))
     text = said(sign_off_page(found))
@@ -345,7 +345,9 @@ def test_shuttles_are_compared_with_those_that_the_truth_needs(shuttled: Any) ->
 
 def test_a_target_that_the_truth_cannot_meet_leaves_nothing_to_compare_with(shuttled: Any) -> None:
     place, data, release, key, plan, _ = shuttled
-    found = audit(release, data, replace(plan, model={**plan.model, "max_wait_seconds": 1}), key=key, city=place)
+    found = audit(
+        release, data, replace(plan, model=plan.model.model_copy(update={"max_wait_seconds": 1})), key=key, city=place
+    )
     assert not {"shuttles", "cost"} & finding_names(found)
     assert found.finding("wait").baseline == 1
     assert any("No fleet meets the target of 1 s" in note for note in found.notes)

@@ -69,9 +69,9 @@ def test_no_truck_takes_more_than_its_part(model: str, name: str, k: int, spread
     assert plan.bound <= plan.objective
     assert plan.objective >= free.bound
     if model != "sealed":
-        assert plan.truck_linkage["worst"] <= 1 / spread
+        assert plan.truck_linkage.worst <= 1 / spread
         if model not in ("mean", "items"):
-            assert plan.certified["at_least"] >= 0.95
+            assert plan.certified.at_least >= 0.95
 
 
 @pytest.mark.parametrize("name", ["25-S-U", "50-S-U"])
@@ -79,8 +79,8 @@ def test_no_truck_takes_more_than_its_part(model: str, name: str, k: int, spread
 def test_small_packages_are_named_less_often(name: str, spread: int) -> None:
     release = setting_release(name, 5, seed=spread)
     plan = dn.pack(release, capacity=2500, spread=spread)
-    assert plan.truck_linkage["worst"] <= 1 / spread
-    assert plan.truck_linkage["mean"] <= 1 / spread
+    assert plan.truck_linkage.worst <= 1 / spread
+    assert plan.truck_linkage.mean <= 1 / spread
     upper = release.uncertain("weight").upper
     assert np.bincount(plan.assignment, weights=np.rint(10 * upper)).max() <= 25_000
 
@@ -180,7 +180,7 @@ def test_less_linkage_never_costs_a_truck(name: str, monkeypatch: pytest.MonkeyP
     for model, found in less.items():
         plain = dn.pack(release, capacity=capacity, model=MODELS[model], seconds=10)
         assert found.objective == plain.objective
-        assert found.truck_linkage["mean"] <= plain.truck_linkage["mean"] + 1e-12
+        assert found.truck_linkage.mean <= plain.truck_linkage.mean + 1e-12
 
 
 def test_stated_linkage_is_counted() -> None:
@@ -191,9 +191,9 @@ def test_stated_linkage_is_counted() -> None:
         held = Counter(zip(class_id, plan.assignment.tolist(), strict=True))
         sizes = Counter(class_id)
         guesses = [max(held[class_, bin_] for bin_ in range(plan.num_bins)) / sizes[class_] for class_ in class_id]
-        assert plan.truck_linkage["mean"] == pytest.approx(sum(guesses) / len(guesses))
-        assert plan.truck_linkage["worst"] == pytest.approx(max(guesses))
-        assert plan.truck_linkage["kind"] == "exact"
+        assert plan.truck_linkage.mean == pytest.approx(sum(guesses) / len(guesses))
+        assert plan.truck_linkage.worst == pytest.approx(max(guesses))
+        assert plan.truck_linkage.kind == "exact"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -218,4 +218,4 @@ def test_a_settlement_says_whether_a_repair_kept_the_spread(seed: int) -> None:
     assert stated["kept"] == (not above)
     assert ("Spread" in done.summary()) == bool(above)
     assert done.repair is not None
-    assert done.repair["moved"] > 0
+    assert done.repair.moved > 0

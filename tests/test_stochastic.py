@@ -63,7 +63,7 @@ def times_fitting(release: Release, plan: Plan, tries: int, seed: int) -> int:
 
 
 def check_certificate(release: Release, plan: Plan, risk: float, seed: int) -> None:
-    low, high = plan.certified["at_least"], plan.certified["at_most"]
+    low, high = plan.certified.at_least, plan.certified.at_most
     assert 1 - risk - 1e-12 <= low <= high <= 1
     hits = times_fitting(release, plan, TRIES, seed)
     assert binom.cdf(hits, TRIES, low) > IMPROBABLE
@@ -80,7 +80,7 @@ def test_held_out_orders_fit_as_certified_in_every_setting(name: str) -> None:
         upper = dn.pack(release, capacity=setting.capacity)
         assert plan.objective <= upper.objective
         assert sorted(set(plan.assignment.tolist())) == list(range(plan.num_bins))
-        assert "multisets" in plan.certified["rests_on"]
+        assert "multisets" in plan.certified.rests_on
         check_certificate(release, plan, 0.05, seed=k)
         optimal.append(plan.status == "optimal")
     assert sum(optimal) >= 3
@@ -169,7 +169,7 @@ def test_nothing_listed_needs_fewer_bins(risk: str) -> None:
         met += int(plan.objective == least)
         bins = plan.assignment[np.argsort(release.uncertain("weight").class_id, kind="stable")].tolist()
         truth = probability(bins, classes_of(release), capacity)
-        assert plan.certified["at_least"] - 1e-9 <= truth <= plan.certified["at_most"] + 1e-9
+        assert plan.certified.at_least - 1e-9 <= truth <= plan.certified.at_most + 1e-9
         assert truth >= 1 - Fraction(risk)
     assert met >= 7
 
@@ -182,7 +182,7 @@ def test_no_risk_is_packing_by_the_largest_members(seed: int) -> None:
     largest = dn.pack(release, capacity=600, model=dn.Robust(budget="largest"))
     assert sure.status == largest.status == "optimal"
     assert sure.objective == largest.objective <= dn.pack(release, capacity=600).objective
-    assert (sure.certified["at_least"], largest.certified["at_least"]) == (1, 1)
+    assert (sure.certified.at_least, largest.certified.at_least) == (1, 1)
     assert times_fitting(release, sure, 2000, seed) == 2000
 
 
@@ -213,7 +213,7 @@ def test_a_risk_that_is_met_exactly_is_met() -> None:
     exactly = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.05"))
     below = dn.pack(release, capacity=10, model=dn.Stochastic(risk="0.0499"))
     assert exactly.objective <= below.objective
-    assert exactly.certified["at_least"] >= 0.95
+    assert exactly.certified.at_least >= 0.95
 
 
 def test_a_package_heavier_than_any_truck() -> None:
@@ -229,9 +229,9 @@ def test_bounds_alone_say_what_they_rest_on() -> None:
         plan = dn.pack(release, capacity=500, model=dn.Stochastic(risk="0.2"))
         upper = dn.pack(release, capacity=500)
         assert plan.objective <= upper.objective
-        assert "bounds alone, assuming" in plan.certified["rests_on"]
-        assert ("the mean is not used" in plan.certified["rests_on"]) is mean_told
-        assert 0.8 <= plan.certified["at_least"] <= plan.certified["at_most"] <= 1
+        assert "bounds alone, assuming" in plan.certified.rests_on
+        assert ("the mean is not used" in plan.certified.rests_on) is mean_told
+        assert 0.8 <= plan.certified.at_least <= plan.certified.at_most <= 1
 
 
 def test_groups_never_share_a_truck_and_the_risk_is_joint() -> None:
@@ -260,7 +260,7 @@ def test_sensitive_values_do_not_decide_who_goes_where() -> None:
         changed = replace(release, data=release.data.set_column(at, "fragile", values))
         plans.append(dn.pack(changed, capacity=100, model=dn.Stochastic(risk="0.6")))
     assert plans[0].objective == 5
-    assert plans[0].certified["at_least"] == pytest.approx(0.4)
+    assert plans[0].certified.at_least == pytest.approx(0.4)
     assert all(plan.assignment.tolist() == plans[0].assignment.tolist() for plan in plans)
 
 
@@ -283,14 +283,14 @@ def test_the_published_model_overfits_and_says_so() -> None:
     release = published(setting_weights("25-L-U", 0), 6)
     plan = dn.pack(release, capacity=500, model=dn.Stochastic(as_published=True, scenarios=40, seed=3), seconds=8)
     sound = dn.pack(release, capacity=500, model=dn.Stochastic())
-    assert plan.model["as_published"] is True
+    assert plan.model.as_published is True
     assert plan.objective < sound.objective
-    assert plan.certified["at_most"] < 0.95 <= sound.certified["at_least"]
+    assert plan.certified.at_most < 0.95 <= sound.certified.at_least
     hits = times_fitting(release, plan, TRIES, 4)
-    assert binom.sf(hits - 1, TRIES, plan.certified["at_most"]) > IMPROBABLE
-    assert binom.cdf(hits, TRIES, plan.certified["at_least"]) > IMPROBABLE
-    worst = plan.truck_linkage["worst"] / plan.certified["at_least"]
-    assert plan.truck_linkage["if_seen_to_fit"] == pytest.approx(min(1, worst))
+    assert binom.sf(hits - 1, TRIES, plan.certified.at_most) > IMPROBABLE
+    assert binom.cdf(hits, TRIES, plan.certified.at_least) > IMPROBABLE
+    worst = plan.truck_linkage.worst / plan.certified.at_least
+    assert plan.truck_linkage.if_seen_to_fit == pytest.approx(min(1, worst))
 
 
 def test_the_published_model_keeps_to_the_trucks_there_are() -> None:

@@ -16,6 +16,7 @@ import dunnage as dn
 from dunnage.auditing.utility import plan_utility, true_plan
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.noise import Noise
+from dunnage.planning.models import PackingModel
 from dunnage.planning.packing import pack
 from dunnage.planning.plan import Plan
 from dunnage.planning.trucks import Truck
@@ -86,7 +87,7 @@ def test_the_true_plan_fits_and_is_no_worse() -> None:
     truth = true_plan(data, release, key, capacity=500)
     assert apply(truth, data, release, key).plan_feasible
     assert truth.objective <= pack(release, capacity=500).objective
-    assert truth.model == {"name": "true weights"}
+    assert truth.model.plain() == {"name": "true weights"}
     assert truth.quantities == {"weight": "kg"}
     with pytest.raises(NoPlanError):
         true_plan(data, release, key, capacity=50)
@@ -124,7 +125,7 @@ def test_packages_that_were_not_released_are_shipped_too() -> None:
         bin_of_row=np.array([0, 0, 1, 1]),
         truck_of_bin=("van", "van"),
         trucks=kinds,
-        model={"name": "by hand"},
+        model=PackingModel(name="by hand"),
         bound=0,
         seconds=0.0,
         quantities={"weight": ""},
@@ -230,7 +231,7 @@ def test_optima_of_vectors_and_kinds_equal_listing_all_packings(seed: int, apart
         bin_of_row=np.arange(7),
         truck_of_bin=(kinds[-1].name,) * 7,
         trucks=tuple(kinds),
-        model={"name": "by hand"},
+        model=PackingModel(name="by hand"),
         bound=0,
         seconds=0.0,
         quantities={"weight": "kg", "volume": ""},
@@ -272,7 +273,7 @@ def test_how_likely_the_plan_fits_is_told() -> None:
         bin_of_row=pairs,
         truck_of_bin=("truck", "truck"),
         trucks=(Truck(name="truck", capacity={"weight": 90}),),
-        model={"name": "by hand"},
+        model=PackingModel(name="by hand"),
         bound=0,
         seconds=0.0,
         quantities={"weight": "kg"},

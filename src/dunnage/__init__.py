@@ -91,10 +91,9 @@ if TYPE_CHECKING:
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_fleetpy, export_geojson, export_plan
     from dunnage.planning.fleet import size
-    from dunnage.planning.fleet_plan import FleetPlan
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
     from dunnage.planning.packing import pack
-    from dunnage.planning.plan import Plan
+    from dunnage.planning.plan import FleetPlan, Plan
     from dunnage.planning.trucks import Truck, read_trucks
     from dunnage.policy import Policy, read_carriers
     from dunnage.policy.carriers import CarrierPolicy
@@ -168,10 +167,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "certificate": ("Certificate",),
     "ledger": ("Ledger",),
     "noise": ("Noise",),
-    "planning.plan": ("Plan",),
+    "planning.plan": ("Plan", "FleetPlan"),
     "planning.trucks": ("Truck", "read_trucks"),
     "routes": ("Routes", "RouteSetting", "find_routes"),
-    "planning.fleet_plan": ("FleetPlan",),
     "planning.dispatch": ("Service",),
     "policy.carriers": ("CarrierPolicy",),
     "local.subjects": ("Quantity", "Grid"),

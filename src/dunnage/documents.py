@@ -17,7 +17,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    WithJsonSchema,
+    WrapSerializer,
+)
 from pydantic.fields import FieldInfo
 
 from dunnage.errors import InputError, ParameterError, Problem
@@ -31,7 +40,7 @@ _TYPE_NAMES = {str: "text", bool: "true or false", list: "a list", dict: "a tabl
 class Model(BaseModel):
     """What all documents share: closed, strict, frozen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     def plain(self) -> dict[str, Any]:
         """Give what was stated as plain data; what was left to its default is left out."""
@@ -55,7 +64,20 @@ Amount = Annotated[
 ]
 """An exact number: whole, decimal, or the text "p/q"."""
 
+Number = int | float
+"""A number that stays whole if it is written as one."""
+
 M = TypeVar("M", bound=BaseModel)
+
+
+def _write_or_empty(value: object, write: SerializerFunctionWrapHandler) -> Any:
+    return {} if value is None else write(value)
+
+
+OrEmpty = Annotated[
+    M | None, BeforeValidator(lambda value: None if value == {} else value), WrapSerializer(_write_or_empty)
+]
+"""A part that a document may lack: None here, an empty table in the file."""
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:

@@ -36,8 +36,7 @@ from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop_numbers
 from dunnage.planning.dispatch import Service
-from dunnage.planning.fleet import expanded_days
-from dunnage.planning.fleet_task import MAX_WAIT_SECONDS, DayRun, FleetTask
+from dunnage.planning.fleet import MAX_WAIT_SECONDS, DayRun, FleetTask, expanded_days
 from dunnage.settle.fleets import served_task
 from dunnage.trips import Universe
 

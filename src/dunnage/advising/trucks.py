@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dunnage.auditing.truth import TruePacking
     from dunnage.dataset import Dataset
     from dunnage.planning.models import Model
+    from dunnage.planning.plan import Linkage
     from dunnage.release import Release
     from dunnage.settle import Settlement
 
@@ -186,8 +187,8 @@ class Trucks:
         where = "generated packages" if case.asked.on == GENERATED else f"{len(data):,} packages"
         sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
         return Reference(
-            risk_without_privacy=truck_linkage(codes_of(data, told), best.bin_of_row)["mean"],
-            risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row)["mean"],
+            risk_without_privacy=truck_linkage(codes_of(data, told), best.bin_of_row).mean,
+            risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
             cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
             says=(_REPAIR, _SEARCHED, *sampled_says(case, self.tasks(case)[0])),
         )
@@ -336,13 +337,12 @@ def _figures(
     case: TrucksCase, task: Task, data: Dataset, best: TruePacking, done: Settlement, release: Release
 ) -> Drawn:
     """Compare a settlement with the best plan on the true weights."""
-    if not done.truck_linkage:
+    if done.truck_linkage is None:
         raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
     num_rest = len(data) - len(release)
     own = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
     rest = _trucks_for_rest(case, data, done) if num_rest else 0
     optimum = min(int(best.cost), own + rest)
-    repair = done.repair or {}
     same = (
         _all(case, task)
         and done.plan_feasible
@@ -352,10 +352,10 @@ def _figures(
     )
     return Drawn(
         cost=(own + rest) / optimum - 1,
-        risk=float(done.truck_linkage["mean"]),
+        risk=done.truck_linkage.mean,
         cost_step=0.0 if same else 1 / optimum,
         risk_step=1 / len(data),
-        risk_reach=_reach(task, done, noisy=release.noisy),
+        risk_reach=_reach(task, done.truck_linkage, noisy=release.noisy),
         cost_least=0.0,
         figures={
             "trucks": float(own + rest),
@@ -363,20 +363,19 @@ def _figures(
             PROVEN: float(optimum == best.bound),
             "planned trucks": float(done.plan.num_bins),
             OVERLOADED: 1 - done.bins_feasible,
-            "packages moved": float(repair.get("moved", 0)),
+            "packages moved": float(done.repair.moved if done.repair else 0),
             "packages outside the plan": float(num_rest),
-            "worst truck linkage": float(done.truck_linkage["worst"]),
+            "worst truck linkage": done.truck_linkage.worst,
             "packages": float(len(data)),
         },
     )
 
 
-def _reach(task: Task, done: Settlement, *, noisy: bool) -> float:
+def _reach(task: Task, linkage: Linkage, *, noisy: bool) -> float:
     """Say how far truck linkage may be off on another machine, where it rests on a search that is bounded in time."""
-    risk = float(done.truck_linkage["mean"])
-    if done.truck_linkage["kind"] == "estimate" and not noisy:  # of noise it is computed by its law
-        return ESTIMATED_REACH * risk
-    return SEALED_REACH * risk if task.plan["name"] == SEALED else 0.0
+    if linkage.kind == "estimate" and not noisy:  # of noise it is computed by its law
+        return ESTIMATED_REACH * linkage.mean
+    return SEALED_REACH * linkage.mean if task.plan["name"] == SEALED else 0.0
 
 
 def _trucks_for_rest(case: TrucksCase, data: Dataset, done: Settlement) -> int:

@@ -14,8 +14,7 @@ from dunnage.auditing.fleet import Fleet
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
-from dunnage.planning.fleet_plan import FleetPlan, told_fleet_plan
-from dunnage.planning.plan import Plan
+from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.release import COUNTS, ESTIMATES, Release
 

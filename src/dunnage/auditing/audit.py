@@ -29,7 +29,7 @@ from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError
 from dunnage.folders import new_folder
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.publication import Key
 from dunnage.release import COUNTS, ESTIMATES, Release
 

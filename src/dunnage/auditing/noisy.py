@@ -2,7 +2,7 @@
 """Attacks on noisy rows, and what noise cost: stated by the corrected eq. 30, counted on the truth, drawn again.
 
 The attacker knows the public and true values of one record and the law of the noise. He names the row that is most
-likely by ``dunnage.planning.identification``. What his posterior says of that guess (stated) and how often the guess is
+likely by ``dunnage.planning.linkage``. What his posterior says of that guess (stated) and how often the guess is
 right (counted) agree on data that are spread as he believes, evenly over the public domain; other data may differ.
 """
 
@@ -24,8 +24,8 @@ from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
-from dunnage.planning.identification import NoisyRows, noisy_linkage
-from dunnage.planning.plan import Plan
+from dunnage.planning.linkage import NoisyRows, noisy_linkage
+from dunnage.planning.plan import Linkage, Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
@@ -153,7 +153,8 @@ def _expected(sight: NoisySight) -> list[Finding]:
     """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
     part = _only_noisy(sight)
     found = noisy_linkage(part, np.arange(len(part)))
-    mean, worst = float(found["mean"]), float(found["worst"])
+    assert found is not None  # the law of the noise is stated
+    mean, worst = found.mean, found.worst
     top = _worst_interval(sight, found)
     kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": False, "baseline": sight.baseline}
     name = f"identification expected{sight.label}"
@@ -165,7 +166,7 @@ def _expected(sight: NoisySight) -> list[Finding]:
             sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
             f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
             f"{number_text(1 / mean)} would give the same.",
-            details={**_alike(mean), "note": str(found["note"])},
+            details={**_alike(mean), "note": found.note},
             **kinds,
         ),
         Finding(
@@ -184,24 +185,24 @@ _EVEN = "for values that are spread evenly over the public domain"
 _AS_IT_FELL = "this is as the noise fell, and another draw of it gives another figure"
 
 
-def _worst_interval(sight: NoisySight, found: Mapping[str, Any]) -> tuple[float, float]:
+def _worst_interval(sight: NoisySight, found: Linkage) -> tuple[float, float]:
     """Bound the worst: a point if every true value was looked at, else what epsilon allows is the upper end."""
     low, high = noisy_interval(found, "worst")
     assert sight.rows is not None
     return low, min(high, max(low, most_likely(sight.rows)))
 
 
-def _worst_words(found: Mapping[str, Any], top: tuple[float, float]) -> str:
+def _worst_words(found: Linkage, top: tuple[float, float]) -> str:
     """Say the worst; if not every true value was looked at, what is proved of the others."""
     low, high = top
-    if "points" not in found:
+    if found.points is None:
         return percent(low)
-    return f"{percent(low)} among the {int(found['points']):,} values tried; for others it is at most {percent(high)}"
+    return f"{percent(low)} among the {found.points:,} values tried; for others it is at most {percent(high)}"
 
 
-def _known_names(sight: NoisySight, found: Mapping[str, Any], top: tuple[float, float]) -> list[Finding]:
+def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) -> list[Finding]:
     """Give the same risks under the names they are known by."""
-    mean, worst, label = float(found["mean"]), float(found["worst"]), sight.label
+    mean, worst, label = found.mean, found.worst, sight.label
     kinds: dict[str, Any] = {"topic": "records", "private": False, "baseline": sight.baseline}
     return [
         Finding(

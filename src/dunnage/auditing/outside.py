@@ -19,10 +19,9 @@ from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import exact
-from dunnage.planning.identification import MEMBER_NOTE, noisy_linkage
-from dunnage.planning.linkage import combinations, truck_linkage
-from dunnage.planning.plan import Plan
-from dunnage.planning.sealing import linkage_of_plan
+from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage, truck_linkage
+from dunnage.planning.plan import Linkage, Plan
+from dunnage.planning.problem import combinations
 from dunnage.release import Release
 from dunnage.svg import number_text
 
@@ -296,11 +295,13 @@ def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
     if plan is None:
         return []
     stated = _linkage_of(plan, release)
+    if stated is None:
+        return []
     parts = (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst"))
-    return [_linkage_finding(release, plan, stated, *part) for part in parts if stated]
+    return [_linkage_finding(release, plan, stated, *part) for part in parts]
 
 
-def _linkage_of(plan: Plan, release: Release) -> dict[str, Any]:
+def _linkage_of(plan: Plan, release: Release) -> Linkage | None:
     if not release.noisy:
         return linkage_of_plan(plan, release)
     if plan.slots is not None or len(plan.assignment) != len(release):
@@ -308,15 +309,14 @@ def _linkage_of(plan: Plan, release: Release) -> dict[str, Any]:
     return noisy_linkage(release, plan.assignment)
 
 
-def _linkage_finding(
-    release: Release, plan: Plan, stated: Mapping[str, Any], name: str, part: str, words: str
-) -> Finding:
-    record, value = str(release.certificate.body["guarantee"]["protects"]), float(stated[part])
+def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, part: str, words: str) -> Finding:
+    record = str(release.certificate.body["guarantee"]["protects"])
+    value = stated.mean if part == "mean" else stated.worst
     chance = without_release(release, plan)
     baseline = chance.mean if part == "mean" else chance.worst
     # An estimate comes without its error: it is not below what public values give, nor above certainty.
     interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
-    if stated["kind"] == "exact":
+    if stated.kind == "exact":
         interval, error = (value, value), ""
     elif release.noisy:
         interval, error = noisy_interval(stated, part), NOISY_ERROR
@@ -331,16 +331,16 @@ def _linkage_finding(
         f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
         topic="trucks",
         private=False,
-        details={"kind": str(stated["kind"]), "note": str(stated.get("note", ""))},
+        details={"kind": stated.kind, "note": stated.note},
     )
 
 
-def noisy_interval(stated: Mapping[str, Any], part: str) -> tuple[float, float]:
+def noisy_interval(stated: Linkage, part: str) -> tuple[float, float]:
     """Bound the ``mean`` or ``worst`` of noisy linkage under its prior: a point, if every true value was looked at."""
-    value, error = float(stated[part]), float(stated.get("error", 0.0))
-    if "points" not in stated:
+    value = stated.mean if part == "mean" else stated.worst
+    if stated.points is None:
         return value, value
-    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
+    reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * (stated.error or 0.0)
     return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
 
 
@@ -373,11 +373,11 @@ def without_release(release: Release, plan: Plan) -> TruckByChance:
     codes = combinations(release, public)
     if plan.slots is None:
         found = truck_linkage(codes, plan.assignment)
-        return TruckByChance(found["mean"], found["worst"], tuple(public))
+        return TruckByChance(found.mean, found.worst, tuple(public))
     # The rows of a class have the same public values.
     class_id = release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
     of_class = np.zeros(int(class_id.max()) + 1, dtype=np.int64)
     of_class[class_id] = codes
     slots = plan.slots
     found = truck_linkage(np.repeat(of_class[slots.class_id], slots.count), np.repeat(slots.bin, slots.count))
-    return TruckByChance(found["mean"], found["worst"], tuple(public))
+    return TruckByChance(found.mean, found.worst, tuple(public))

@@ -17,7 +17,7 @@ import numpy as np
 from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent
 from dunnage.city import City
 from dunnage.dataset import Dataset
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.release_words import several
@@ -67,7 +67,7 @@ def _sizes(done: FleetSettlement) -> list[Finding]:
     if done.needed is None:
         return []
     needed, hours = sum(done.needed), (done.task.span[1] - done.task.span[0]) / 3600
-    price = done.cost["per_shuttle_hour"] if done.cost is not None else None
+    price = done.cost.per_shuttle_hour if done.cost is not None else None
     day, unit = (hours, "shuttle-hours a day") if price is None else (hours * price, "a day")
     by_zone = dict(zip(done.zones, zip(done.planned, done.needed, strict=True), strict=True))
     priced = "" if price is None else f" at {number_text(price)} an hour of one shuttle"
@@ -107,7 +107,7 @@ def _more(planned: int, needed: int) -> str:
 def _wait(done: FleetSettlement, interval: tuple[float, float]) -> Finding:
     target, wait = float(done.task.max_wait), done.wait_seconds
     known = done.needed is not None
-    ideal = float(done.ideal["wait_seconds"]["mean"]) if known and done.ideal else (0.0 if known else target)
+    ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
     without = f"with the fleet that they need {number_text(ideal)} s" if known else "no fleet was found that meets that"
     return Finding(
         name="wait",
@@ -145,8 +145,8 @@ def _zones(done: FleetSettlement) -> Finding:
 
 def _is_drawn(done: FleetSettlement, data: Dataset) -> bool:
     """Return whether seconds of trips were drawn, as only their counts are known."""
-    universe = data.schema.universe(data.period)
-    return true_days(data, universe, done.task.ground, done.plan.model.get("day")) is None
+    universe, model = data.schema.universe(data.period), done.plan.model
+    return true_days(data, universe, done.task.ground, model.day if model else None) is None
 
 
 def _wait_interval(done: FleetSettlement, drawn: bool) -> tuple[float, float]:

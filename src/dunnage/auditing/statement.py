@@ -37,10 +37,10 @@ def _policy(asked: Asked) -> dict[str, Any] | None:
 
 
 def _plan(asked: Asked) -> dict[str, Any] | None:
-    if asked.plan is None:
+    if (plan := asked.plan) is None:
         return None
-    kind = "shuttles" if asked.shuttles is not None else str(asked.plan.to_dict()["minimises"])
-    return {"minimises": kind, "objective": asked.plan.objective, "model": str(asked.plan.model.get("name", ""))}
+    model = plan.model.name if plan.model is not None else ""
+    return {"minimises": plan.minimises, "objective": plan.objective, "model": model}
 
 
 def approval(approved_by: str | None, clock: datetime | None = None) -> Mapping[str, str] | None:

@@ -19,10 +19,10 @@ import numpy.typing as npt
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, VectorPacking, pack_vectors
 from dunnage.exact import exact
-from dunnage.planning.apart import packed_group
-from dunnage.planning.linkage import rows_by_group
+from dunnage.planning.packing import packed_group
+from dunnage.planning.problem import rows_by_group
 from dunnage.planning.trucks import Truck
-from dunnage.settle.task import whole_table
+from dunnage.settle.repair import whole_table
 
 LEAST_SECONDS = 0.05
 _KERNEL_BITS = 40

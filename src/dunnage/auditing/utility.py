@@ -23,15 +23,13 @@ from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.noise import Noise
 from dunnage.planning.linkage import exchangeable
-from dunnage.planning.plan import Plan, whole_if_possible
+from dunnage.planning.models import PackingModel
+from dunnage.planning.plan import Linkage, Plan, whole_if_possible
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.settle import Settlement, matched_records
-from dunnage.settle.drawing import counted_fills, draw, planned_counts
-from dunnage.settle.received import Capacity, check_kinds, listed, received_plan
-from dunnage.settle.restating import planned_linkage
-from dunnage.settle.task import LEFT_BEHIND, Fill, Task, columns_apart, task_of
+from dunnage.settle import Capacity, Settlement, check_kinds, listed, matched_records, planned_linkage, received_plan
+from dunnage.settle.repair import LEFT_BEHIND, Fill, Task, columns_apart, counted_fills, draw, planned_counts, task_of
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
@@ -105,7 +103,7 @@ class PlanUtility:
     plan_feasible: bool
     bins_feasible: float
     feasibility: Feasibility
-    truck_linkage: Mapping[str, Any]
+    truck_linkage: Linkage | None
     seconds: float
     bound: float = 0.0
     packages: int = 0
@@ -134,7 +132,7 @@ class PlanUtility:
             "plan_feasible": self.plan_feasible,
             "bins_feasible": self.bins_feasible,
             "feasibility": self.feasibility.to_dict(),
-            "truck_linkage": dict(self.truck_linkage),
+            "truck_linkage": self.truck_linkage.plain() if self.truck_linkage else {},
             "outside": {"packages": self.packages_outside, "objective": self.outside, "bound": self.outside_bound},
             "packages": self.packages,
             "seconds": round(self.seconds, 3),
@@ -160,7 +158,7 @@ class PlanUtility:
 
     def _linkage_text(self) -> str:
         linkage = self.truck_linkage
-        return f"{linkage['mean']:.1%} on average ({linkage['kind']})" if linkage else "unknown"
+        return f"{linkage.mean:.1%} on average ({linkage.kind})" if linkage else "unknown"
 
 
 def plan_utility(
@@ -351,7 +349,7 @@ def true_plan(
         bin_of_row=truth.bin_of_row,
         truck_of_bin=truth.truck_of_bin,
         trucks=kinds,
-        model={"name": "true weights"},
+        model=PackingModel(name="true weights"),
         bound=whole_if_possible(truth.bound),
         seconds=time.monotonic() - start,
         quantities=packed,
@@ -409,7 +407,7 @@ def feasibility(
 def _feasibility_of(settlement: Settlement, permutations: int, noise: Noise) -> Feasibility:
     if settlement.sealed is None:
         return _likely(settlement.task, permutations, noise)
-    return _fillable(settlement.plan_feasible, settlement.sealed["exact"], settlement.bins_feasible)
+    return _fillable(settlement.plan_feasible, settlement.sealed.exact, settlement.bins_feasible)
 
 
 def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:

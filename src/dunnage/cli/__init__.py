@@ -415,7 +415,7 @@ def apply(
 
     Example: dunnage apply plan parcels.csv --policy parcels.toml --release release --repair -o settlement
     """
-    from dunnage.planning.fleet_plan import told_fleet_plan
+    from dunnage.planning.plan import told_fleet_plan
 
     options = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
     fleet_options = {"--city": city, "--shuttle-hour": shuttle_hour}

@@ -102,7 +102,7 @@ def _city(plan: Path | None, city: Path | None) -> City | None:
 
 def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
     """Read the key: the one named, or, where a plan of packages cannot be applied without, the one beside."""
-    from dunnage.planning.fleet_plan import is_fleet_plan
+    from dunnage.planning.plan import is_fleet_plan
     from dunnage.publication import Key, key_path
 
     if key is None and plan is not None and not is_fleet_plan(plan):

@@ -40,8 +40,7 @@ def size(
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size as size_fleet
-    from dunnage.planning.fleet_plan import PLAN_PAGE
-    from dunnage.planning.plan import PLAN_FILE
+    from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
     from dunnage.release import Release
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
@@ -110,7 +109,8 @@ def apply_fleet(
     from dunnage.pages.fleets import settlement_page
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
-    from dunnage.settle.fleets import SETTLEMENT_FILE, SETTLEMENT_PAGE
+    from dunnage.settle import SETTLEMENT_FILE
+    from dunnage.settle.fleets import SETTLEMENT_PAGE
     from dunnage.settle.fleets import apply_fleet as apply_plan
 
     if city is None:

@@ -166,7 +166,7 @@ def _pictured(
 def _view(packed: _Packed, truth: FloatArray) -> PlanView:
     plan, done = packed.plan, packed.done
     # A plan on true weights never leaves the owner, so nobody can be told a truck by it.
-    leaves = not plan.private
+    linkage = None if plan.private else done.truck_linkage
     return PlanView(
         title=packed.title,
         # A sealed plan assigns no row: what is shown is how the owner filled it.
@@ -177,11 +177,11 @@ def _view(packed: _Packed, truth: FloatArray) -> PlanView:
         ratio=packed.utility.ratio,
         bins_feasible=done.bins_feasible,
         plan_feasible=done.plan_feasible,
-        linkage_mean=float(done.truck_linkage["mean"]) if leaves else None,
-        linkage_worst=float(done.truck_linkage["worst"]) if leaves else None,
-        linkage_kind=str(done.truck_linkage["kind"]) if leaves else "never leaves the owner",
+        linkage_mean=linkage.mean if linkage else None,
+        linkage_worst=linkage.worst if linkage else None,
+        linkage_kind=linkage.kind if linkage else "never leaves the owner",
         seconds=plan.seconds,
-        repair=str(done.repair["sentence"]) if done.repair is not None else "",
+        repair=done.repair.sentence if done.repair is not None else "",
     )
 
 

@@ -26,7 +26,7 @@ from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Told, T
 from dunnage.pages.fleet_pictures import Running, wait_picture
 from dunnage.pages.fleets import plan_page, settlement_page
 from dunnage.planning.fleet import planned_task, size
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.proving.desk import checks
 from dunnage.publishing import publish
 from dunnage.release import Release

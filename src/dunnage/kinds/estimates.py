@@ -177,8 +177,8 @@ def _subject_words(certificate: Certificate) -> str:
             side, box = 2 ** (int(str(domain["levels"])) - 1), domain["box"]
             ends = [str(end) for end in box] if isinstance(box, list) else []
             lines.append(
-                f"- {item.name}: {side:,} columns by {side:,} rows over west, south, east, north {', '.join(ends)}; the "
-                "code of a cell has a bit of the column before a bit of the row, the coarsest first"
+                f"- {item.name}: {side:,} columns by {side:,} rows over west, south, east, north {', '.join(ends)}; "
+                "the code of a cell has a bit of the column before a bit of the row, the coarsest first"
             )
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ import numpy as np
 from dunnage.arrays import FloatArray
 from dunnage.auditing.finding import percent
 from dunnage.planning.dispatch import Operation
-from dunnage.planning.fleet_task import DayRun, FleetTask
+from dunnage.planning.fleet import DayRun, FleetTask
 from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis, y_axis
 
 Points = Sequence[tuple[int, float]]

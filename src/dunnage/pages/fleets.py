@@ -28,9 +28,8 @@ from dunnage.pages.fleet_pictures import (
     wait_picture,
 )
 from dunnage.planning.demand import Ground
-from dunnage.planning.fleet import EXPANSIONS, demand_facts, planned_task, released_task
-from dunnage.planning.fleet_plan import FleetPlan
-from dunnage.planning.fleet_task import FleetTask
+from dunnage.planning.fleet import EXPANSIONS, FleetTask, demand_facts, planned_task, released_task
+from dunnage.planning.plan import FleetPlan, ZoneFacts
 from dunnage.release import Release
 from dunnage.release_words import loss_words, several
 from dunnage.routes import Routes
@@ -59,7 +58,7 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
         running = Running.of(task, fleet)
         sections.append(_section("How long riders wait", pictures=[wait_picture(running, None, target=target)]))
         sections.append(_section("What shuttles do", pictures=[hours_picture(running)]))
-    sections.append(_trips_section({"release": task}, [modes_picture(plan.demand["modes"])]))
+    sections.append(_trips_section({"release": task}, [modes_picture(plan.demand.modes if plan.demand else {})]))
     sections += _closing_sections(plan, release)
     return _rendered(
         release,
@@ -75,15 +74,17 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
 def _plan_figures(plan: FleetPlan) -> list[tuple[str, str, str]]:
     run, demand = plan.operation, plan.demand
     found = [("Shuttles", f"{plan.objective:,}", f"at least {plan.bound:,}, proved")]
-    if run:
-        wait = run["wait_seconds"]
+    if run is not None:
+        wait = run.wait_seconds
         found += [
-            ("Mean wait", f"{wait['mean']:.0f} s", f"median {wait['median']:.0f} s"),
-            ("95 % wait at most", f"{wait['p95']:.0f} s", "of the rides"),
-            ("With riders", percent(run["busy_share"]), f"{percent(run['empty_share'])} driving empty"),
-            ("Riders aboard", f"{run['occupancy']:.1f}", "of a shuttle that has some"),
+            ("Mean wait", f"{wait.mean:.0f} s", f"median {wait.median:.0f} s"),
+            ("95 % wait at most", f"{wait.p95:.0f} s", "of the rides"),
+            ("With riders", percent(run.busy_share), f"{percent(run.empty_share)} driving empty"),
+            ("Riders aboard", f"{run.occupancy:.1f}", "of a shuttle that has some"),
         ]
-    return [*found, ("Rides a day", f"{demand['legs']:,.0f}", f"of {demand['trips']:,.0f} trips")]
+    if demand is not None:
+        found.append(("Rides a day", f"{demand.legs:,.0f}", f"of {demand.trips:,.0f} trips"))
+    return found
 
 
 def _zones_section(plan: FleetPlan, task: FleetTask, fleet: tuple[int, ...]) -> Section:
@@ -115,14 +116,13 @@ def _zones_section(plan: FleetPlan, task: FleetTask, fleet: tuple[int, ...]) -> 
     return _section("How many shuttles", lead=lead, pictures=pictures, columns=columns, rows=rows, note=note)
 
 
-def _zone_row(zone: str, number: int, facts: Mapping[str, Any]) -> list[str]:
-    wait, spread = facts["wait_seconds"], facts["spread"]
-    waits = [f"{wait[name]:.0f} s" if wait else _NONE for name in ("mean", "median", "p95")]
+def _zone_row(zone: str, number: int, facts: ZoneFacts) -> list[str]:
+    wait, spread = facts.wait_seconds, facts.spread
+    waits = [f"{part:.0f} s" for part in (wait.mean, wait.median, wait.p95)] if wait else [_NONE] * 3
     between = _NONE
     if spread:
-        ends = dict.fromkeys((spread["smallest"], spread["largest"]))
-        between = " to ".join(f"{end:,}" for end in ends)
-    return [zone, f"{number:,}", f"{facts['legs']:,.0f}", *waits, between, f"{facts['bound']:,}"]
+        between = " to ".join(f"{end:,}" for end in dict.fromkeys((spread.smallest, spread.largest)))
+    return [zone, f"{number:,}", f"{facts.legs:,.0f}", *waits, between, f"{facts.bound:,}"]
 
 
 def _most_ridden(task: FleetTask) -> list[int]:
@@ -154,7 +154,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     told = _told_task(settlement, release)
     sections = [_cost_section(settlement), _compared_zones(settlement, told)]
     sections += _running_sections(settlement, told)
-    shares = [modes_picture(demand_facts(told)["modes"], settlement.demand["modes"])]
+    shares = [modes_picture(demand_facts(told).modes, settlement.demand.modes)]
     sections.append(_trips_section({"truth": true, "release": told}, shares))
     sections += _closing_sections(settlement.plan, release)
     return _rendered(
@@ -177,22 +177,21 @@ def _told_task(settlement: FleetSettlement, release: Release) -> FleetTask:
 
 
 def _settlement_figures(settlement: FleetSettlement) -> list[tuple[str, str, str]]:
-    content, errors = settlement.to_dict(), settlement.relative_error
-    ideal, cost = content["sized_on_truth"], settlement.cost
+    ideal, errors, cost = settlement.sized_on_truth, settlement.relative_error, settlement.cost
     found = [
         (
             "Shuttles planned",
             f"{settlement.shuttles:,}",
-            f"{ideal['shuttles']:,} needed{_bracketed(errors['shuttles'])}" if ideal else "no fleet meets the target",
+            f"{ideal.shuttles:,} needed{_bracketed(errors.shuttles)}" if ideal else "no fleet meets the target",
         ),
         ("Mean wait", f"{settlement.wait_seconds:.0f} s", _target_note(settlement)),
         ("Idle", _duration(settlement.idle_seconds), "of a shuttle and day"),
-        ("Rides a day", f"{settlement.demand['legs']:,.0f}", f"of {settlement.demand['trips']:,.0f} trips"),
+        ("Rides a day", f"{settlement.demand.legs:,.0f}", f"of {settlement.demand.trips:,.0f} trips"),
     ]
     if cost is not None:
-        extra = cost["difference_per_day"]
+        extra = cost.difference_per_day
         note = "of the planned fleet" if extra is None else f"privacy: {extra:+,.0f}"
-        found.append(("Cost a day", f"{cost['planned_per_day']:,.0f}", note))
+        found.append(("Cost a day", f"{cost.planned_per_day:,.0f}", note))
     if settlement.unserved:
         found.append(("Rides unserved", f"{settlement.unserved:,.0f}", "a day: no shuttle in a zone"))
     return found
@@ -219,34 +218,34 @@ def _bracketed(error: float | None) -> str:
 
 def _cost_section(settlement: FleetSettlement) -> Section:
     """Tell what privacy cost: the plan, what became of it, and the fleet that the truth needs."""
-    content, errors = settlement.to_dict(), settlement.relative_error
-    ideal, said, cost = content["sized_on_truth"], settlement.plan.operation, settlement.cost
+    ideal, errors = settlement.sized_on_truth, settlement.relative_error
+    said, cost = settlement.plan.operation, settlement.cost
     columns = ["", "The plan said", "On the true trips", "Fleet the truth needs", "Relative error"]
     rows = [
         [
             "Shuttles",
             f"{settlement.shuttles:,}",
             f"{settlement.shuttles:,}",
-            f"{ideal['shuttles']:,}" if ideal else _NONE,
-            _signed(errors["shuttles"]),
+            f"{ideal.shuttles:,}" if ideal else _NONE,
+            _signed(errors.shuttles),
         ],
         [
             "Mean wait",
-            f"{said['wait_seconds']['mean']:.0f} s" if said else _NONE,
+            f"{said.wait_seconds.mean:.0f} s" if said else _NONE,
             f"{settlement.wait_seconds:.0f} s",
-            f"{ideal['wait_seconds']:.0f} s" if ideal else _NONE,
-            _signed(errors["wait_seconds"]),
+            f"{ideal.wait_seconds:.0f} s" if ideal else _NONE,
+            _signed(errors.wait_seconds),
         ],
         [
             "Idle, a shuttle and day",
-            f"{said['idle_seconds']:,.0f} s" if said else _NONE,
+            f"{said.idle_seconds:,.0f} s" if said else _NONE,
             f"{settlement.idle_seconds:,.0f} s",
-            f"{ideal['idle_seconds']:,.0f} s" if ideal else _NONE,
-            _signed(errors["idle_seconds"]),
+            f"{ideal.idle_seconds:,.0f} s" if ideal else _NONE,
+            _signed(errors.idle_seconds),
         ],
     ]
     if cost is not None:
-        ours, theirs = cost["planned_per_day"], cost["needed_per_day"]
+        ours, theirs = cost.planned_per_day, cost.needed_per_day
         relative = None if not theirs else (ours - theirs) / theirs
         needed = _NONE if theirs is None else f"{theirs:,.0f}"
         rows.append(["Cost a day", f"{ours:,.0f}", f"{ours:,.0f}", needed, _signed(relative)])
@@ -260,8 +259,7 @@ def _cost_notes(settlement: FleetSettlement) -> list[str]:
         found.append("What it costs is told if apply is given --shuttle-hour.")
     else:
         found.append(
-            f"Cost: {cost['per_shuttle_hour']:g} for an hour of a shuttle, each out {cost['hours_a_day']:g} hours a "
-            "day."
+            f"Cost: {cost.per_shuttle_hour:g} for an hour of a shuttle, each out {cost.hours_a_day:g} hours a day."
         )
     if settlement.needed is None:
         found.append(f"No fleet meets {settlement.task.max_wait:g} s on the true trips.")

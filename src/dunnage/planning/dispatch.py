@@ -161,10 +161,6 @@ class Requests:
             lag=np.zeros(num, dtype=np.int64),
         )
 
-    def of_zone(self, zone: int) -> IntArray:
-        """Return the legs of one zone."""
-        return np.flatnonzero(self.zone == zone)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Events:

@@ -8,23 +8,24 @@ longitude before latitude, outer rings counter-clockwise and closed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import IntArray
 from dunnage.city import City, haversine
 from dunnage.errors import ParameterError
 from dunnage.folders import new_folder
 from dunnage.planning.demand import Ground, TripCounts, released_counts
 from dunnage.planning.dispatch import Requests
 from dunnage.planning.fleet import planned_task
-from dunnage.planning.fleet_plan import FleetPlan
+from dunnage.planning.plan import FleetPlan
 from dunnage.planning.trucks import write_lines
 from dunnage.release import Release
 
@@ -143,38 +144,24 @@ def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:
     base.mkdir(parents=True)
     tables.mkdir(parents=True)
     num = len(city.stops)
-    metres, (east, north) = _metres(city, times), _positions(city)
+    # Distances along great circles, and Web Mercator, where coordinates are known; else by times, and zeros.
+    metres, east, north = np.asarray(times * _METRES_A_SECOND), np.zeros(num), np.zeros(num)
+    if city.lat is not None and city.lon is not None:
+        lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
+        metres = 1000 * haversine(city.lat, city.lon)
+        east, north = _MERCATOR_METRES * np.radians(city.lon), _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
     columns = ("node_index", "is_stop_only", "pos_x", "pos_y")
     # 0 stands for False: the reader makes it a whole number.
     nodes = ([node, 0, round(float(east[node]), 3), round(float(north[node]), 3)] for node in range(num))
     write_lines(base / "nodes.csv", columns, nodes)
-    write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), _edges(metres, times))
+    edges = (
+        [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
+        for start, end in itertools.permutations(range(num), 2)
+    )
+    write_lines(base / "edges.csv", ("from_node", "to_node", "distance", "travel_time"), edges)
     (base / "crs.info").write_text("epsg:3857", encoding="utf-8")
     np.save(tables / "nn_fastest_tt.npy", times.astype(np.float64))
     np.save(tables / "nn_fastest_distance.npy", metres)
-
-
-def _edges(metres: FloatArray, times: NDArray[np.int32]) -> Iterator[list[object]]:
-    num = len(metres)
-    for start in range(num):
-        for end in range(num):
-            if start != end:
-                yield [start, end, round(float(metres[start, end]), 1), int(times[start, end])]
-
-
-def _metres(city: City, times: NDArray[np.int32]) -> FloatArray:
-    """Return distances between stops, along great circles where coordinates are known."""
-    if city.lat is None or city.lon is None:
-        return np.asarray(times * _METRES_A_SECOND)
-    return 1000 * haversine(city.lat, city.lon)
-
-
-def _positions(city: City) -> tuple[FloatArray, FloatArray]:
-    """Return east and north of each stop in Web Mercator; zeros where stops have no coordinates."""
-    if city.lat is None or city.lon is None:
-        return np.zeros(len(city.stops)), np.zeros(len(city.stops))
-    lat = np.radians(np.clip(city.lat, -_MERCATOR_DEGREES, _MERCATOR_DEGREES))
-    return _MERCATOR_METRES * np.radians(city.lon), _MERCATOR_METRES * np.log(np.tan(np.pi / 4 + lat / 2))
 
 
 def _write_requests(folder: Path, requests: Requests, seconds: IntArray, num_zones: int) -> None:

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """size: the smallest fleet of shuttles, zone by zone, whose riders wait no longer on average than they may.
 
-The search is that of :mod:`dunnage.planning.fleet_task`; this says what it is for and what came of it.
+Sizing is a search over simulated days (:mod:`dunnage.planning.dispatch`). Zones hang together, as a rider's second
+shuttle may be another zone's. So each zone is sized by itself first, for each expansion, as if second rides were
+requested when they are expected to be; then all zones are simulated together, and fleets mended up and down until every
+zone meets the target and one shuttle fewer in any zone breaks it.
 
 The mean wait need not fall with every shuttle more. What is promised is that of a simulation: the plan meets the target
 on the trips it was made for, and no zone can do with one shuttle less. Smaller fleets that happen to do better than
@@ -17,32 +20,412 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City
-from dunnage.errors import ParameterError
+from dunnage.errors import NoPlanError, ParameterError
 from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, service_seconds
-from dunnage.planning.dispatch import Service
-from dunnage.planning.fleet_plan import FleetPlan
-from dunnage.planning.fleet_task import (
-    MAX_WAIT_SECONDS,
-    DayRun,
-    Fleet,
-    FleetTask,
-    Sized,
-    check_max_wait,
-    grain,
-)
+from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
+from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
 from dunnage.release import Release
 from dunnage.release_words import several
 from dunnage.routes import TRIP_MODES, Routes
 
 Progress = Callable[[str], None]
+Fleet = tuple[int, ...]
+
+MAX_WAIT_SECONDS = 180
+MOST_WAIT_SECONDS = 86_400
+"""Longest mean wait that may be asked for: a day."""
+# The mean wait falls with about this power of the fleet near the answer; only where the search looks next rests on it.
+_WAIT_POWER = 5.0
+# Riders that a shuttle takes at once, as a first guess.
+_GUESSED_SHARING = 4.5
+_SAFE = 1e-9
+_MOST_ROUNDS = 40
+# Days that the search for all zones together begins with.
+_FIRST_DAYS = 2
+# Fleets of whose runs more than the waits is remembered: they are large.
+_MOST_KNOWN = 8
+# Zones of at least twice as many shuttles are sized to one part in so many only: expansions differ by more than that.
+_FINE = 200
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class DayRun:
+    """What is kept of a fleet's day. Its ``repr`` shows nothing of it."""
+
+    waits: NDArray[np.int32]  # Seconds that each ride was waited for
+    busy: IntArray  # busy, empty: seconds that each shuttle carries riders, and drives without
+    empty: IntArray
+    aboard: FloatArray  # Seconds that riders of each zone spend aboard, together
+    end: int  # When the last rider alights
+
+    @classmethod
+    def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
+        """Keep what is told of an operation."""
+        return cls(
+            waits=run.waits.astype(np.int32),
+            busy=run.busy,
+            empty=run.empty,
+            aboard=zone_sums(day, run.dropped - run.picked_up, num_zones),
+            end=int(run.dropped.max(initial=0)),
+        )
+
+
+def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
+    """Add up a number of each ride by zone."""
+    return np.bincount(day.requests.zone, weights=values, minlength=num_zones).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Sized:
+    """A fleet that was sized, with how it runs. Its ``repr`` shows nothing of it."""
+
+    fleet: Fleet  # Shuttles of each zone
+    alone: IntArray  # Smallest fleet of each zone by itself, for each day; 0 without rides. Shape: (days, zones)
+    runs: tuple[DayRun, ...]  # How the fleet runs on each day
+
+
+class _Bracket:
+    """What is known of one zone's fleet while others vary: a number that did, a smaller one that did not."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.few, self.enough, self._step = most, 0, most + 1, 1
+
+    def learn(self, number: int, *, did: bool) -> None:
+        """Note whether a number of shuttles did; what contradicts it is forgotten."""
+        if did:
+            self.enough = number
+            self.few = min(self.few, number - 1)
+        else:
+            self.few = number
+            self.enough = self.most + 1 if self.enough <= number else self.enough
+
+    @property
+    def open(self) -> bool:
+        """Whether there are numbers between the two that are worth a try."""
+        return self.enough - self.few > grain(self.enough)
+
+    def next(self, likely: float, *, halve: bool = True) -> int:
+        """Return the number to try next, between those known: near a guess, in the middle, or that which did."""
+        if self.enough > self.most:  # none did yet: widen
+            self._step *= 2
+            return min(self.most, max(self.few + self._step // 2, min(math.ceil(likely), 2 * self.few)))
+        if self.few == 0:  # all did: narrow
+            return max(1, min(self.enough - 1, math.floor(likely)))
+        return (self.few + self.enough) // 2 if self.open and halve else self.enough
+
+
+def grain(number: int) -> int:
+    """Return to how many shuttles a zone of some number is sized: to the last one, but where there are hundreds."""
+    return max(1, number // _FINE)
+
+
+class FleetTask:
+    """Days of trips for which a fleet is sized or operated."""
+
+    def __init__(
+        self,
+        ground: Ground,  # Where they are made
+        days: Sequence[Day],  # The days; waits are averaged over all their riders
+        *,
+        service: Service,  # What shuttles promise and need
+        max_wait: float,  # Longest mean wait of a zone's riders, in seconds
+        span: tuple[int, int],
+        progress: Progress | None = None,  # Called with a line as each stage begins
+    ) -> None:
+        check_max_wait(max_wait)
+        self.ground, self.days, self.service, self.max_wait, self.span = ground, tuple(days), service, max_wait, span
+        self.probes = 0
+        self._tell = progress or (lambda line: None)
+        self._sums: dict[tuple[Fleet, int], FloatArray] = {}
+        self._known: dict[Fleet, dict[int, DayRun]] = {}
+        self._apart: dict[tuple[int, int], Dispatch] = {}
+        self._whole: dict[int, Dispatch] = {}
+
+    def __repr__(self) -> str:
+        return f"FleetTask({len(self.ground.zones)} zones, {len(self.days)} days)"
+
+    @cached_property
+    def legs(self) -> IntArray:
+        """Shuttle rides by day and zone. Shape: (days, zones)."""
+        num = len(self.ground.zones)
+        counts = [np.bincount(day.requests.zone, minlength=num) for day in self.days]
+        return np.array(counts, dtype=np.int64).reshape(len(self.days), num)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """How many days each day stands for."""
+        return np.array([day.weight for day in self.days])
+
+    @property
+    def served(self) -> list[int]:
+        """Zones with rides, by number."""
+        return np.flatnonzero(self.legs.sum(axis=0)).tolist()
+
+    def mean_waits(self, fleet: Sequence[int], *, days: int | None = None) -> FloatArray:
+        """Return the mean wait of each zone's riders with a fleet; 0 where there are none."""
+        key, num_days = _as_fleet(fleet), len(self.days[:days])
+        for day in range(num_days):
+            if (key, day) not in self._sums:
+                self._run(key, day)
+        return self._means([self._sums[key, day] for day in range(num_days)])
+
+    def mean_waits_of(self, runs: Sequence[DayRun]) -> FloatArray:
+        """Return the mean wait of each zone's riders in runs of all days; 0 where there are none."""
+        num = len(self.ground.zones)
+        return self._means([zone_sums(day, run.waits, num) for day, run in zip(self.days, runs, strict=True)])
+
+    def _means(self, sums: Sequence[FloatArray]) -> FloatArray:
+        """Return the mean wait of each zone's riders from the sums of the first days."""
+        weights = self.weights[: len(sums), None]
+        waits = np.array(sums).reshape(len(sums), len(self.ground.zones))
+        rides = (weights * self.legs[: len(sums)]).sum(axis=0)
+        return np.where(rides > 0, (weights * waits).sum(axis=0) / np.maximum(rides, _SAFE), 0.0)
+
+    def runs(self, fleet: Sequence[int]) -> tuple[DayRun, ...]:
+        """Return how a fleet runs on each day; the last fleets that were simulated are remembered."""
+        key = _as_fleet(fleet)
+        known = self._known.get(key, {})
+        return tuple(known.get(day) or self._run(key, day) for day in range(len(self.days)))
+
+    def _run(self, fleet: Fleet, day: int) -> DayRun:
+        """Simulate a day, and remember of it what is asked for again."""
+        run = DayRun.of(self.days[day], self._simulated(day, fleet), len(fleet))
+        self._sums[fleet, day] = zone_sums(self.days[day], run.waits, len(fleet))
+        self._known.setdefault(fleet, {})[day] = run
+        while len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return run
+
+    def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
+        """Return everything that a fleet does on each day."""
+        return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
+
+    def _simulated(self, day: int, fleet: Fleet) -> Operation:
+        self.probes += 1
+        return self._dispatch(day).run(np.array(fleet, dtype=np.int64))
+
+    def _dispatch(self, day: int) -> Dispatch:
+        """Return all rides of a day, ready to be simulated."""
+        if day not in self._whole:
+            self._whole[day] = self._ready(self.days[day].requests)
+        return self._whole[day]
+
+    def _ready(self, requests: Requests) -> Dispatch:
+        return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
+
+    def _meets(self, waits: FloatArray) -> bool:
+        return bool((waits <= self.max_wait).all())
+
+    def size(self) -> Sized:
+        """Find the smallest fleet."""
+        num = len(self.ground.zones)
+        alone = np.zeros((len(self.days), num), dtype=np.int64)
+        fleet = [0] * num
+        for zone in self.served:
+            self._tell(f"sizing zone {self.ground.zones[zone]} by itself")
+            alone[:, zone] = self._alone(zone)
+            fleet[zone] = int(np.median(alone[alone[:, zone] > 0, zone]))
+        self._tell("simulating all zones together")
+        final = tuple(fleet)
+        if self.served:
+            near = self._bracketed(fleet, _FIRST_DAYS, narrow=True)
+            final = self._lowered(self._bracketed(near, len(self.days), narrow=False))
+        return Sized(fleet=final, alone=alone, runs=self.runs(final))
+
+    # Each zone by itself
+
+    def _alone(self, zone: int) -> list[int]:
+        """Return the smallest fleet of one zone for each day, other zones left aside."""
+        found: list[int] = []
+        for day in range(len(self.days)):
+            if not self.legs[day, zone]:
+                found.append(0)
+                continue
+            last = next((number for number in reversed(found) if number), 0)
+            guess = last or self._guess(day, zone)
+            found.append(self._smallest_alone(day, zone, guess, step=1 if last else max(1, guess // 10)))
+        return found
+
+    def _guess(self, day: int, zone: int) -> int:
+        return max(1, round(solo_cover(self._rides(day, zone).requests, self.ground.times) / _GUESSED_SHARING))
+
+    def _rides(self, day: int, zone: int) -> Dispatch:
+        """Return the rides of one zone, each requested when that is expected whatever other zones do."""
+        if (day, zone) not in self._apart:
+            whole = self.days[day].requests
+            own = np.flatnonzero(whole.zone == zone)
+            later = self.max_wait + self.service.dwell_seconds
+            seconds = whole.seconds[own] + np.where(whole.after[own] >= 0, round(later), 0)
+            ends = whole.origin[own], whole.destination[own]
+            self._apart[day, zone] = self._ready(Requests.single(whole.zone[own], *ends, seconds))
+        return self._apart[day, zone]
+
+    def _smallest_alone(self, day: int, zone: int, guess: int, *, step: int = 1) -> int:
+        """Find the smallest fleet from a guess: widen until it is bracketed, halve, and try two fewer."""
+        known: dict[int, bool] = {}
+
+        def does(number: int) -> bool:
+            if number not in known:
+                known[number] = self._does_alone(day, zone, number)
+            return known[number]
+
+        most = self.most_shuttles(zone)
+        enough, wide = min(max(1, guess), most), step
+        while not does(enough):
+            if enough == most:  # one day may miss what all together meet
+                return most
+            enough, wide = min(most, enough + wide), 2 * wide
+        few = max((number for number, good in known.items() if not good and number < enough), default=0)
+        while few == 0 and enough > 1:
+            number = max(1, enough - step)
+            if not does(number):
+                few = number
+            else:
+                enough, step = number, 2 * step
+        while enough - few > grain(enough):
+            middle = (enough + few) // 2
+            enough, few = (middle, few) if does(middle) else (enough, middle)
+        # Waits need not fall with every shuttle: a smaller fleet may do where a larger one does not.
+        fewer = enough - 2 * grain(enough)
+        again = day == 0 and fewer > 0 and does(fewer)
+        return self._smallest_alone(day, zone, fewer, step=grain(fewer)) if again else enough
+
+    def _does_alone(self, day: int, zone: int, number: int) -> bool:
+        fleet = np.where(np.arange(len(self.ground.zones)) == zone, number, 0)
+        rides = self._rides(day, zone)
+        self.probes += 1
+        run = rides.run(fleet, abort_mean_wait=self.max_wait)
+        return not run.aborted and float(run.waits.sum()) <= self.max_wait * len(rides.requests)
+
+    def most_shuttles(self, zone: int) -> int:
+        """Return so many shuttles of a zone that more are of no use: most stand at home all day."""
+        return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
+
+    def _unreachable(self, zone: int) -> NoPlanError:
+        return NoPlanError(
+            f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most {self.max_wait:g} seconds: not "
+            f"even {self.most_shuttles(zone)} shuttles, of which most stand at home. Home is too far from many riders. "
+            "Allow a longer wait, or divide the zone."
+        )
+
+    # All zones together
+
+    def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
+        """Find a fleet with which every zone meets the target on the first days.
+
+        All zones are searched at once: widen where nothing is known, halve between what did and what did not. A zone's
+        waits depend on other zones too, if little: where that shows, what was known of a zone is forgotten.
+        """
+        fleet, rounds = list(start), 0
+        brackets = [_Bracket(self.most_shuttles(zone)) for zone in range(len(fleet))]
+        while True:
+            waits, before, rounds = self.mean_waits(fleet, days=days), list(fleet), rounds + 1
+            halve = rounds < _MOST_ROUNDS
+            for zone in self.served:
+                bracket, did = brackets[zone], bool(waits[zone] <= self.max_wait)
+                bracket.learn(fleet[zone], did=did)
+                if bracket.few >= bracket.most:
+                    if narrow:  # all days together may meet what some miss
+                        continue
+                    raise self._unreachable(zone)
+                # Zones that never agree are only raised in the end, so that this ends.
+                if not did or (narrow and halve and bracket.open):
+                    likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
+                    fleet[zone] = bracket.next(likely, halve=halve)
+            if fleet == before:
+                return fleet
+
+    def _lowered(self, start: Sequence[int]) -> Fleet:
+        """Take shuttles away, a grain at a time, until a grain fewer in any zone breaks the target somewhere."""
+        fleet = tuple(start)
+        while True:
+            waits = self.mean_waits(fleet)
+            # The zone with most to spare first.
+            for zone in sorted(self.served, key=lambda zone: waits[zone]):
+                if fleet[zone] > 1 and self._meets(self.mean_waits(_less(fleet, zone))):
+                    fleet = _less(fleet, zone)
+                    break
+            else:
+                return fleet
+
+    # Bounds
+
+    def solo_cover(self, zone: int) -> int:
+        """Return how many shuttles carry a zone's riders one by one on its busiest day if nobody waits.
+
+        Empty driving takes no time here and rides are not shared, so this is neither an upper nor a lower bound.
+        """
+        covers = [solo_cover(self._rides(day, zone).requests, self.ground.times) for day in range(len(self.days))]
+        return max(covers, default=0)
+
+    def bound(self, zone: int) -> int:
+        """Return a number of shuttles below which no fleet of a zone can meet the target, whatever its dispatch.
+
+        A ride takes a seat for ``d`` seconds at least. Of a ride that waits ``w`` seconds, at most ``w d / (x + d)`` of
+        them lie after the latest end without any wait plus ``x``. Waits add up to at most target times rides, so for
+        every ``x`` the seats of a fleet must hold the rest within that time. Rides that follow another are left out:
+        when they are requested depends on the fleet.
+        """
+        shortest = self.ground.shortest
+        if not self.legs[:, zone].any():
+            return 0
+        if shortest is None:
+            return 1
+        allowed, work, longest, spans = 0.0, 0.0, 0, np.zeros(2)
+        for day, legs in zip(self.days, self.legs[:, zone].tolist(), strict=True):
+            requests = day.requests
+            own = np.flatnonzero((requests.zone == zone) & (requests.after < 0))
+            allowed += day.weight * self.max_wait * legs
+            if len(own):
+                rides = shortest[requests.origin[own], requests.destination[own]].astype(np.int64)
+                seconds = requests.seconds[own]
+                work, longest = work + day.weight * float(rides.sum()), max(longest, int(rides.max()))
+                spans += day.weight * np.array([(seconds + rides).max() - seconds.min(), 1.0])
+        later = np.linspace(0, 20 * max(1, longest), 401)
+        late = allowed * longest / (later + max(1, longest))
+        room = self.service.capacity * (spans[0] + spans[1] * later)
+        least = ((work - late) / np.maximum(room, 1.0)).max()
+        return max(1, math.ceil(float(least) * (1 - _SAFE) - _SAFE))
+
+
+def check_max_wait(max_wait: float) -> None:
+    """Refuse a longest mean wait that is none."""
+    if not 0 < max_wait <= MOST_WAIT_SECONDS:
+        raise ParameterError(
+            f"the longest mean wait must be above 0 seconds, and at most {MOST_WAIT_SECONDS}. Got {max_wait:g}. "
+            "Ask for 180, say."
+        )
+
+
+def _as_fleet(fleet: Sequence[int]) -> Fleet:
+    return tuple(int(number) for number in fleet)
+
+
+def _less(fleet: Fleet, zone: int) -> Fleet:
+    return (*fleet[:zone], fleet[zone] - grain(fleet[zone]), *fleet[zone + 1 :])
+
+
+def solo_cover(requests: Requests, times: NDArray[np.int32]) -> int:
+    """Return how many rides there are at once, at most, if each begins when it is requested."""
+    rides = times[requests.origin, requests.destination].astype(np.int64)
+    moments = np.concatenate([requests.seconds, requests.seconds + np.maximum(rides, 1)])
+    change = np.concatenate([np.ones(len(rides), dtype=np.int64), -np.ones(len(rides), dtype=np.int64)])
+    order = np.lexsort((change, moments))
+    return int(np.cumsum(change[order]).max(initial=0))
+
+
+# From a release to a plan
+
 
 EXPANSIONS = 5
 MOST_EXPANSIONS = 1_000
@@ -109,21 +492,21 @@ def size(
         release=release.certificate.digest,
         zones=ground.zones,
         shuttles=sized.fleet,
-        model={
-            "name": "smallest-fleet",
-            "max_wait_seconds": max_wait,
-            "expansions": expansions,
-            "seed": seed,
-            "day": day,
-            "service": asdict(task.service),
-        },
+        model=FleetModel(
+            name="smallest-fleet",
+            max_wait_seconds=max_wait,
+            expansions=expansions,
+            seed=seed,
+            day=day,
+            service=task.service,
+        ),
         bound=sum(bounds),
         seconds=time.monotonic() - start,
         probes=task.probes,
         by_zone=zone_facts(task, sized, bounds),
         operation=run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
-        city={"digest": ground.digest(), "stops": len(city.stops), "zones": len(ground.zones)},
+        city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
         assumed=(*_modes_assumed(city, routes), *_assumptions(task, release, day)),
         notes=_notes(task, sized),
     )
@@ -157,19 +540,23 @@ def released_task(
 def planned_task(release: Release, ground: Ground, plan: FleetPlan, *, progress: Progress | None = None) -> FleetTask:
     """Draw the days again that a plan was sized for: to run its fleet, or to see waits around it."""
     model = plan.model
-    try:
-        service = Service(**model["service"])
-        wait, expansions, seed = float(model["max_wait_seconds"]), int(model["expansions"]), int(model["seed"])
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise ParameterError("the plan does not say how it was sized. Size the fleet anew.") from None
+    if (
+        model is None
+        or model.service is None
+        or model.max_wait_seconds is None
+        or model.expansions is None
+        or model.seed is None
+    ):
+        raise ParameterError("the plan does not say how it was sized. Size the fleet anew.")
+    check_max_wait(model.max_wait_seconds)
     return released_task(
         release,
         ground,
-        max_wait=wait,
-        expansions=expansions,
-        service=service,
-        seed=seed,
-        day=model.get("day"),
+        max_wait=float(model.max_wait_seconds),
+        expansions=model.expansions,
+        service=model.service,
+        seed=model.seed,
+        day=model.day,
         progress=progress,
     )
 
@@ -187,7 +574,9 @@ def expanded_days(
         raise ParameterError(f"the release tells no day {day!r} apart. It has: {', '.join(counts.days)}.")
     chosen = [number for number, label in enumerate(counts.days) if day in (None, label)]
     each = math.ceil(expansions / len(chosen))
-    drawn = {number: _num_draws(each, counts.trips_a_date(number)) for number in chosen}
+    # As many as asked for, fewer of many trips, one at least.
+    fewer = {number: math.floor(each * _MANY_TRIPS / max(counts.trips_a_date(number), 1.0)) for number in chosen}
+    drawn = {number: max(1, min(each, most)) for number, most in fewer.items()}
     return [
         Day.of(counts.expanded(number, (seed, number, draw)), ground, counts.num_dates[number] / num_draws)
         for number, num_draws in drawn.items()
@@ -195,12 +584,7 @@ def expanded_days(
     ]
 
 
-def _num_draws(most: int, num_trips: float) -> int:
-    """Return how many expansions of a day are drawn: as many as asked for, fewer of many trips, one at least."""
-    return max(1, min(most, math.floor(most * _MANY_TRIPS / max(num_trips, 1.0))))
-
-
-def demand_facts(task: FleetTask) -> dict[str, Any]:
+def demand_facts(task: FleetTask) -> Demand:
     """Say what an average day asks for; trips that end where they begin are told apart from all others."""
     routes, total = task.ground.routes, float(task.weights.sum()) or 1.0
     modes = np.zeros(len(routes.mode_names))
@@ -213,41 +597,38 @@ def demand_facts(task: FleetTask) -> dict[str, Any]:
         same_stop += day.weight * float(same.sum())
         shuttled += day.weight * len(np.unique(day.requests.rider))
     share = modes / max(modes.sum(), 1.0)
-    return {
-        "trips": round(trips / total, 6),
-        "same_stop": round(same_stop / total, 6),
-        "without_shuttle": round((trips - shuttled) / total, 6),
-        "legs": round(float((task.weights * task.legs.sum(axis=1)).sum()) / total, 6),
-        "modes": {name: float(part) for name, part in zip(routes.mode_names, share, strict=True)},
-    }
+    return Demand(
+        trips=round(trips / total, 6),
+        same_stop=round(same_stop / total, 6),
+        without_shuttle=round((trips - shuttled) / total, 6),
+        legs=round(float((task.weights * task.legs.sum(axis=1)).sum()) / total, 6),
+        modes={name: float(part) for name, part in zip(routes.mode_names, share, strict=True)},
+    )
 
 
-def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str, dict[str, Any]]:
+def zone_facts(task: FleetTask, sized: Sized, bounds: Sequence[int]) -> dict[str, ZoneFacts]:
     """Say of each zone what it was sized for, how sure its fleet is, and how it runs."""
     found = {}
     rides = np.average(task.legs, axis=0, weights=task.weights) if len(task.days) else np.zeros(len(bounds))
     for zone, name in enumerate(task.ground.zones):
         alone = sized.alone[:, zone]
-        ridden = alone[alone > 0]
+        fleets, spread = alone[alone > 0], None
+        if len(fleets):
+            mean = round(float(fleets.mean()), 6)
+            spread = FleetSpread(smallest=int(fleets.min()), mean=mean, largest=int(fleets.max()))
         run = run_facts(task, sized.fleet, sized.runs, zone=zone)
-        found[name] = {
-            "legs": round(float(rides[zone]), 6),
-            "bound": bounds[zone],
-            "solo_cover": task.solo_cover(zone),
-            "spread": _spread(ridden) if len(ridden) else {},
-            **(run or {"wait_seconds": {}}),
-        }
+        found[name] = ZoneFacts(
+            legs=round(float(rides[zone]), 6),
+            bound=bounds[zone],
+            solo_cover=task.solo_cover(zone),
+            spread=spread,
+            wait_seconds=None,
+        ).model_copy(update={} if run is None else dict(run))
     return found
 
 
-def _spread(fleets: IntArray) -> dict[str, float]:
-    return {"smallest": int(fleets.min()), "mean": round(float(fleets.mean()), 6), "largest": int(fleets.max())}
-
-
-def run_facts(
-    task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, zone: int | None = None
-) -> dict[str, Any]:
-    """Say how a fleet runs: waits of its riders, and what its shuttles do; of one zone or all. Empty without rides."""
+def run_facts(task: FleetTask, fleet: Sequence[int], runs: Sequence[DayRun], *, zone: int | None = None) -> Run | None:
+    """Say how a fleet runs: waits of its riders, and what its shuttles do; of one zone or all. None without rides."""
     waits, weights = [], []
     shuttle_zone = np.repeat(np.arange(len(fleet)), fleet)
     used = np.ones(len(shuttle_zone), dtype=bool) if zone is None else shuttle_zone == zone
@@ -263,31 +644,32 @@ def run_facts(
         end = max(task.span[1], run.end)
         horizon += day.weight * int(used.sum()) * (end - task.span[0])
     if not sum(map(len, waits)):
-        return {}
+        return None
     idle = horizon - busy
-    return {
-        "wait_seconds": wait_facts(np.concatenate(waits), np.concatenate(weights)),
-        "busy_share": busy / horizon,
-        "empty_share": empty / horizon,
-        "parked_share": (idle - empty) / horizon,
-        "idle_share": idle / horizon,
-        "idle_seconds": idle / (int(used.sum()) * float(task.weights.sum())),
-        "occupancy": aboard / busy if busy else 0.0,
-    }
+    return Run(
+        wait_seconds=wait_facts(np.concatenate(waits), np.concatenate(weights)),
+        busy_share=busy / horizon,
+        empty_share=empty / horizon,
+        parked_share=(idle - empty) / horizon,
+        idle_share=idle / horizon,
+        idle_seconds=idle / (int(used.sum()) * float(task.weights.sum())),
+        occupancy=aboard / busy if busy else 0.0,
+    )
 
 
-def wait_facts(waits: IntArray, weights: FloatArray) -> dict[str, float]:
+def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
     """Return mean, median and 95th percentile of waits, each as often as its weight says."""
     order = np.argsort(waits, kind="stable")
     reached = np.cumsum(weights[order])
     median, p95 = (waits[order][np.searchsorted(reached, share * reached[-1])] for share in (0.5, 0.95))
-    return {"mean": float(np.average(waits, weights=weights)), "median": float(median), "p95": float(p95)}
+    return Waits(mean=float(np.average(waits, weights=weights)), median=float(median), p95=float(p95))
 
 
 def _assumptions(task: FleetTask, release: Release, day: str | None) -> tuple[str, ...]:
     service, days = task.service, task.days
-    facts: Mapping[str, Any] = asdict(service)
-    said = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in facts.items() if name != "capacity")
+    said = ", ".join(
+        f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(service).items() if name != "capacity"
+    )
     return (
         *task.ground.routes.assumed,
         f"Shuttles have {service.capacity} seats; {said}.",
@@ -323,17 +705,14 @@ def _days_assumed(release: Release, day: str | None) -> list[str]:
     return []
 
 
-def _fewer(fleet: Fleet) -> str:
-    most = max(map(grain, fleet), default=1)
-    return "one shuttle fewer" if most == 1 else f"one shuttle fewer (of large zones up to {most})"
-
-
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:
     if not task.served:
         return ("No trip needs a shuttle: no fleet is needed.",)
+    most = max(map(grain, sized.fleet), default=1)
+    fewer = "one shuttle fewer" if most == 1 else f"one shuttle fewer (of large zones up to {most})"
     idle = [name for name, number in zip(task.ground.zones, sized.fleet, strict=True) if not number]
     return (
-        f"In the simulation every zone meets the target, and with {_fewer(sized.fleet)} in any zone one misses it. "
+        f"In the simulation every zone meets the target, and with {fewer} in any zone one misses it. "
         "Mean waits need not fall with every shuttle more, so smaller fleets that do as well are not excluded.",
         "The bound is proved but weak; solo_cover is for orientation only, as riders share rides.",
         *([f"No ride begins or ends with a shuttle of {', '.join(idle)}: no shuttle there."] if idle else []),

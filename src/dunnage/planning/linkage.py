@@ -1,33 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Truck linkage: how likely someone who knows a package's weight, the release and the plan names its truck."""
+"""Truck linkage: how likely someone who knows a package's weight, the release and the plan names its truck.
+
+Rows of a class that look alike are exchangeable, so the best guess is the truck that most of them are in.
+
+Of a sealed plan an onlooker knows the release, the slots, and that the owner fills them uniformly at random among the
+fills that fit. What he can say of a package is the share of those fills that put it into a truck; see
+``docs/proofs/linkage.md``.
+
+Of a noisy release he also knows the law of the noise, which is public. Row i is the record's with a probability
+proportional to f(b_i | w) / g(b_i): the probability of the noisy values b_i if the true ones are w, over their
+probability if nothing is known of the record but the public domain. This is eq. 30 of Li et al. 2022 with the
+denominators that it lacks; ``docs/proofs/identification.md`` derives it. A noisy value stays in its cell, so that only
+rows of the record's own cells, and of its public values, can be the record's: its group.
+
+References
+----------
+Li, Erkin, Lagendijk 2022, equations 24, 25 and 30.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 
-from dunnage.arrays import IntArray
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
+from dunnage.bins.fills import Slots as FillSlots
+from dunnage.bins.spreading import over_caps, spread_items
+from dunnage.domains import Numeric, domain_from
+from dunnage.errors import ParameterError
+from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
+from dunnage.planning.plan import Linkage, Plan, Slots
+from dunnage.planning.problem import PackingProblem, combinations
 from dunnage.release import Release
-
-
-def combinations(release: Release, names: Sequence[str]) -> IntArray:
-    """Give each released row the number of its combination of values in some columns."""
-    codes = np.zeros(len(release), dtype=np.int64)
-    for name in names:
-        own = release.data.column(name).combine_chunks().dictionary_encode().indices
-        numbers = pc.fill_null(own, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
-        codes = np.unique(codes * (int(numbers.max(initial=0)) + 1) + numbers, return_inverse=True)[1].reshape(-1)
-    return codes
-
-
-def rows_by_group(codes: IntArray) -> list[IntArray]:
-    """Return the rows of each number, in the order of the numbers."""
-    order = np.argsort(codes, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
 def exchangeable(release: Release) -> IntArray:
@@ -47,7 +59,7 @@ LINKAGE_NOTE = (
 )
 
 
-def truck_linkage(group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
+def truck_linkage(group: IntArray, bin_of_row: IntArray) -> Linkage:
     """Return how likely someone who knows a package's values, the release and the plan names its truck.
 
     Rows of a group are exchangeable, so the truck of a package of the group is each truck with the share of the
@@ -55,12 +67,12 @@ def truck_linkage(group: IntArray, bin_of_row: IntArray) -> dict[str, Any]:
 
     Examples
     --------
-    >>> truck_linkage(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1]))["mean"]
+    >>> truck_linkage(np.array([0, 0, 0, 1]), np.array([0, 0, 1, 1])).mean
     0.75
     """
     _, largest, sizes = _largest_shares(group, bin_of_row)
     mean, worst = float(largest.sum() / sizes.sum()), float((largest / sizes).max())
-    return {"mean": mean, "worst": worst, "kind": "exact", "note": LINKAGE_NOTE}
+    return Linkage(mean=mean, worst=worst, kind="exact", note=LINKAGE_NOTE)
 
 
 def linkage_of_rows(group: IntArray, bin_of_row: IntArray) -> npt.NDArray[np.float64]:
@@ -77,3 +89,530 @@ def _largest_shares(group: IntArray, bin_of_row: IntArray) -> tuple[IntArray, In
     largest = np.zeros(len(sizes), dtype=np.int64)
     np.maximum.at(largest, pairs // num_bins, counts)
     return group, largest, sizes
+
+
+# Sealed slots
+
+
+VARIANTS = 6
+ESTIMATE_SECONDS = 4.0
+SEALED_NOTE = (
+    "the best guess of someone who knows the weight of one released package, the release and the slots, and that the "
+    "owner fills them at random among all fills that fit; no outcome, no second package"
+)
+
+
+def least_linked_slots(
+    class_of: IntArray,  # class_of, sizes, group_of, bin_of: class, size, group and bin of each member
+    sizes: IntArray,
+    group_of: IntArray,
+    bin_of: IntArray,
+    room: IntArray,  # What each bin holds
+    caps: IntArray,  # Most members of each class that a bin may take
+    *,
+    seconds: float,  # Time for looking at other packings; the first is always weighed
+    estimating: float = ESTIMATE_SECONDS,
+) -> tuple[Slots, Linkage]:
+    """Return slots, among some packings with the same bins, that tell least, and what they tell."""
+    deadline = time.monotonic() + seconds
+    variants = [bin_of]
+    best: tuple[float, Slots, Linkage] | None = None
+    for number in range(VARIANTS):
+        if number and time.monotonic() >= deadline:
+            break
+        if number:
+            step = seconds / VARIANTS / 2
+            other = spread_items(sizes, class_of, group_of, bin_of, room, caps=caps, seconds=step, seed=number)
+            if over_caps(class_of, other, caps, len(room)) or any(np.array_equal(other, seen) for seen in variants):
+                continue
+            variants.append(other)
+        slots = Slots.of_assignment(variants[-1], class_of)
+        linkage = slots_linkage(class_of, sizes, slots, room, seconds=estimating if not number else 0.0)
+        if linkage is not None and (best is None or linkage.mean < best[0]):
+            best = linkage.mean, slots, linkage
+    assert best is not None  # the first is always weighed
+    return best[1], best[2]
+
+
+def slots_linkage(
+    class_of: IntArray, sizes: IntArray, slots: Slots, room: IntArray, *, seconds: float
+) -> Linkage | None:
+    """State what slots tell: exactly if the fills can be counted, else by an estimate that takes ``seconds``.
+
+    None if they cannot be counted and no time is given.
+    """
+    table = slots.table(len(room), int(class_of.max()) + 1)
+    items, places = Items(class_of, sizes), FillSlots(table, room)
+    fills = count_fills(items, places, deadline=time.monotonic() + max(seconds, 1.0))
+    if fills is not None and fills.number:
+        return _stated(fills.chances(), "exact").model_copy(update={"fills": told_number(fills.number)})
+    if seconds <= 0:
+        return None
+    estimate = estimate_chances(items, places, seconds=seconds)
+    if estimate is None:
+        # Nobody could tell by the same means; the only safe word is certainty.
+        return Linkage(mean=1.0, worst=1.0, kind="estimate", note=f"not estimated in time; {SEALED_NOTE}")
+    return _stated(estimate.chances, "estimate").model_copy(update={"error": float(np.max(estimate.error))})
+
+
+def told_number(number: int | None) -> int | float | None:
+    """Return a number of fills as files can hold it: beyond 15 digits as a double, beyond 300 as 1e300.
+
+    Examples
+    --------
+    >>> told_number(6), told_number(10**20), told_number(10**5000)
+    (6, 1e+20, 1e+300)
+    """
+    if number is None or number < 10**15:
+        return number
+    return float(min(number, 10**300))
+
+
+def _stated(chances: FloatArray, kind: Literal["exact", "estimate"]) -> Linkage:
+    best = sealed_linkage(chances)
+    worst = float(best.max())
+    mean = min(float(best.mean()), worst)  # equal chances add up to a little more
+    return Linkage(mean=mean, worst=worst, kind=kind, note=SEALED_NOTE)
+
+
+def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_SECONDS) -> Linkage:
+    """Compute what a plan tells from its assignment or slots, whatever it states itself."""
+    class_id = np.asarray(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False))
+    if plan.slots is None:
+        if len(plan.assignment) != len(release):
+            raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+        return truck_linkage(exchangeable(release), plan.assignment)
+    slots, sizes = plan.slots, np.bincount(class_id)
+    if int(slots.class_id.max()) >= len(sizes) or not np.array_equal(
+        np.bincount(slots.class_id, weights=slots.count, minlength=len(sizes)), sizes
+    ):
+        raise ParameterError("the slots of the plan do not take each class exactly. Plan on the release anew.")
+    if release.members is None:
+        rows = np.repeat(slots.class_id, slots.count)
+        return truck_linkage(rows, np.repeat(slots.bin, slots.count))
+    known = tuple(release.uncertain(name) for name in plan.quantities)
+    members = PackingProblem(release=release, known=known, trucks=plan.trucks).class_members()
+    assert members is not None
+    rooms = {truck.name: line for truck, line in zip(plan.trucks, members[1].rooms, strict=True)}
+    room = np.array([rooms[name] for name in plan.truck_of_bin])
+    class_of = np.repeat(np.arange(len(sizes)), sizes)
+    found = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
+    assert found is not None  # with time given there is always an answer
+    return found
+
+
+# Noisy rows
+
+
+MOST_WORK = 20_000_000
+"""Pairs of a true value and a row that are looked at for one figure of truck linkage."""
+MOST_POINTS = 4096
+_CHUNK = 1_000_000
+_NODES = 1024
+
+NOISY_NOTE = (
+    "the best guess of someone who knows the weight and public values of one released package, the release, the law of "
+    "its noise and the plan, but no outcome and no second package; right on average over weights that are spread "
+    "evenly over the public domain"
+)
+POINTS_NOTE = "averaged over {points:,} weights that the rows make likely, evenly chosen, not over all"
+LEFT_OUT_NOTE = (
+    "as if it were known whether the package is one of the noisy rows, which only helps the guess; their noisy values "
+    "are read off their intervals"
+)
+MEMBER_NOTE = (
+    "if the package is in the release; before the release is seen, the chance that it is there at all is beta at most"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Some true values and the rows that each may be, one run of rows a value."""
+
+    truths: IntArray  # Numbers of the values
+    starts: IntArray  # Where the run of each begins
+    rows: IntArray  # The rows, run by run
+    weights: FloatArray  # What each row's probability is proportional to, within its run
+
+    @cached_property
+    def lengths(self) -> IntArray:
+        """Number of rows of each run."""
+        return np.diff(np.append(self.starts, len(self.rows)))
+
+    @cached_property
+    def totals(self) -> FloatArray:
+        """Sum of the weights of each run."""
+        return np.add.reduceat(self.weights, self.starts)
+
+    @cached_property
+    def largest(self) -> FloatArray:
+        """Largest weight of each run."""
+        return np.maximum.reduceat(self.weights, self.starts)
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """Probability of each row within its run; 0 where no row of the run is possible."""
+        totals = np.repeat(self.totals, self.lengths)
+        return np.divide(self.weights, totals, out=np.zeros_like(totals), where=totals > 0)
+
+    def by_truck(self, truck: IntArray) -> tuple[FloatArray, IntArray, IntArray]:
+        """Add up the weights of each truck; rows of a truck follow one another within a run."""
+        of_row = truck[self.rows]
+        new = np.append(True, of_row[1:] != of_row[:-1])
+        new[self.starts] = True
+        begins = np.flatnonzero(new)
+        return np.add.reduceat(self.weights, begins), of_row[begins], np.searchsorted(begins, self.starts)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class NoisyRows:
+    """The noisy rows of a release, as anyone can read them."""
+
+    names: tuple[str, ...]  # names, cells: the noisy columns and their laws
+    cells: tuple[Cells, ...]
+    rows: IntArray  # Which rows of the release are noisy
+    steps: IntArray  # Their grid steps. Shape: columns, rows
+    stratum: IntArray  # Number of the combination of public values of each
+
+    @classmethod
+    def of(cls, release: Release, stratum: IntArray | None = None) -> NoisyRows | None:
+        """Read the noisy rows of a release; None if it states no law of noise."""
+        described = release.certificate.body["measures"].get("noise")
+        if not described:
+            return None
+        if stratum is None:
+            public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+            stratum = combinations(release, public)
+        cells = tuple(_cells_of(release, name, told) for name, told in described.items())
+        rows = noisy_rows(release)
+        steps = [_noisy_steps(release, name, one, rows) for name, one in zip(described, cells, strict=True)]
+        return cls(
+            names=tuple(described),
+            cells=cells,
+            rows=rows,
+            steps=np.array(steps, dtype=np.int64).reshape(len(cells), len(rows)),
+            stratum=stratum[rows],
+        )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def _codes(self, steps: IntArray, stratum: IntArray) -> IntArray:
+        """Return a number for each combination of public values and cells."""
+        codes = stratum.astype(np.int64)
+        for cells, column in zip(self.cells, steps, strict=True):
+            codes = codes * len(cells.cells) + cells.index(column)
+        return codes
+
+    @cached_property
+    def _grouped(self) -> tuple[IntArray, IntArray]:
+        codes, group = np.unique(self._codes(self.steps, self.stratum), return_inverse=True)
+        return codes, group.reshape(-1)
+
+    @property
+    def group(self) -> IntArray:
+        """Group of each row: rows of one group may be the same record's."""
+        return self._grouped[1]
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """Number of rows of each group."""
+        return np.bincount(self.group, minlength=len(self._grouped[0])).astype(np.int64)
+
+    @cached_property
+    def cell_of_group(self) -> IntArray:
+        """Cell of each group in each column. Shape: columns, groups."""
+        first = np.unique(self.group, return_index=True)[1]
+        found = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
+        return np.array(found, dtype=np.int64).reshape(len(self.cells), len(first))
+
+    @cached_property
+    def log_evidence(self) -> FloatArray:
+        """Logarithm of the probability of each row's noisy values, if any true values of its cells were as likely."""
+        found = np.zeros(len(self))
+        for cells, column in zip(self.cells, self.steps, strict=True):
+            for cell, rows in _by_cell(cells, cells.index(column)):
+                found[rows] += np.log(cell.law.evidence(column[rows] - cell.first))
+        return found
+
+    def steps_of(self, truths: Mapping[str, npt.ArrayLike]) -> IntArray:
+        """Return the grid steps of true values, column by column. Shape: columns, records."""
+        return np.array([cells.steps(truths[name]) for name, cells in zip(self.names, self.cells, strict=True)])
+
+    def group_of(self, truths: IntArray, stratum: IntArray) -> IntArray:
+        """Return the group that each record's row is in, -1 if the release has no such row."""
+        known, wanted = self._grouped[0], self._codes(truths, stratum)
+        if not len(known):
+            return np.full(len(wanted), -1)
+        place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+        return np.where((known[place] == wanted) & (stratum >= 0), place, -1)
+
+    def segments(
+        self, truths: IntArray, group: IntArray, *, by: IntArray | None = None, as_printed: bool = False
+    ) -> Iterator[Segments]:
+        """Weigh the rows that each record may be, some records at a time."""
+        own = self.stratum if as_printed else self.group
+        num = int(own.max(initial=-1)) + 1
+        order = np.lexsort((own,) if by is None else (by, own))
+        sizes = np.bincount(own, minlength=num)
+        begins = np.concatenate(([0], np.cumsum(sizes)))
+        found = np.flatnonzero(group >= 0)
+        stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
+        run = stratum_of_group[group[found]] if as_printed else group[found]
+        weigh = self._log_printed if as_printed else self._log_ratio
+        for part in _parts(sizes[run]):
+            lengths = sizes[run[part]]
+            starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
+            shift = np.repeat(begins[run[part]] - starts, lengths)
+            rows = order[shift + np.arange(len(shift))]
+            logs = weigh(rows, truths[:, np.repeat(found[part], lengths)])
+            yield Segments(found[part], starts, rows, np.exp(logs))
+
+    def _log_ratio(self, rows: IntArray, truths: IntArray) -> FloatArray:
+        found = -self.log_evidence[rows]
+        for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
+            seen = column[rows]
+            for cell, some in _by_cell(cells, cells.index(seen)):
+                found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
+        return found
+
+    def _log_printed(self, rows: IntArray, truths: IntArray) -> FloatArray:
+        found = np.zeros(len(rows))
+        for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
+            seen = column[rows]
+            for cell, some in _by_cell(cells, cells.index(seen)):
+                found[some] += _log_density(cell, seen[some], truth[some])
+        return found
+
+
+def _log_density(cell: Cell, seen: IntArray, truth: IntArray) -> FloatArray:
+    """Give the density of eq. 29, or of the other law, at the distance of two points, as if nothing were clamped."""
+    law, far = cell.law, np.abs(seen - truth)
+    if law.last == 0:
+        return np.where(far == 0, 0.0, -np.inf)
+    if isinstance(law, PiecewiseLaw):
+        growth = math.exp(law.epsilon)
+        return np.where(far <= law.half, float(law.epsilon), 0.0) - math.log((2 * law.half + 1) * growth + law.last)
+    step = 1 / float(law.scale)
+    return np.asarray(math.log(math.tanh(step / 2)) - step * far)
+
+
+def _parts(sizes: IntArray) -> Iterator[slice]:
+    """Cut records into parts whose rows are not too many together."""
+    ends = np.cumsum(sizes)
+    start = 0
+    while start < len(sizes):
+        before = int(ends[start - 1]) if start else 0
+        end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
+        yield slice(start, end)
+        start = end
+
+
+def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
+    """Yield each cell that occurs, and where."""
+    if len(cells.cells) == 1:
+        yield cells.cells[0], slice(None)
+        return
+    for number in np.unique(of_cell).tolist():
+        yield cells.cells[number], np.flatnonzero(of_cell == number)
+
+
+def _cells_of(release: Release, name: str, described: Any) -> Cells:
+    stated = release.attributes[name].domain if name in release.attributes else None
+    domain = domain_from(stated) if stated else None
+    if not isinstance(domain, Numeric) or name not in release.quantities:
+        raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no released number. Verify it.")
+    return Cells.of(domain, described)
+
+
+def _numbers(release: Release, name: str) -> FloatArray:
+    found = release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> IntArray:
+    """Return the grid steps of noisy values; where only intervals were released, of what they are around.
+
+    An interval that was cut at both ends, and so spans its cell, is taken to be around the middle.
+    """
+    if name in release.data.column_names:
+        return cells.steps(_numbers(release, name)[rows])
+    lower, upper = (_numbers(release, f"{name}_{end}")[rows] for end in ("lower", "upper"))
+    # An end lies half a step beyond the last point inside.
+    low, high = cells.steps(lower), np.maximum(cells.domain.steps_below(upper), 0)
+    found: IntArray = (low + high) // 2
+    for cell, some in _by_cell(cells, cells.index(found)):
+        reach = max(cell.law.radius, 0)
+        around = np.where(high[some] < cell.end, high[some] - reach, found[some])
+        found[some] = np.where(low[some] > cell.first, low[some] + reach, around)
+    return np.clip(found, 0, cells.domain.num_steps)
+
+
+def noisy_rows(release: Release) -> IntArray:
+    """Return the rows that are noisy: those of no class."""
+    if "class_id" not in release.data.column_names:
+        return np.arange(len(release))
+    return np.flatnonzero(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False) < 0)
+
+
+def row_posterior(
+    release: Release,  # A noisy release that states its laws
+    truths: Mapping[str, npt.ArrayLike],  # True values of the records by noisy column
+    stratum: IntArray | None = None,
+    *,
+    as_printed: bool = False,  # By eq. 30 as it is printed, which is no probability that anyone should believe
+) -> FloatArray:
+    """Return how likely each released row is that of each record whose true values are known."""
+    rows = NoisyRows.of(release, None if stratum is not None else np.zeros(len(release), dtype=np.int64))
+    if rows is None:
+        raise ParameterError(
+            "only noise whose law is known tells which row is whose. The certificate states none. "
+            "Give a release of noisy-values or noisy-clusters that is not as published."
+        )
+    steps = rows.steps_of(truths)
+    given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
+    found = np.zeros((steps.shape[1], len(release)))
+    for part in rows.segments(steps, rows.group_of(steps, given), as_printed=as_printed):
+        found[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
+    return found
+
+
+# Trucks
+
+
+@dataclass(frozen=True)
+class _Guesses:
+    """What the best guess at a truck comes to, added up over packages."""
+
+    total: float
+    worst: float
+    points: int = 0
+    error: float = 0.0  # Standard error of the total, if not all points were looked at
+
+
+def noisy_linkage(release: Release, bin_of_row: IntArray) -> Linkage | None:
+    """Return how likely someone who knows a package's weight, a noisy release and the plan names its truck.
+
+    The best guess at a truck is the largest sum of row probabilities. ``mean`` is over released packages: given the
+    release, the true values of row j are w with probability p(w) f(b_j | w) / g(b_j), p being uniform on the public
+    domain, so that it is the sum over w of p(w) times the largest sum of f(b_i | w) / g(b_i) over the rows of a truck,
+    divided by the number of rows. ``worst`` is the largest over the values looked at.
+    """
+    rows = NoisyRows.of(release)
+    if rows is None or not len(release):
+        return None
+    truck = np.unique(bin_of_row, return_inverse=True)[1].reshape(-1)
+    found = _noisy_guesses(rows, truck[rows.rows])
+    notes = [NOISY_NOTE, *([POINTS_NOTE.format(points=found.points)] if found.points else [])]
+    total, worst = found.total, found.worst
+    if len(rows) < len(release):
+        kept = np.setdiff1d(np.arange(len(release)), rows.rows)
+        best = linkage_of_rows(exchangeable(release)[kept], truck[kept])
+        total, worst = total + float(best.sum()), max(worst, float(best.max()))
+        notes.append(LEFT_OUT_NOTE)
+    mean = min(total / len(release), worst)
+    linkage = Linkage(mean=mean, worst=worst, kind="estimate", note="; ".join(notes))
+    if not found.points:
+        return linkage
+    return linkage.model_copy(update={"points": found.points, "error": found.error / len(release)})
+
+
+def _noisy_guesses(rows: NoisyRows, truck: IntArray) -> _Guesses:
+    """Add up the best guesses over noisy rows; a group that is all in one truck is certain."""
+    if not len(rows):
+        return _Guesses(0.0, 0.0)
+    least = np.full(len(rows.sizes), len(truck), dtype=np.int64)
+    most = np.full(len(rows.sizes), -1, dtype=np.int64)
+    np.minimum.at(least, rows.group, truck)
+    np.maximum.at(most, rows.group, truck)
+    mixed = least < most
+    sure = int(rows.sizes[~mixed].sum())
+    if not mixed.any():
+        return _Guesses(float(sure), 1.0)
+    points = np.ones(len(rows.sizes))  # true values that there may be in each group; doubles, as they may be very many
+    for cells, of_group in zip(rows.cells, rows.cell_of_group, strict=True):
+        points *= np.array([cell.law.last + 1.0 for cell in cells.cells])[of_group]
+    work = math.fsum((rows.sizes * points)[mixed].tolist())
+    found = _over_all(rows, truck, mixed, points) if work <= MOST_WORK else _over_some(rows, truck, mixed)
+    return replace(found, total=sure + found.total, worst=max(found.worst, float(sure > 0)))
+
+
+def _over_all(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_], points: FloatArray) -> _Guesses:
+    """Sum over all true values that there may be."""
+    groups = np.flatnonzero(mixed)
+    each = points[groups].astype(np.int64)
+    group = np.repeat(groups, each)
+    left = np.arange(len(group)) - np.repeat(np.cumsum(each) - each, each)
+    truths = np.empty((len(rows.cells), len(group)), dtype=np.int64)
+    for axis, cells in enumerate(rows.cells):
+        of_cell = rows.cell_of_group[axis][group]
+        num = np.array([cell.law.last + 1 for cell in cells.cells])[of_cell]
+        truths[axis] = np.array([cell.first for cell in cells.cells])[of_cell] + left % num
+        left //= num
+    total, worst = 0.0, 0.0
+    for part in rows.segments(truths, group, by=truck):
+        sums, _, begins = part.by_truck(truck)
+        best = np.maximum.reduceat(sums, begins)
+        total += math.fsum((best / points[group[part.truths]]).tolist())
+        met = part.totals > 0  # far from every row all may underflow
+        worst = max(worst, float((best[met] / part.totals[met]).max(initial=0.0)))
+    return _Guesses(total, min(worst, 1.0))
+
+
+def _over_some(rows: NoisyRows, truck: IntArray, mixed: npt.NDArray[np.bool_]) -> _Guesses:
+    """Average over true values that are likely by the rows: some rows evenly, at even quantiles of their posteriors."""
+    chosen = np.flatnonzero(mixed[rows.group])
+    chosen = chosen[np.lexsort((rows.steps[0][chosen], rows.group[chosen]))]
+    pairs = float(rows.sizes[rows.group[chosen]].mean())
+    num = int(min(max(MOST_WORK / pairs, 64), MOST_POINTS))
+    index = np.arange(num)
+    some = chosen[(index * len(chosen) + len(chosen) // 2) // num % len(chosen)]
+    truths = np.array(
+        [_likely(rows, axis, some, _even(index, axis, len(rows.cells))) for axis in range(len(rows.cells))]
+    )
+    best = np.empty(num)
+    for part in rows.segments(truths, rows.group[some], by=truck):
+        sums, _, begins = part.by_truck(truck)
+        best[part.truths] = np.maximum.reduceat(sums, begins) / part.totals
+    total, error = float(best.mean()) * len(chosen), float(best.std()) / math.sqrt(num) * len(chosen)
+    return _Guesses(total, min(float(best.max()), 1.0), num, error)
+
+
+def _even(index: IntArray, axis: int, num_axes: int) -> FloatArray:
+    """Return points between 0 and 1 that are even in each axis and in all together (Kronecker's sequence)."""
+    root = 1.5
+    for _ in range(64):  # the positive solution of root**(d + 1) = root + 1
+        root = (1 + root) ** (1 / (num_axes + 1))
+    return np.asarray(np.mod(0.5 + (index + 1) * root ** -(axis + 1), 1.0))
+
+
+def _likely(rows: NoisyRows, axis: int, some: IntArray, share: FloatArray) -> IntArray:
+    """Return for some rows the true value below which a share of its posterior lies."""
+    cells, seen = rows.cells[axis], rows.steps[axis][some]
+    found: IntArray = np.empty(len(seen), dtype=np.int64)
+    for number in np.unique(cells.index(seen)).tolist():
+        cell = cells.cells[number]
+        places = np.flatnonzero(cells.index(seen) == number)
+        for part in np.array_split(places, -(-len(places) * 2 * _NODES // _CHUNK)):
+            found[part] = cell.first + _quantile(cell.law, seen[part] - cell.first, share[part])
+    return found
+
+
+def _quantile(law: Law, seen: IntArray, share: FloatArray) -> IntArray:
+    """Return quantiles of the posterior under a uniform prior, on all points or on many: finer near the noisy one."""
+    if law.last < 2 * _NODES:
+        nodes = np.broadcast_to(np.arange(law.last + 1), (len(seen), law.last + 1))
+    else:
+        near = math.ceil(law.scale) if isinstance(law, LaplaceLaw) else law.half + 1
+        even = np.linspace(0, law.last, _NODES)
+        close = seen[:, None] + np.linspace(-2 * near, 2 * near, _NODES)
+        all_nodes = np.concatenate([np.broadcast_to(even, close.shape), close], axis=1)
+        nodes = np.sort(np.rint(np.clip(all_nodes, 0, law.last)).astype(np.int64), axis=1)
+    # Each node stands for the points that are nearer to it than to its neighbours.
+    borders = (nodes[:, 1:] + nodes[:, :-1]) / 2
+    ends = np.full((len(seen), 1), -0.5), np.full((len(seen), 1), law.last + 0.5)
+    width = np.diff(np.concatenate([ends[0], borders, ends[1]], axis=1), axis=1)
+    logs = law.log_likelihood(seen[:, None], nodes)
+    mass = np.cumsum(width * np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+    place = (mass < (share * mass[:, -1])[:, None]).sum(axis=1).clip(max=nodes.shape[1] - 1)
+    return np.asarray(np.take_along_axis(nodes, place[:, None], axis=1)[:, 0], dtype=np.int64)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 
+from dunnage import documents
 from dunnage.arrays import FloatArray
+from dunnage.documents import Amount
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
 from dunnage.release import Uncertain
@@ -22,6 +25,21 @@ BUDGETS = ("largest", "items", "published")
 DEFAULT_RISK = Fraction(1, 20)
 DEFAULT_SCENARIOS = 100
 _MOST_PRIOR = Fraction(10**12)
+
+
+class PackingModel(documents.Model):
+    """What a plan states of the model it was made with: its name, the parameters that it has, what came of it."""
+
+    name: str
+    statistic: str | None = None
+    budget: str | None = None
+    risk: Amount | None = None
+    prior: str | None = None
+    as_published: bool | None = None
+    scenarios: int | None = None
+    seed: int | None = None
+    from_: str | None = Field(default=None, alias="from")  # what was packed, where the model leaves that open
+    equals: str | None = None  # which other model gives the same plan, and why
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +75,9 @@ class Standard:
             )
         return known.nominal
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and parameters as plain data."""
-        return {"name": self.name, "statistic": self.statistic}
+    def describe(self) -> PackingModel:
+        """Give name and parameters as a plan states them."""
+        return PackingModel(name=self.name, statistic=self.statistic)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,10 +109,11 @@ class Robust:
             raise ParameterError(f"budget must be one of {', '.join(BUDGETS)}. Got {self.budget!r}.")
         object.__setattr__(self, "risk", _risk(self.risk, least_allowed=False))
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and parameters as plain data."""
-        risk = {} if self.budget == "largest" else {"risk": plain(self.risk)}
-        return {"name": self.name, "budget": self.budget, **risk}
+    def describe(self) -> PackingModel:
+        """Give name and parameters as a plan states them."""
+        if self.budget == "largest":
+            return PackingModel(name=self.name, budget=self.budget)
+        return PackingModel(name=self.name, budget=self.budget, risk=self.risk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +208,15 @@ class Stochastic:
             if self.as_published:
                 raise ParameterError("the published stochastic model takes no prior. Leave one of the two out.")
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and parameters as plain data."""
-        prior = {} if self.prior is None else {"prior": self.prior}
-        sample = {"as_published": True, "scenarios": self.scenarios, "seed": self.seed} if self.as_published else {}
-        return {"name": self.name, "risk": plain(self.risk), **prior, **sample}
+    def describe(self) -> PackingModel:
+        """Give name and parameters as a plan states them."""
+        if self.as_published:
+            return PackingModel(
+                name=self.name, risk=self.risk, as_published=True, scenarios=self.scenarios, seed=self.seed
+            )
+        if self.prior is not None:
+            return PackingModel(name=self.name, risk=self.risk, prior=self.prior)
+        return PackingModel(name=self.name, risk=self.risk)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,9 +229,9 @@ class Sealed:
 
     name: ClassVar[str] = "sealed"
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and parameters as plain data."""
-        return {"name": self.name}
+    def describe(self) -> PackingModel:
+        """Give the name as a plan states it."""
+        return PackingModel(name=self.name)
 
 
 Model = Standard | Robust | Stochastic | Sealed

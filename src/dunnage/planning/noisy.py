@@ -3,12 +3,15 @@
 
 A planner puts rows together because their noisy weights are small, and small noisy weights are those that noise made
 small. So the noise of the rows in a chosen bin is not what noise is in general, and a bound that takes it for that is
-wrong; :func:`naive_chance` is that bound, kept to be shown. Two others hold:
+wrong (``papers/li2022_naive.py`` has it, to be shown failing). Two others hold:
 
 - *simultaneous*: with the stated probability every row is at most its size at once, so that any plan that fits on the
   sizes fits, whichever was chosen, whatever the data;
 - *posterior*: given the release, true weights are independent with known laws if they were drawn from a stated prior.
   The chance of any plan follows exactly, on average over the prior.
+
+Then the chance that a bin fits is that of a sum of independent numbers. Sums are computed on whole units, values
+rounded up for a bound from below and down for one from above; floating point is allowed for by ``_ROUNDING``.
 
 ``docs/proofs/plan-risk.md`` has the proofs.
 """
@@ -17,29 +20,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from typing import Any
+from functools import cached_property
 
 import numpy as np
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.bins import pack_bins, whole_numbers
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.exchanges import settled, shares, without_bin
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
-from dunnage.laws import Cells, LaplaceLaw
+from dunnage.laws import Cells
+from dunnage.planning.linkage import noisy_rows
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
-from dunnage.planning.posterior import MOST_SEARCHED, Beliefs, Odds, all_hold, convolved, least_bins, least_cost
-from dunnage.planning.problem import PackingProblem
+from dunnage.planning.plan import Certified
+from dunnage.planning.problem import PackingProblem, Telling
 from dunnage.release import Release, Uncertain
 
 Packed = tuple[IntArray, IntArray, int]
 """Bin of each row, kind of each bin, and a bound in whole costs."""
-Telling = Callable[[str, int, int], None]
 
 SEARCH_WIDTH = 400
 _BUFFERS = 8
@@ -73,7 +75,7 @@ def check_model(release: Release, model: Model, spread: int | None) -> None:
         raise ParameterError(f"the published stochastic model permutes classes, and a noisy row is in none. {fitting}")
 
 
-def _cells_of(release: Release, name: str) -> Cells:
+def cells_of(release: Release, name: str) -> Cells:
     described = release.certificate.body["measures"].get("noise", {}).get(name)
     if described is None:
         raise ParameterError(
@@ -86,30 +88,24 @@ def _cells_of(release: Release, name: str) -> Cells:
     return Cells.of(domain, described)
 
 
-def _noisy_rows(release: Release) -> BoolArray:
-    if "class_id" not in release.data.column_names:
-        return np.ones(len(release), dtype=bool)
-    return np.asarray(release.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False) < 0)
-
-
 # Sizes that hold for any data
 
 
-def intervals_hold(problem: PackingProblem) -> dict[str, Any]:
-    """State how likely every row is at most the upper end of its interval; empty if no law is stated."""
+def intervals_hold(problem: PackingProblem) -> Certified | None:
+    """State how likely every row is at most the upper end of its interval; None if no law is stated."""
     if "noise" not in problem.release.certificate.body["measures"]:
-        return {}
-    noisy = _noisy_rows(problem.release)
+        return None
+    noisy = noisy_rows(problem.release)
     misses: list[tuple[Fraction, int]] = []
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
+        cells = cells_of(problem.release, known.name)
         # The cell can be read off the lower end too, where no noisy value is released.
         met = np.bincount(cells.index(cells.steps(known.lower[noisy])), minlength=len(cells.cells)).tolist()
         laws = [cell.law for cell in cells.cells]
         each = [law.miss(law.radius) if law.radius >= 0 else Fraction(1) for law in laws]
         misses += zip(each, met, strict=True)
     rests = ANY_DATA.format(size="upper end")
-    return {"at_least": all_hold(misses), "at_most": 1.0, "rests_on": rests}
+    return Certified(at_least=all_hold(misses), at_most=1.0, rests_on=rests)
 
 
 def item_risk(risk: Fraction, num: int) -> Fraction:
@@ -133,24 +129,23 @@ def item_risk(risk: Fraction, num: int) -> Fraction:
     return Fraction(math.floor(share * 10**60) - 1, 10**60) if share > Fraction(1, 10**20) else risk / num
 
 
-def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[FloatArray], dict[str, Any]]:
+def simultaneous_sizes(problem: PackingProblem, risk: Fraction) -> tuple[list[FloatArray], Certified]:
     """Return a size for each row and quantity; all hold at once with probability 1 - risk, whatever the data."""
-    noisy = _noisy_rows(problem.release)
-    share = item_risk(risk, int(noisy.sum()) * len(problem.known))
+    noisy = noisy_rows(problem.release)
+    share = item_risk(risk, len(noisy) * len(problem.known))
     sizes, misses = [], list[tuple[Fraction, int]]()
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
+        cells = cells_of(problem.release, known.name)
         told = _noisy_values(cells, known, noisy)
         held = known.upper.copy()
         held[noisy] = cells.upper(told, share)
         sizes.append(held)
         met = np.bincount(cells.index(cells.steps(told)), minlength=len(cells.cells)).tolist()
         misses += [(cell.law.miss(cell.law.reach(share)), times) for cell, times in zip(cells.cells, met, strict=True)]
-    certified = {"at_least": all_hold(misses), "at_most": 1.0, "rests_on": ANY_DATA.format(size="size")}
-    return sizes, certified
+    return sizes, Certified(at_least=all_hold(misses), at_most=1.0, rests_on=ANY_DATA.format(size="size"))
 
 
-def _noisy_values(cells: Cells, known: Uncertain, rows: BoolArray) -> FloatArray:
+def _noisy_values(cells: Cells, known: Uncertain, rows: IntArray) -> FloatArray:
     """Return the noisy value of each of some rows; where only intervals were released, the largest it may have."""
     told = known.upper if known.nominal is None else known.nominal
     if not cells.domain.contains(told[rows]).all():
@@ -176,8 +171,8 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
         )
     beliefs = []
     for known in problem.known:
-        cells = _cells_of(problem.release, known.name)
-        beliefs.append(Beliefs.of(cells, _noisy_values(cells, known, _noisy_rows(problem.release)), prior))
+        cells = cells_of(problem.release, known.name)
+        beliefs.append(Beliefs.of(cells, _noisy_values(cells, known, noisy_rows(problem.release)), prior))
     rooms = tuple(
         tuple(exact(truck.capacity[known.name], what="capacity") for known in problem.known) for truck in problem.trucks
     )
@@ -226,7 +221,7 @@ class Likely:
     bin_of_row: IntArray
     kinds: IntArray
     bound: int
-    certified: dict[str, Any]
+    certified: Certified
 
 
 def likely_plan(
@@ -252,14 +247,14 @@ def likely_plan(
             bins = _searched(odds, problem.group, bins, bound, model.risk, deadline, tell)
         kinds = np.zeros(int(bins.max()) + 1, dtype=np.int64)
     at_least = max(odds.at_least(bins, kinds), sure if bins is start[0] else 0.0)
-    certified = {"at_least": at_least, "at_most": odds.at_most(bins, kinds), "rests_on": _rests_on(problem, odds)}
+    certified = Certified(at_least=at_least, at_most=odds.at_most(bins, kinds), rests_on=_rests_on(problem, odds))
     return Likely(bins, kinds, bound, certified)
 
 
-def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> dict[str, float]:
-    """Bound how likely a plan fits given the release, under the model's prior."""
+def plan_odds(problem: PackingProblem, model: Stochastic, bin_of_row: IntArray, kinds: IntArray) -> tuple[float, float]:
+    """Bound from below and above how likely a plan fits given the release, under the model's prior."""
     odds = odds_of(problem, Prior.parse(model.prior or "uniform"))
-    return {"at_least": odds.at_least(bin_of_row, kinds), "at_most": odds.at_most(bin_of_row, kinds)}
+    return odds.at_least(bin_of_row, kinds), odds.at_most(bin_of_row, kinds)
 
 
 def _least_for_small(
@@ -361,76 +356,331 @@ def _rests_on(problem: PackingProblem, odds: Odds) -> str:
     )
 
 
-# The wrong bound
+# What noisy values and a prior tell of the true ones
 
 
-def naive_chance(
-    release: Release, *, capacity: float | str, bin_of_row: IntArray, quantity: str | None = None
-) -> float:
-    """Return how likely a plan would fit if noise were independent of the plan. It is not: **this bound is wrong**.
+MOST_SEARCHED = 500
+"""Most rows whose plan is searched row by row; more are packed with a buffer for each."""
+LEAST_WIDTH, MOST_WIDTH = 512, 1 << 15
+MOST_TOTAL_WIDTH = 1 << 18
+MOST_POINTS = 10**8
+_CELLS = 4_000_000
+_ROUNDING = 1e-10
+"""Allowance for floating point in a chance, for each row of a bin."""
 
-    It takes the sum of the true weights in a bin for that of the noisy ones less fresh noise, where the domain does not
-    rule out an overload anyway. The plan was chosen after the noise was seen, so that bins are made of rows that noise
-    made small. It is here to be shown failing.
-    """
-    problem = PackingProblem.of(
-        release, capacity=capacity, trucks=None, by=None, apart=None, quantity=quantity, spread=None
+
+def all_hold(misses: Iterable[tuple[Fraction, int]]) -> float:
+    """Return, rounded down, how likely independent events all happen: how likely each does not, and how often."""
+    total = 0.0
+    for miss, times in misses:
+        above = math.nextafter(float(miss), 1.0) if miss and times else 0.0
+        if above >= 1:
+            return 0.0
+        total += times * math.log1p(-above)
+    return max(0.0, math.exp(total) * (1 - 1e-12)) if total else 1.0
+
+
+# What a prior and the noisy values tell of the true ones
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """One quantity of a noisy release: the law of each true value given the noisy one."""
+
+    cells: Cells  # The noise
+    prior: Prior  # What true values are drawn from: over the grid points of a row's cell, which is public
+    steps: IntArray  # The distinct noisy values, as grid steps
+    of_row: IntArray  # Which of them each row has
+
+    @classmethod
+    def of(cls, cells: Cells, values: FloatArray, prior: Prior) -> Beliefs:
+        """Gather what noisy values tell."""
+        if cells.domain.lower < 0:
+            raise ParameterError("a prior is for weights of at least 0, and the domain goes below. Leave it out.")
+        steps, of_row = np.unique(cells.steps(values), return_inverse=True)
+        met = np.bincount(cells.index(steps), minlength=len(cells.cells))
+        work = sum(int(times) * (cell.law.last + 1) for times, cell in zip(met, cells.cells, strict=True))
+        if work > MOST_POINTS:
+            raise ParameterError(
+                f"a prior is weighed at every grid point for every noisy value: {work:,} points are too many. "
+                "Leave the prior out, or ask the owner for a coarser resolution."
+            )
+        return cls(cells, prior, steps, of_row.reshape(-1))
+
+    def laws(self) -> Iterator[tuple[IntArray, IntArray, FloatArray]]:
+        """Yield some distinct values, the steps their true ones may have, and the probability of each.
+
+        Shapes: (values,), (steps,), (values, steps).
+        """
+        of_cell = self.cells.index(self.steps)
+        for number in np.unique(of_cell).tolist():
+            cell = self.cells.cells[number]
+            truth = np.arange(cell.law.last + 1)
+            weights = self.prior.log_weights(self.cells.domain.grid_values(cell.first + truth))
+            values = np.flatnonzero(of_cell == number)
+            for part in np.array_split(values, -(-len(values) * len(truth) // _CELLS)):
+                seen = (self.steps[part] - cell.first)[:, None]
+                logs = cell.law.log_likelihood(seen, truth[None]) + weights
+                likely = np.exp(logs - logs.max(axis=1, keepdims=True))
+                yield part, cell.first + truth, likely / likely.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def measure(self) -> Fraction:
+        """Largest amount that every grid point is a multiple of."""
+        lower, resolution = self.cells.domain.lower, self.cells.domain.resolution
+        assert resolution is not None
+        denominator = math.lcm(lower.denominator, resolution.denominator)
+        return Fraction(math.gcd(int(lower * denominator), int(resolution * denominator)), denominator)
+
+    def amounts(self, steps: IntArray) -> IntArray:
+        """Return grid points in measures."""
+        domain = self.cells.domain
+        assert domain.resolution is not None
+        return int(domain.lower / self.measure) + steps * int(domain.resolution / self.measure)
+
+    @cached_property
+    def tops(self) -> IntArray:
+        """Largest possible true amount of each row, in measures."""
+        ends = np.array([cell.end for cell in self.cells.cells])[self.cells.index(self.steps)]
+        return self.amounts(ends)[self.of_row]
+
+    @cached_property
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Mean and standard deviation of each row's true value."""
+        mean, square = np.empty(len(self.steps)), np.empty(len(self.steps))
+        for part, truth, likely in self.laws():
+            points = self.cells.domain.grid_values(truth)
+            mean[part] = likely @ points
+            square[part] = ((points - mean[part][:, None]) ** 2 * likely).sum(axis=1)
+        return mean[self.of_row], np.sqrt(square)[self.of_row]
+
+    def quantiles(self, risk: Fraction) -> tuple[FloatArray, float]:
+        """Return what each row's true value is above with at most this probability; and how likely none is above."""
+        found, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
+        for part, truth, likely in self.laws():
+            above = np.zeros_like(likely)
+            above[:, :-1] = np.cumsum(likely[:, :0:-1], axis=1)[:, ::-1] * (1 + 1e-9)
+            first = (above <= float(risk)).argmax(axis=1)
+            found[part], missed[part] = truth[first], above[np.arange(len(part)), first]
+        rows = np.bincount(self.of_row, minlength=len(self.steps)).tolist()
+        likely_all = all_hold((Fraction(miss), times) for miss, times in zip(missed.tolist(), rows, strict=True))
+        return self.cells.domain.grid_values(found)[self.of_row], likely_all
+
+    def low_quantiles(self, risk: Fraction) -> FloatArray:
+        """Return what each row's true value is below with at most this probability."""
+        found = np.empty(len(self.steps), dtype=np.int64)
+        for part, truth, likely in self.laws():
+            below = np.zeros_like(likely)
+            below[:, 1:] = np.cumsum(likely[:, :-1], axis=1) * (1 + 1e-9)
+            found[part] = truth[len(truth) - 1 - (below <= float(risk))[:, ::-1].argmax(axis=1)]
+        return self.cells.domain.grid_values(found)[self.of_row]
+
+    def table(self, unit: int, width: int, rounded: str) -> FloatArray:
+        """Return the law of each distinct value in units of so many measures, up to a width."""
+        found = np.zeros((len(self.steps), width + 2))
+        for part, truth, likely in self.laws():
+            amounts = self.amounts(truth)
+            units = -(-amounts // unit) if rounded == "up" else amounts // unit
+            starts = np.flatnonzero(np.diff(units, prepend=-1))
+            at = np.minimum(units[starts], width + 1)
+            if rounded == "near":
+                high = likely * ((amounts % unit) / unit)
+                np.add.at(found, (part[:, None], np.minimum(at + 1, width + 1)), np.add.reduceat(high, starts, axis=1))
+                likely = likely - high
+            np.add.at(found, (part[:, None], at[None]), np.add.reduceat(likely, starts, axis=1))
+        return found[:, : width + 1]
+
+
+def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
+    """Return the laws of sums of two independent numbers each, up to a width; along the last axis."""
+    from scipy import fft
+
+    length = fft.next_fast_len(first.shape[-1] + second.shape[-1] - 1, real=True)
+    product = fft.rfft(first, length) * fft.rfft(second, length)
+    return np.asarray(np.maximum(fft.irfft(product, length)[..., : width + 1], 0.0))
+
+
+# How likely a plan fits
+
+
+@dataclass(frozen=True, eq=False)
+class Odds:
+    """How likely plans fit, for what is believed of each quantity."""
+
+    beliefs: tuple[Beliefs, ...]  # The law of each row, for each quantity
+    rooms: tuple[tuple[Fraction, ...], ...]  # Capacity of each kind of truck. Shape: kinds, quantities
+
+    def __len__(self) -> int:
+        return len(self.beliefs[0].of_row)
+
+    def unit(self, axis: int, width: int) -> int:
+        """Return how many measures of a quantity a unit has so that no truck holds more units than the width."""
+        most = max(room[axis] for room in self.rooms) / self.beliefs[axis].measure
+        return max(1, math.ceil(most / width))
+
+    def limits(self, axis: int, unit: int) -> list[int]:
+        """Return how many units of a quantity each kind of truck holds."""
+        return [math.floor(room[axis] / (unit * self.beliefs[axis].measure)) for room in self.rooms]
+
+    def _tabled(self, axis: int, rounded: str) -> tuple[FloatArray, list[int]]:
+        unit = self.unit(axis, min(MOST_WIDTH, max(LEAST_WIDTH, _CELLS // len(self))))
+        limits = self.limits(axis, unit)
+        return self.beliefs[axis].table(unit, max(limits), rounded), limits
+
+    @cached_property
+    def _up(self) -> list[tuple[FloatArray, list[int]]]:
+        return [self._tabled(axis, "up") for axis in range(len(self.beliefs))]
+
+    @cached_property
+    def down(self) -> list[tuple[FloatArray, list[int]]]:
+        """Law of each distinct value of each quantity in units, rounded down, and the units that trucks hold."""
+        return [self._tabled(axis, "down") for axis in range(len(self.beliefs))]
+
+    def at_least(self, bin_of_row: IntArray, kinds: IntArray) -> float:
+        """Bound from below how likely everything fits."""
+        return self._chance(bin_of_row, kinds, self._up, -1)
+
+    def at_most(self, bin_of_row: IntArray, kinds: IntArray) -> float:
+        """Bound from above how likely everything fits."""
+        return self._chance(bin_of_row, kinds, self.down, 1)
+
+    def _chance(
+        self, bin_of_row: IntArray, kinds: IntArray, tables: list[tuple[FloatArray, list[int]]], side: int
+    ) -> float:
+        total = 0.0
+        sizes = np.bincount(bin_of_row, minlength=len(kinds))
+        for axis, (belief, (table, limits)) in enumerate(zip(self.beliefs, tables, strict=True)):
+            tops = np.zeros(len(kinds), dtype=np.int64)
+            np.add.at(tops, bin_of_row, belief.tops)
+            room = np.array([math.floor(room[axis] / belief.measure) for room in self.rooms])
+            open_ = np.flatnonzero(tops > room[kinds])  # the others fit whatever is true
+            chance = _bin_chances(table, belief.of_row, bin_of_row, sizes, np.array(limits)[kinds], open_)
+            chance = np.clip(chance + side * _ROUNDING * (sizes[open_] + 1), 0.0, 1.0)
+            if (chance <= 0).any():
+                return 0.0
+            total += float(np.log(chance).sum())
+        return min(1.0, math.exp(total) * (1 + side * 1e-12)) if total else 1.0
+
+
+def _bin_chances(
+    table: FloatArray, of_row: IntArray, bin_of_row: IntArray, sizes: IntArray, limits: IntArray, bins: IntArray
+) -> FloatArray:
+    """Return how likely each of some bins holds at most its limit; bins of as many rows are done together."""
+    found = np.empty(len(bins))
+    if not len(bins):
+        return found
+    order = np.argsort(bin_of_row, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    cumulated = np.cumsum(table, axis=1)
+    pairs = np.column_stack([sizes[bins], limits[bins]])
+    for size, limit in np.unique(pairs, axis=0).tolist():
+        alike = np.flatnonzero((pairs == (size, limit)).all(axis=1))
+        for part in np.array_split(alike, -(-len(alike) * table.shape[1] // _CELLS)):
+            # Shape: bins, rows of each
+            rows = of_row[order[starts[bins[part]][:, None] + np.arange(size)]]
+            loads = table[rows[:, 0]]
+            for column in range(1, size - 1):
+                loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
+            if size == 1:
+                found[part] = cumulated[rows[:, 0], limit]
+            else:
+                found[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
+    return found
+
+
+# What any plan needs
+
+
+def least_bins(odds: Odds, groups: Sequence[IntArray], risk: Fraction) -> int:
+    """Bound from below how many trucks of the only kind any plan needs that fits with probability 1 - risk."""
+    return sum(
+        max(
+            1,
+            *(math.ceil(least_total(belief, rows, risk) / odds.rooms[0][axis]) for axis, belief in _each(odds)),
+            *(_least_by_sharing(odds, axis, rows, risk) for axis in range(len(odds.beliefs))),
+        )
+        for rows in groups
     )
-    known, room = problem.known[0], exact(problem.trucks[0].capacity[problem.known[0].name])
-    cells = _cells_of(release, known.name)
-    resolution, steps = cells.domain.resolution, cells.steps(np.asarray(known.nominal))
-    assert resolution is not None
-    laws = [cell.law for cell in cells.cells]
-    scales = [float(law.scale) if isinstance(law, LaplaceLaw) else math.nan for law in laws]
-    if any(map(math.isnan, scales)):
-        raise ParameterError("the naive bound is for Laplace noise. Use another release.")
-    of_cell, chance = cells.index(steps), 1.0
-    for bin_ in range(int(bin_of_row.max()) + 1):
-        rows = np.flatnonzero(bin_of_row == bin_)
-        held = math.floor((room - len(rows) * cells.domain.lower) / resolution)
-        if sum(cells.cells[cell].end for cell in of_cell[rows].tolist()) > held:
-            spare = held - int(steps[rows].sum())
-            chance *= _noise_at_most(spare, [scales[cell] for cell in of_cell[rows].tolist()])
-    return chance
 
 
-def _noise_at_most(most: int, scales: Sequence[float]) -> float:
-    """Return how likely independent discrete Laplace numbers add up to at most a number."""
-    reach = math.ceil(40 * max(scales)) + 1
-    points = np.abs(np.arange(-reach, reach + 1))
-    total, width = np.ones(1), len(points)
-    for scale in scales:
-        law = np.exp(-points / scale)
-        total = convolved(total, law / law.sum(), len(total) + width)
-    total = total[: len(scales) * (width - 1) + 1]
-    return float(total[: max(0, most + len(scales) * reach + 1)].sum())
+def _each(odds: Odds) -> Iterator[tuple[int, Beliefs]]:
+    return iter(enumerate(odds.beliefs))
 
 
-def naive_packing(
-    release: Release, *, capacity: float | str, risk: Fraction, seconds: float = 1.0
-) -> tuple[IntArray, float]:
-    """Pack so that :func:`naive_chance` is at least 1 - risk, which is a wrong promise: it is here to be shown failing.
+def least_total(belief: Beliefs, rows: IntArray, risk: Fraction) -> Fraction:
+    """Bound from below what trucks must hold together, for rows to be able to fit with probability 1 - risk.
 
-    Noisy weights and a buffer that is equal for all rows are packed; the smallest buffer that seems to do is taken.
+    Whenever all fit, the rows' total is at most what the trucks hold. So that is at least what the total stays below
+    with probability 1 - risk: by Cantelli's inequality, and for few rows by the law of the total.
     """
-    problem = PackingProblem.of(
-        release, capacity=capacity, trucks=None, by=None, apart=None, quantity=None, spread=None
-    )
-    known = problem.known[0]
-    cells, room = _cells_of(release, known.name), problem.trucks[0].capacity[known.name]
-    best: tuple[IntArray, float] | None = None
-    low, high = -1, cells.domain.num_steps
-    while high - low > 1:
-        middle = (low + high) // 2
-        steps = np.minimum(cells.steps(np.asarray(known.nominal)) + middle, cells.domain.num_steps)
-        numbers = whole_numbers(np.minimum(cells.domain.grid_values(steps), room), room)
-        packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds)
-        bins = np.empty(len(release), dtype=np.int64)
-        for number, rows in enumerate(packing.bins):
-            bins[rows] = number
-        chance = naive_chance(release, capacity=capacity, bin_of_row=bins)
-        likely = chance >= 1 - risk
-        low, high = (low, middle) if likely else (middle, high)
-        best = (bins, chance) if likely and (best is None or bins.max() < best[0].max()) else best
-    alone = np.arange(len(release))
-    return best or (alone, naive_chance(release, capacity=capacity, bin_of_row=alone))
+    mean, deviation = belief.moments
+    total, spread = float(mean[rows].sum()), math.sqrt(float((deviation[rows] ** 2).sum()))
+    by_moments = (total - spread * math.sqrt(float(risk / (1 - risk)))) * (1 - 1e-9) - 1e-9
+    if len(rows) > MOST_SEARCHED:
+        return Fraction(max(by_moments, 0.0))
+    unit = max(1, -(-int(belief.tops[rows].sum()) // MOST_TOTAL_WIDTH))
+    table = belief.table(unit, int(belief.tops.max()) // unit, "down")
+    sums = [table[law] for law in belief.of_row[rows].tolist()]
+    while len(sums) > 1:
+        joined = [convolved(a, b, len(a) + len(b)) for a, b in zip(sums[::2], sums[1::2], strict=False)]
+        sums = joined + ([sums[-1]] if len(sums) % 2 else [])
+    enough = np.cumsum(sums[0]) + _ROUNDING * (len(rows) + 1) >= float(1 - risk)
+    by_law = int(enough.argmax()) * unit * belief.measure
+    return max(by_law, Fraction(max(by_moments, 0.0)))
+
+
+def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> int:
+    """Bound from below how many trucks are needed, by what it costs a row at least to share one with so many others.
+
+    The logarithms of the bins' chances have a budget in common. A row in a bin of a rows is 1/a of a truck, and takes
+    1/a of the bin's part of the budget, which is at least what the row and the a - 1 smallest rows take. Any price for
+    the budget gives a bound.
+    """
+    if len(odds) > MOST_SEARCHED:
+        return 0
+    table, (limit,) = odds.down[axis]
+    cumulated = np.cumsum(table[odds.beliefs[axis].of_row[rows]], axis=1)
+    smallest = _smallest(cumulated)
+    loads = np.zeros(limit + 1)
+    loads[0] = 1.0
+    costs: list[FloatArray] = []
+    for others, smaller in enumerate(smallest):
+        chance = np.minimum(cumulated[:, ::-1] @ loads + _ROUNDING * (others + 2), 1.0)
+        allowed = chance >= float(1 - risk)
+        if not allowed.any():
+            break
+        costs.append(np.where(allowed, -np.log(np.maximum(chance, 1e-300)), np.inf))
+        loads = convolved(loads, smaller, limit)
+    if not costs:
+        return len(rows)
+    return math.ceil(_best_price(np.array(costs), -math.log1p(-float(risk)) + 1e-12) - 1e-6)
+
+
+def _smallest(cumulated: FloatArray) -> FloatArray:
+    """Return laws such that the sum of any a rows is at least, in law, that of the first a; one for each row."""
+    ordered = cumulated[np.argsort(-cumulated.sum(axis=1), kind="stable")]
+    if (np.diff(ordered, axis=0) > 1e-12).any():  # rows cannot be ordered: none is smaller than the least of all
+        ordered = np.broadcast_to(cumulated.max(axis=0), cumulated.shape)
+    return np.diff(ordered, axis=1, prepend=0.0)
+
+
+def _best_price(costs: FloatArray, budget: float) -> float:
+    """Return the best bound over prices of the budget. Shape of costs: rows in the bin, rows."""
+    share = 1.0 / np.arange(1, len(costs) + 1)[:, None]
+    barred = np.isinf(costs)  # sharing that is not allowed is not free at price 0 either
+    paid = np.where(barred, 0.0, costs)
+    bounds: list[float] = []
+    for price in (0.0, *np.geomspace(1e-2, 1e4, 61).tolist()):
+        parts = np.where(barred, np.inf, share * (1 + price * paid)).min(axis=0)
+        bounds.append(float(parts.sum()) - price * budget)
+    return max(bounds)
+
+
+def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
+    """Bound from below what trucks cost, by what they must hold together."""
+    everything = np.arange(len(odds))
+    found = [int(costs.min())]
+    for axis, belief in enumerate(odds.beliefs):
+        cheapest = min(int(cost) / room[axis] for cost, room in zip(costs.tolist(), odds.rooms, strict=True))
+        found.append(math.ceil(least_total(belief, everything, risk) * cheapest))
+    return max(found)

@@ -10,27 +10,32 @@ weights, and is done so that rows that look alike go to different trucks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import ChancePacker, ClassPacking, Members
+from dunnage.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
 from dunnage.bins.chances import Sizes
 from dunnage.bins.spreading import over_caps, spread_items
+from dunnage.bins.vectors import pack_vectors
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
-from dunnage.planning.apart import Telling, pack_apart
-from dunnage.planning.budgeted import budgeted_packing
-from dunnage.planning.linkage import exchangeable, rows_by_group, truck_linkage
+from dunnage.planning.linkage import (
+    ESTIMATE_SECONDS,
+    exchangeable,
+    least_linked_slots,
+    noisy_linkage,
+    slots_linkage,
+    truck_linkage,
+)
 from dunnage.planning.models import Model, Robust, Sealed, Standard, Stochastic
 from dunnage.planning.noisy import check_model, intervals_hold, likely_plan, plan_odds, simultaneous_sizes
-from dunnage.planning.plan import Plan, Slots, whole_if_possible
-from dunnage.planning.problem import PackingProblem, Whole
-from dunnage.planning.sealing import ESTIMATE_SECONDS, least_linked_slots, slots_linkage
+from dunnage.planning.plan import Certified, Linkage, Plan, Slots, Unplanned, whole_if_possible
+from dunnage.planning.problem import PackingProblem, Telling, Whole, rows_by_group
+from dunnage.planning.published import budgeted_packing, sampled_assignment
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
 
@@ -46,7 +51,6 @@ PACKING_SHARE = 0.6
 LEAST_SECONDS = 0.5
 LIKELY_RISKS = (Fraction(0), Fraction(1, 2), Fraction(9, 10))
 MULTISETS = "the released multisets: rows of a class are in random order and exchangeable"
-FITS_SURELY = {"at_least": 1.0, "at_most": 1.0, "rests_on": "what is released bounds every weight"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,9 +61,9 @@ class _Solution:
     bound: int
     bin_of_row: IntArray | None = None
     slots: Slots | None = None
-    certified: dict[str, Any] = field(default_factory=dict)
-    linkage: dict[str, Any] | None = None
-    told: dict[str, Any] = field(default_factory=dict)
+    certified: Certified | None = None
+    linkage: Linkage | None = None
+    told: Mapping[str, str] = field(default_factory=dict)  # what the plan's model is to state besides
 
 
 def pack(
@@ -124,7 +128,6 @@ def pack(
     found = _solved(problem.with_margin(margin), chosen, start + seconds, progress)
     if margin is not None:
         found = _in_true_trucks(problem, chosen, found, start + seconds)
-    linkage = _linkage(release, found)
     one = len(problem.trucks) == 1
     bound = found.bound if one else whole_if_possible(found.bound * problem.unit_cost)
     return Plan(
@@ -133,7 +136,7 @@ def pack(
         slots=found.slots,
         truck_of_bin=tuple(problem.trucks[kind].name for kind in found.kinds.tolist()),
         trucks=problem.trucks,
-        model={**chosen.describe(), **found.told},
+        model=chosen.describe().model_copy(update=found.told),
         bound=bound,
         seconds=time.monotonic() - start,
         quantities=problem.quantities,
@@ -142,9 +145,13 @@ def pack(
         spread=spread,
         margin=None if margin is None else plain(exact(margin, what="margin")),
         certified=found.certified,
-        truck_linkage={**linkage, **({} if release.noisy else _seen_to_fit(linkage, found))},
+        truck_linkage=_linkage(release, found),
         unplanned=_unplanned(release),
     )
+
+
+def _fits_surely(rests_on: str) -> Certified:
+    return Certified(at_least=1.0, at_most=1.0, rests_on=rests_on)
 
 
 def _assigned(found: _Solution) -> IntArray:
@@ -153,15 +160,18 @@ def _assigned(found: _Solution) -> IntArray:
     return found.bin_of_row
 
 
-def _linkage(release: Release, found: _Solution) -> dict[str, Any]:
-    """Return how likely a package's truck is named; empty where the law of the noise is not known."""
-    if found.linkage is not None:
-        return found.linkage
+def _linkage(release: Release, found: _Solution) -> Linkage | None:
+    """Return how likely a package's truck is named; None where the law of the noise is not known."""
     if release.noisy:
-        from dunnage.planning.identification import noisy_linkage
-
-        return noisy_linkage(release, _assigned(found))
-    return truck_linkage(exchangeable(release), _assigned(found))
+        return noisy_linkage(release, _assigned(found)) if found.linkage is None else found.linkage
+    linkage = found.linkage or truck_linkage(exchangeable(release), _assigned(found))
+    likely = 1.0 if found.certified is None else found.certified.at_least
+    if found.slots is not None or likely >= 1:
+        return linkage
+    # What the guess becomes for someone who sees that everything fitted, where that was not sure before. Not for noisy
+    # rows: how likely a plan fits over the noise is not how likely it does given the release.
+    seen = min(1.0, linkage.worst / likely) if likely > 0 else 1.0
+    return linkage.model_copy(update={"if_seen_to_fit": seen})
 
 
 def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, deadline: float) -> _Solution:
@@ -174,25 +184,14 @@ def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, dea
         room = members[1].rooms[found.kinds]
         told = slots_linkage(class_of, members[1].values, found.slots, room, seconds=_estimating(deadline))
         return replace(found, linkage=told)
-    if not found.certified or found.certified["at_least"] >= 1:
+    if found.certified is None or found.certified.at_least >= 1:
         return found
     if isinstance(model, Stochastic) and model.prior is not None:
-        odds = plan_odds(problem, model, _assigned(found), found.kinds)
-        least = max(odds["at_least"], found.certified["at_least"])
-        return replace(found, certified={**found.certified, **odds, "at_least": least})
+        least, most = plan_odds(problem, model, _assigned(found), found.kinds)
+        odds = {"at_least": max(least, found.certified.at_least), "at_most": most}
+        return replace(found, certified=found.certified.model_copy(update=odds))
     weighed = _weighed(problem, found)
-    return replace(found, certified=weighed or {**found.certified, "at_most": 1.0})
-
-
-def _seen_to_fit(linkage: dict[str, Any], found: _Solution) -> dict[str, float]:
-    """Say what the guess becomes for someone who sees that everything fitted, where that was not sure before.
-
-    Not for noisy rows: how likely a plan fits over the noise is not how likely it does given the release.
-    """
-    likely = found.certified.get("at_least", 1.0)
-    if found.slots is not None or likely >= 1 or not linkage:
-        return {}
-    return {"if_seen_to_fit": min(1.0, linkage["worst"] / likely) if likely > 0 else 1.0}
+    return replace(found, certified=weighed or found.certified.model_copy(update={"at_most": 1.0}))
 
 
 def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Progress | None) -> _Solution:
@@ -231,7 +230,8 @@ def _standard(problem: PackingProblem, model: Standard, deadline: float, tell: T
     problem.check_rows_fit(values)
     found = _packed_values(problem, values, deadline, tell)
     if model.statistic == "upper":
-        return replace(found, certified=intervals_hold(problem) if problem.release.noisy else FITS_SURELY)
+        surely = _fits_surely("what is released bounds every weight")
+        return replace(found, certified=intervals_hold(problem) if problem.release.noisy else surely)
     return replace(found, certified=_weighed(problem, found))
 
 
@@ -315,7 +315,7 @@ def _least_linked(problem: PackingProblem, *assignments: IntArray) -> IntArray:
         num = int(bin_of_row.max()) + 1
         if not over_caps(problem.class_id, bin_of_row, problem.caps, num):
             fine += [bin_of_row, _dealt(problem, group, Slots.of_assignment(bin_of_row, problem.class_id))]
-    return min(fine, key=lambda bins: (truck_linkage(group, bins)["mean"], truck_linkage(group, bins)["worst"]))
+    return min(fine, key=lambda bins: (truck_linkage(group, bins).mean, truck_linkage(group, bins).worst))
 
 
 def _dealt(problem: PackingProblem, group: IntArray, slots: Slots) -> IntArray:
@@ -500,7 +500,7 @@ def _by_chance(
     # Row numbers are random, sensitive values may tell of weights: dealt by those, a plan would not fit as often.
     alike = exchangeable(problem.release) if risk == 0 else problem.class_id
     bins = _dealt(problem, alike, _slots(found.counts))
-    certified = {"at_least": found.at_least, "at_most": at_most, "rests_on": rests}
+    certified = Certified(at_least=found.at_least, at_most=at_most, rests_on=rests)
     return _Solution(kinds=found.kinds, bound=bound, bin_of_row=bins, certified=certified)
 
 
@@ -522,20 +522,15 @@ def _surely(problem: PackingProblem, deadline: float, tell: Telling | None) -> _
     """
     half = time.monotonic() + (deadline - time.monotonic()) / 2
     done = _standard(problem, Standard(), half, tell)
-    least = _standard_bound(problem, deadline) if len(problem.trucks) == 1 else 0
+    least = 0
+    if len(problem.trucks) == 1:  # any plan that ever fits holds the smallest weights there can be
+        for known in problem.known:
+            room = problem.trucks[0].capacity[known.name]
+            lower = np.minimum(known.lower, room)
+            least = max(least, pack_apart(lower, room, rows_by_group(problem.group), deadline, None)[1])
     return replace(
-        done, bound=min(least, done.bound), told={"from": f"upper bounds: {len(problem.class_sizes)} classes"}
+        done, bound=min(least, done.bound), told={"from_": f"upper bounds: {len(problem.class_sizes)} classes"}
     )
-
-
-def _standard_bound(problem: PackingProblem, deadline: float) -> int:
-    """Bound what any plan needs that ever fits, by packing the smallest weights there can be."""
-    best = 0
-    for known in problem.known:
-        room = problem.trucks[0].capacity[known.name]
-        lower = np.minimum(known.lower, room)
-        best = max(best, pack_apart(lower, room, rows_by_group(problem.group), deadline, None)[1])
-    return best
 
 
 def _slots(counts: IntArray) -> Slots:
@@ -554,7 +549,7 @@ def _robust(problem: PackingProblem, model: Robust, deadline: float, tell: Telli
             'them: statistic = "multiset".'
         )
     done = _by_chance(problem, *found, Fraction(0), "", deadline, tell)
-    return replace(done, certified={**FITS_SURELY, "rests_on": "the released multisets: the largest members fit"})
+    return replace(done, certified=_fits_surely("the released multisets: the largest members fit"))
 
 
 def _budgeted(problem: PackingProblem, model: Robust, deadline: float, tell: Telling | None) -> _Solution:
@@ -588,22 +583,20 @@ def _budgeted_freely(problem: PackingProblem, model: Robust, deadline: float, te
     return replace(done, certified=_weighed(problem, done))
 
 
-def _weighed(problem: PackingProblem, found: _Solution) -> dict[str, Any]:
-    """State how likely everything fits, for a model that does not look at that itself; empty if it is not known."""
+def _weighed(problem: PackingProblem, found: _Solution) -> Certified | None:
+    """State how likely everything fits, for a model that does not look at that itself; None if it is not known."""
     members = problem.class_members()
     if members is None or found.bin_of_row is None or len(found.kinds) > MOST_WEIGHED_BINS:
-        return {}
+        return None
     classes, whole = members
     kinds = problem.kinds(whole.rooms)
     packer = ChancePacker(classes, problem.class_sizes, kinds, risk=Fraction(0), groups=problem.group_of_class)
     slots = Slots.of_assignment(found.bin_of_row, problem.class_id)
     least, most = packer.weighed(slots.table(len(found.kinds), len(classes)), found.kinds)
-    return {"at_least": least, "at_most": most, "rests_on": MULTISETS}
+    return Certified(at_least=least, at_most=most, rests_on=MULTISETS)
 
 
 def _sampled(problem: PackingProblem, model: Stochastic, deadline: float, progress: Progress | None) -> _Solution:
-    from dunnage.planning.sampled import sampled_assignment
-
     scenarios = problem.known[0].scenarios
     plain = len(problem.known) == 1 and len(problem.trucks) == 1 and not problem.group.any() and problem.spread is None
     if not plain or scenarios is None:
@@ -639,7 +632,7 @@ def _sealed(problem: PackingProblem, deadline: float, tell: Telling | None) -> _
         bins = _assigned(done)
         slots = Slots.of_assignment(bins, problem.class_id)
         linkage = truck_linkage(problem.class_id, bins)  # every fill fits, so that none is more likely
-        return replace(done, bin_of_row=None, slots=slots, linkage=linkage, told={"from": "upper bounds"})
+        return replace(done, bin_of_row=None, slots=slots, linkage=linkage, told={"from_": "upper bounds"})
     return _sealed_members(problem, *members, deadline, tell)
 
 
@@ -654,8 +647,8 @@ def _sealed_members(
     sealed = _Solution(
         kinds=kinds,
         bound=bound if whole.exact else 0,
-        certified={**FITS_SURELY, "rests_on": "the owner fills the slots, knowing the weights; a feasible fill exists"},
-        told={"from": "multisets"},
+        certified=_fits_surely("the owner fills the slots, knowing the weights; a feasible fill exists"),
+        told={"from_": "multisets"},
     )
     if likely is not None:
         slots, room = _slots(likely.counts), whole.rooms[likely.kinds]
@@ -673,7 +666,7 @@ def _sealed_members(
         seconds=_short(deadline),
         estimating=_estimating(deadline),
     )
-    if sealed.linkage is not None and sealed.linkage["mean"] <= linkage["mean"]:
+    if sealed.linkage is not None and sealed.linkage.mean <= linkage.mean:
         return sealed
     return replace(sealed, kinds=kinds, slots=slots, linkage=linkage)
 
@@ -734,8 +727,6 @@ def _spread_members(
 def _packed_members(
     problem: PackingProblem, whole: Whole, group_of: IntArray, deadline: float, tell: Telling | None
 ) -> tuple[IntArray, IntArray, int]:
-    from dunnage.bins.vectors import pack_vectors
-
     kinds = problem.kinds(whole.rooms)
     if len(kinds) == 1 and whole.values.shape[1] == 1 and int(whole.values.max()) <= kinds[0].capacity[0]:
         numbers = whole.values[:, 0].astype(np.float64)
@@ -765,10 +756,49 @@ def _another(problem: PackingProblem, kinds: IntArray) -> int:
     raise _no_plan(problem)
 
 
-def _unplanned(release: Release) -> dict[str, Any]:
+def _unplanned(release: Release) -> Unplanned:
     """Say which packages are known to travel outside the plan; a release may keep their number to itself."""
     none = 0 if release.noisy and release.classes is None else None  # noise leaves no row out
     suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count", none)
     leaves_out = any("leave-out" in (item.get("missing"), item.get("outside")) for item in release.attributes.values())
     # Rows that the policy left out are the owner's to count; None says that there may be some.
-    return {"count": suppressed, "suppressed": suppressed, "left_out": None if leaves_out else 0}
+    return Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0)
+
+
+# Groups of rows packed apart, one quantity into one kind of truck
+
+
+def pack_apart(
+    weights: FloatArray, capacity: float, groups: list[IntArray], deadline: float, progress: Telling | None
+) -> tuple[IntArray, int]:
+    """Pack each group of rows apart; time that one leaves over is the next one's."""
+    bin_of_row = np.empty(len(weights), dtype=np.int64)
+    num_bins = bound = 0
+    for number, rows in enumerate(groups):
+        left = max(deadline - time.monotonic(), 0.05) / (len(groups) - number)
+        packing = packed_group(weights[rows], capacity, left, progress if len(groups) == 1 else None)
+        for items in packing[0]:
+            bin_of_row[rows[items]] = num_bins
+            num_bins += 1
+        bound += packing[1]
+        if progress is not None and len(groups) > 1:
+            progress(f"part {number + 1} of {len(groups)}", num_bins, bound)
+    return bin_of_row, bound
+
+
+def packed_group(
+    weights: FloatArray, capacity: float, seconds: float, progress: Telling | None = None
+) -> tuple[list[list[int]], int]:
+    """Pack weights that may share a truck: the rows of each bin, and how many bins are needed at least."""
+    start = time.monotonic()
+    numbers = whole_numbers(weights, capacity)
+    packing = pack_bins(numbers.items, numbers.capacity, seconds=seconds, progress=progress)
+    if numbers.below is None:
+        return packing.bins, packing.bound
+    # Packed on numbers rounded outward: only a bound on numbers rounded inward holds in truth.
+    items, room = numbers.below
+    bound = max(l2_bound(items, room), 1)
+    left = seconds - (time.monotonic() - start)
+    if bound < len(packing.bins) and left > 0:
+        bound = max(bound, pack_bins(items, room, seconds=left).bound)
+    return packing.bins, bound

@@ -1,37 +1,242 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan: a decision made from a release, as a value and as a folder.
+"""Plan and FleetPlan: a decision made from a release, as a value and as a folder.
 
 A packing plan says which released row goes into which bin, and which truck each bin is. A sealed one says only how many
 rows of each class a bin takes. Either states how good it is (objective, bound, gap), what it assumed, how likely it
 betrays a package's truck, and what it leaves unplanned.
+
+A plan of shuttles says how many each zone gets: ``plan.json`` and ``fleet.csv`` (``zone,shuttles``). A bare CSV file
+with these two columns, made by anybody, is a plan too: it is marked external.
 """
 
 from __future__ import annotations
 
-import json
+import csv
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from dunnage import documents
 from dunnage._version import __version__
 from dunnage.arrays import IntArray
+from dunnage.documents import Model, Number, OrEmpty
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
 from dunnage.folders import new_folder
+from dunnage.planning.dispatch import Service
+from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck, read_lines, write_lines
+from dunnage.release_words import several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"
+PLAN_PAGE = "plan.html"
 ASSIGNMENT_FILE = "assignment.csv"
 SLOTS_FILE = "slots.csv"
 SLOTS_HEADER = ("bin", "class_id", "count")
-MOST_PLAN_BYTES = 1 << 30
+FLEET_FILE = "fleet.csv"
+FLEET_HEADER = ("zone", "shuttles")
+PACKING_HEADER = ("row", "bin")
+MOST_SHUTTLES = 1_000_000
+"""Most shuttles of a zone that a plan may name."""
+_ANEW = "Make the plan anew."
+
+# What plan.json says
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Certified(Model):
+    """What is proved of the truth: how likely every bin fits, and what that rests on."""
+
+    at_least: Share
+    at_most: Share
+    rests_on: str = ""
+
+
+class Linkage(Model):
+    """How likely someone who knows a package's weight, the release and the plan names its truck."""
+
+    mean: Share  # over released packages
+    worst: Share
+    kind: Literal["exact", "estimate"]
+    repairs: int | None = None  # how many repairs an estimate after a repair rests on
+    note: str = ""  # who is meant
+    fills: Number | None = None  # how many ways to fill sealed slots there are; beyond 15 digits rounded
+    points: int | None = None  # how many true values were looked at, if not all
+    error: float | None = None  # of the mean, where it was estimated
+    if_seen_to_fit: Share | None = None  # at most, for someone who also sees that everything fitted
+
+
+def linkage_text(linkage: Linkage) -> str:
+    """Say for a person what a plan tells."""
+    return (
+        f"who knows a weight names its truck with {linkage.mean:.1%} on average, {linkage.worst:.1%} at worst "
+        f"({linkage.kind})"
+    )
+
+
+class Unplanned(Model):
+    """Records known to travel outside a plan; None where the release keeps their number to itself."""
+
+    count: int | None
+    suppressed: int | None = None
+    left_out: int | None = None
+
+
+class _Software(Model):
+    dunnage: str
+
+
+class _TruckLine(Model):
+    truck: str
+    capacity: dict[str, Annotated[Number, Field(gt=0)]] = Field(min_length=1)
+    count: Annotated[int, Field(ge=0)] | None
+    cost: Annotated[Number, Field(gt=0)]
+
+
+def _checked_margin(value: float | str) -> float | str:
+    if not 0 <= exact(value) < 1:
+        raise ParameterError("must be at least 0 and below 1.")
+    return value
+
+
+class _PlanDocument(Model):
+    format: Literal[1]
+    kind: Literal["packing"]
+    release: str
+    objective: Number
+    minimises: str
+    bins: int
+    bound: Number
+    gap: Number
+    status: str
+    seconds: Number
+    model: PackingModel
+    quantities: dict[str, str] = Field(min_length=1)
+    sealed: bool = False
+    by: str | None
+    apart: str | None
+    spread: Annotated[int, Field(ge=1)] | None
+    margin: Annotated[Number | str, AfterValidator(_checked_margin)] | None = None  # plans of before had none
+    certified: OrEmpty[Certified]
+    trucks: list[_TruckLine]
+    truck_linkage: OrEmpty[Linkage]
+    unplanned: OrEmpty[Unplanned]
+    software: _Software
+
+
+class Waits(Model):
+    """How long riders wait, in seconds."""
+
+    mean: float
+    median: float
+    p95: float
+
+
+class Run(Model):
+    """How a fleet runs: waits, and shares of its time; ``occupancy`` is riders aboard when there are some."""
+
+    wait_seconds: Waits
+    busy_share: float
+    empty_share: float
+    parked_share: float
+    idle_share: float
+    idle_seconds: float  # of a shuttle and day
+    occupancy: float
+
+
+class FleetSpread(Model):
+    """The fleets that single expansions need, the zone by itself."""
+
+    smallest: int
+    mean: float
+    largest: int
+
+
+class ZoneFacts(Model):
+    """What a zone is planned for, what bounds its fleet, and how it runs, if anybody rides there."""
+
+    legs: float
+    bound: int
+    solo_cover: int  # for orientation only
+    spread: OrEmpty[FleetSpread]
+    wait_seconds: OrEmpty[Waits]
+    busy_share: float | None = None
+    empty_share: float | None = None
+    parked_share: float | None = None
+    idle_share: float | None = None
+    idle_seconds: float | None = None
+    occupancy: float | None = None
+
+
+class Demand(Model):
+    """What an average day asks for: trips, those that need no shuttle, shuttle rides, and shares of modes."""
+
+    trips: float
+    same_stop: float  # to where they began
+    without_shuttle: float
+    legs: float
+    modes: dict[str, float]
+
+
+class CityFacts(Model):
+    """Which city was planned in, and its size."""
+
+    digest: str
+    stops: int
+    zones: int
+
+
+def _read_service(value: object) -> object:
+    try:
+        return Service(**value) if isinstance(value, dict) else value
+    except TypeError:  # another key, or no number
+        raise ParameterError("does not say how shuttles serve.") from None
+
+
+class FleetModel(Model):
+    """What a fleet was sized for; somebody else's plan says none of it."""
+
+    name: str
+    max_wait_seconds: Number | None = None
+    expansions: int | None = None
+    seed: int | None = None
+    day: str | None = None
+    service: Annotated[Service, BeforeValidator(_read_service)] | None = None
+
+
+class _FleetDocument(Model):
+    format: Literal[1]
+    kind: Literal["fleet"]
+    release: str
+    objective: int
+    minimises: str
+    bound: int
+    gap: int
+    status: str
+    seconds: Number
+    probes: int
+    model: OrEmpty[FleetModel]
+    fleet: dict[str, int]
+    zones: dict[str, ZoneFacts]
+    operation: OrEmpty[Run]
+    demand: OrEmpty[Demand]
+    city: OrEmpty[CityFacts]
+    assumed: list[str]
+    notes: list[str]
+    unplanned: Unplanned
+    software: _Software
+
+
+# Packages
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +278,7 @@ class Plan:
     trucks
         The kinds of truck.
     model
-        Name and parameters of the model, as plain data.
+        Name and parameters of the model.
     bound
         No plan of this model has a smaller objective: proved.
     seconds
@@ -88,9 +293,10 @@ class Plan:
         Part of every capacity that the plan left free; None if that was not asked for.
     certified
         What is proved of the truth: between which bounds lies the probability that every bin fits, and what that rests
-        on; empty for a model that proves nothing of the kind.
+        on; None for a model that proves nothing of the kind.
     truck_linkage
-        How likely an attacker who knows a package's weight, the release and the plan names its truck.
+        How likely an attacker who knows a package's weight, the release and the plan names its truck; None if the
+        release does not say how its noise was drawn.
     unplanned
         Packages known to travel outside the plan.
     external
@@ -103,7 +309,7 @@ class Plan:
     bin_of_row: IntArray | None
     truck_of_bin: tuple[str, ...]
     trucks: tuple[Truck, ...]
-    model: Mapping[str, Any]
+    model: PackingModel
     bound: float
     seconds: float
     quantities: Mapping[str, str]
@@ -112,9 +318,9 @@ class Plan:
     apart: str | None = None
     spread: int | None = None
     margin: float | str | None = None
-    certified: Mapping[str, Any] = field(default_factory=dict)
-    truck_linkage: Mapping[str, Any] = field(default_factory=dict)
-    unplanned: Mapping[str, Any] = field(default_factory=dict)
+    certified: Certified | None = None
+    truck_linkage: Linkage | None = None
+    unplanned: Unplanned | None = None
     external: bool = False
     private: bool = False
 
@@ -171,69 +377,58 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the assignment as plain data."""
-        return {
-            "format": FORMAT,
-            "kind": "packing",
-            "release": self.release,
-            "objective": self.objective,
-            "minimises": self.minimises,
-            "bins": self.num_bins,
-            "bound": self.bound,
-            "gap": self.gap,
-            "status": self.status,
-            "seconds": round(self.seconds, 3),
-            "model": dict(self.model),
-            "quantities": dict(self.quantities),
-            "sealed": self.slots is not None,
-            "by": self.by,
-            "apart": self.apart,
-            "spread": self.spread,
-            "margin": self.margin,
-            "certified": dict(self.certified),
-            "trucks": [
-                {"truck": t.name, "capacity": dict(t.capacity), "count": t.count, "cost": t.cost} for t in self.trucks
-            ],
-            "truck_linkage": dict(self.truck_linkage),
-            "unplanned": dict(self.unplanned),
-            "software": {"dunnage": __version__},
-        }
+        trucks = [_TruckLine(truck=t.name, capacity=dict(t.capacity), count=t.count, cost=t.cost) for t in self.trucks]
+        return _PlanDocument(
+            format=1,
+            kind="packing",
+            release=self.release,
+            objective=self.objective,
+            minimises=self.minimises,
+            bins=self.num_bins,
+            bound=self.bound,
+            gap=self.gap,
+            status=self.status,
+            seconds=round(self.seconds, 3),
+            model=self.model,
+            quantities=dict(self.quantities),
+            sealed=self.slots is not None,
+            by=self.by,
+            apart=self.apart,
+            spread=self.spread,
+            margin=self.margin,
+            certified=self.certified,
+            trucks=trucks,
+            truck_linkage=self.truck_linkage,
+            unplanned=self.unplanned,
+            software=_Software(dunnage=__version__),
+        ).plain()
 
     def summary(self) -> str:
         """Describe the plan for a person."""
         linkage = self.truck_linkage
+        cost = f", cost {self.objective:g}" if self.minimises == "cost" else ""
         lines = [
-            f"Bins        {self.num_bins}{self._least_text()}: {self.status}",
-            f"Model       {', '.join(f'{key} {value}' for key, value in self.model.items())}",
-            *(f"Truck       {self._truck_text(truck)}" for truck in self.trucks),
+            f"Bins        {self.num_bins}{cost}, at least {self.bound:g} needed: {self.status}",
+            f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]
+        for truck in self.trucks:
+            held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+            used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
+            lines.append(f"Truck       {truck.name}: {held}{used}")
         if self.certified:
-            low, high = self.certified["at_least"], self.certified["at_most"]
+            low, high = self.certified.at_least, self.certified.at_most
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
-            if low < 1 and self.certified.get("rests_on"):
-                lines.append(f"Rests on    {self.certified['rests_on']}")
+            if low < 1 and self.certified.rests_on:
+                lines.append(f"Rests on    {self.certified.rests_on}")
         if self.spread is not None:
             lines.append(f"Spread      no truck takes more than 1/{self.spread} of a class")
         if self.margin is not None:
             lines.append(f"Margin      {self.margin} of every capacity was left free")
         if linkage:
-            lines.append(
-                f"Linkage     who knows a weight names its truck with {linkage['mean']:.1%} on average, "
-                f"{linkage['worst']:.1%} at worst ({linkage['kind']})"
-            )
-        if self.unplanned.get("count"):
-            outside = self.unplanned["count"]
+            lines.append(f"Linkage     {linkage_text(linkage)}")
+        if self.unplanned is not None and (outside := self.unplanned.count):
             lines.append(f"Unplanned   {outside} package{' travels' if outside == 1 else 's travel'} outside the plan")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
-
-    def _least_text(self) -> str:
-        if self.minimises == "cost":
-            return f", cost {self.objective:g}, at least {self.bound:g} needed"
-        return f", at least {self.bound:g} needed"
-
-    def _truck_text(self, truck: Truck) -> str:
-        held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
-        used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
-        return f"{truck.name}: {held}{used}"
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the plan: ``plan.json``, ``bins.csv``, and ``assignment.csv`` or, sealed, ``slots.csv``."""
@@ -241,8 +436,7 @@ class Plan:
             raise ParameterError("this plan was made on true weights and stays with the owner. Write a settlement.")
         either = (ASSIGNMENT_FILE, SLOTS_FILE)  # a sealed plan may replace another, and the reverse
         with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=either) as work:
-            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            (work / PLAN_FILE).write_text(text, encoding="utf-8")
+            (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_lines(work / "bins.csv", ("bin", "truck"), enumerate(self.truck_of_bin))
             if self.bin_of_row is not None:
                 write_lines(work / ASSIGNMENT_FILE, ("row", "bin"), enumerate(self.bin_of_row.tolist()))
@@ -261,11 +455,8 @@ class Plan:
             With what is wrong, if it is not a plan.
         """
         folder = Path(path)
-        content = _plan_json(folder / PLAN_FILE)
-        truck_of_bin = _read_bins(folder / "bins.csv")
-        sealed = content.get("sealed", False)
-        if type(sealed) is not bool:
-            raise InputError(str(folder / PLAN_FILE), ["does not say whether the plan is sealed. Make it anew."])
+        told = documents.read(folder / PLAN_FILE, _PlanDocument, what="a packing plan", remedy=_ANEW)
+        truck_of_bin, sealed = _read_bins(folder / "bins.csv"), told.sealed
         filled = _read_slots(folder / SLOTS_FILE) if sealed else _read_rows(folder / ASSIGNMENT_FILE, None)
         bins = filled.bin if isinstance(filled, Slots) else filled
         if len(bins) and int(bins.max()) >= len(truck_of_bin):
@@ -274,124 +465,40 @@ class Plan:
             raise InputError(
                 str(file), [f"{what} is in a bin without a truck. Name the truck of every bin in bins.csv."]
             )
-        try:
-            return cls._of(content, truck_of_bin, filled)
-        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-            raise InputError(str(folder / PLAN_FILE), ["is not a plan of this version. Make it anew."]) from None
-
-    @classmethod
-    def _of(cls, content: Mapping[str, Any], truck_of_bin: Sequence[str], filled: IntArray | Slots) -> Plan:
-        """Make a plan of what its files hold; whatever does not fit raises."""
         plan = cls(
-            release=_typed(content["release"], str),
+            release=told.release,
             bin_of_row=None if isinstance(filled, Slots) else filled,
             slots=filled if isinstance(filled, Slots) else None,
             truck_of_bin=tuple(truck_of_bin),
-            trucks=tuple(_truck_from(truck) for truck in content["trucks"]),
-            model=_typed(content["model"], dict),
-            bound=_bound_from(content["bound"]),
-            seconds=_number(content["seconds"]),
-            quantities={name: _typed(unit, str) for name, unit in content["quantities"].items()},
-            by=_typed(content["by"], str, type(None)),
-            apart=_typed(content["apart"], str, type(None)),
-            spread=_spread_from(content["spread"]),
-            margin=_margin_from(content.get("margin")),  # plans of before had none
-            certified=_certified_from(content["certified"]),
-            truck_linkage=_linkage_from(content["truck_linkage"]),
-            unplanned=_typed(content["unplanned"], dict),
-            external=_typed(content["status"], str) == "external",
+            trucks=tuple(Truck(name=t.truck, capacity=t.capacity, count=t.count, cost=t.cost) for t in told.trucks),
+            model=told.model,
+            bound=told.bound,
+            seconds=told.seconds,
+            quantities=told.quantities,
+            by=told.by,
+            apart=told.apart,
+            spread=told.spread,
+            margin=told.margin,
+            certified=told.certified,
+            truck_linkage=told.truck_linkage,
+            unplanned=told.unplanned,
+            external=told.status == "external",
         )
         names = [truck.name for truck in plan.trucks]
         if (
             len(set(names)) < len(names)
             or not set(truck_of_bin) <= set(names)
-            or not plan.quantities
             or any(not plan.quantities.keys() <= truck.capacity.keys() for truck in plan.trucks)
-            or content["objective"] != plan.objective
+            or told.objective != plan.objective
             or plan.bound > plan.objective
         ):
-            raise ValueError
+            raise InputError(str(folder / PLAN_FILE), ["is not a plan of this version. Make it anew."])
         return plan
-
-
-def _typed(value: Any, *kinds: type) -> Any:
-    if type(value) not in kinds:
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    number = float(_typed(value, int, float))
-    if not np.isfinite(number):
-        raise ValueError
-    return number
-
-
-def _share(value: Any) -> float:
-    number = _number(value)
-    if not 0 <= number <= 1:
-        raise ValueError
-    return number
-
-
-def _spread_from(value: Any) -> int | None:
-    spread: int | None = _typed(value, int, type(None))
-    if spread is not None and spread < 1:
-        raise ValueError
-    return spread
-
-
-def _margin_from(value: Any) -> float | str | None:
-    margin: float | str | None = _typed(value, int, float, str, type(None))
-    if margin is not None and not 0 <= exact(margin) < 1:
-        raise ValueError
-    return margin
-
-
-def _truck_from(content: Mapping[str, Any]) -> Truck:
-    capacity = {quantity: _number(held) for quantity, held in content["capacity"].items()}
-    count, cost = _typed(content["count"], int, type(None)), _number(content["cost"])
-    if min(capacity.values()) <= 0 or cost <= 0 or (count is not None and count < 0):
-        raise ValueError
-    return Truck(name=_typed(content["truck"], str), capacity=capacity, count=count, cost=cost)
 
 
 def whole_if_possible(value: Fraction) -> float:
     """Return a whole number as one, and anything else as the nearest double."""
     return value.numerator if value.denominator == 1 else float(value)
-
-
-def _bound_from(content: Any) -> float:
-    _number(content)
-    return content  # type: ignore[no-any-return]
-
-
-def _certified_from(content: Any) -> dict[str, Any]:
-    certified: dict[str, Any] = _typed(content, dict)
-    if certified:
-        _share(certified["at_least"]), _share(certified["at_most"])
-    return certified
-
-
-def _linkage_from(content: Any) -> dict[str, Any]:
-    linkage: dict[str, Any] = _typed(content, dict)
-    if linkage:
-        _share(linkage["mean"]), _share(linkage["worst"]), _typed(linkage["kind"], str)
-    return linkage
-
-
-def _plan_json(path: Path) -> Mapping[str, Any]:
-    try:
-        if path.stat().st_size > MOST_PLAN_BYTES:
-            raise InputError(str(path), ["is too large to be a plan. Check the path."])
-        content = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(str(path), [f"cannot be read: {error.strerror}. Give a plan folder."]) from None
-    except (ValueError, RecursionError):  # a number too long to read is a ValueError too
-        raise InputError(str(path), ["is not JSON. Make the plan anew."]) from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("kind") != "packing":
-        raise InputError(str(path), [f"is not a packing plan of format {FORMAT}. Use a newer version of Dunnage."])
-    return content
 
 
 def _read_bins(path: Path) -> list[str]:
@@ -465,3 +572,276 @@ def named_rows(numbers: IntArray) -> str:
     """Name rows in an error: the first ten, and how many more."""
     named = ", ".join(str(number) for number in numbers[:10].tolist())
     return named + (f" (and {len(numbers) - 10} more)" if len(numbers) > 10 else "")
+
+
+# Shuttles
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FleetPlan:
+    """How many shuttles each zone of a city gets.
+
+    Parameters
+    ----------
+    release
+        Digest of the certificate of the release that was planned on; empty for somebody else's plan.
+    zones, shuttles
+        Names of the zones, and the shuttles of each.
+    model
+        What was asked for: ``name``, ``max_wait_seconds``, the service, how trips were given seconds.
+    bound
+        No smaller fleet can meet the target on the trips that were planned for: proved, and weak.
+    seconds, probes
+        Time taken, and how many days were simulated.
+    by_zone
+        For each zone what it is planned for (``legs``), what bounds it (``bound``; ``solo_cover`` for orientation
+        only), the fleets that single expansions need, the zone by itself (``spread``), and how it runs.
+    operation
+        How all zones run: ``wait_seconds`` (mean, median, 95 %), ``busy_share``, ``empty_share``, ``parked_share``,
+        ``idle_share``, ``idle_seconds`` of a shuttle and day, ``occupancy``.
+    demand
+        What was planned for, on an average day: ``trips``, ``legs``, those that need no shuttle, shares of modes.
+    city
+        Digest of the city that was planned in, and its size.
+    assumed, notes
+        What the plan takes for granted, and what its reader should know; sentences.
+    unplanned
+        Trips known to be made outside the plan.
+    external
+        Whether somebody else made it.
+    """
+
+    release: str
+    zones: tuple[str, ...]
+    shuttles: tuple[int, ...]
+    model: FleetModel | None = None
+    bound: int = 0
+    seconds: float = 0.0
+    probes: int = 0
+    by_zone: Mapping[str, ZoneFacts] = field(default_factory=dict)
+    operation: Run | None = None
+    demand: Demand | None = None
+    city: CityFacts | None = None
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    unplanned: Unplanned = Unplanned(count=0)  # noqa: RUF009 - it is frozen
+    external: bool = False
+    minimises: ClassVar[str] = "shuttles"
+
+    def __post_init__(self) -> None:
+        if len(self.zones) != len(self.shuttles) or len(set(self.zones)) < len(self.zones):
+            raise ParameterError("a plan of shuttles names each zone once, with its shuttles. Mend zones and shuttles.")
+        if any(not 0 <= number <= MOST_SHUTTLES for number in self.shuttles):
+            raise ParameterError(f"a zone has 0 to {MOST_SHUTTLES:,} shuttles. Got another number. Mend the plan.")
+        if not 0 <= self.bound <= self.objective:
+            raise ParameterError("a bound is at least 0 and at most the shuttles of the plan. Mend it.")
+
+    @property
+    def objective(self) -> int:
+        """Shuttles of all zones."""
+        return sum(self.shuttles)
+
+    @property
+    def gap(self) -> int:
+        """How many shuttles fewer might still be possible."""
+        return self.objective - self.bound
+
+    @property
+    def status(self) -> str:
+        """``external`` for somebody else's plan, otherwise ``feasible``: it meets the target in the simulation."""
+        return "external" if self.external else "feasible"
+
+    def shuttles_of(self, zones: Sequence[str], source: str = "plan") -> list[int]:
+        """Return the shuttles of each zone of a city.
+
+        Raises
+        ------
+        InputError
+            If the plan lacks one of the zones, or has another.
+        """
+        held = dict(zip(self.zones, self.shuttles, strict=True))
+        problems = [f"has no line for zone {zone!r}. Add it, with 0 if need be." for zone in zones if zone not in held]
+        problems += [f"names {zone!r}, which is no zone of the city. Remove it." for zone in held if zone not in zones]
+        if problems:
+            raise InputError(source, problems[:20])
+        return [held[zone] for zone in zones]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the plan as plain data."""
+        return _FleetDocument(
+            format=1,
+            kind="fleet",
+            release=self.release,
+            objective=self.objective,
+            minimises=self.minimises,
+            bound=self.bound,
+            gap=self.gap,
+            status=self.status,
+            seconds=round(self.seconds, 3),
+            probes=self.probes,
+            model=self.model,
+            fleet=dict(self._listed()),
+            zones=dict(self.by_zone),
+            operation=self.operation,
+            demand=self.demand,
+            city=self.city,
+            assumed=list(self.assumed),
+            notes=list(self.notes),
+            unplanned=self.unplanned,
+            software=_Software(dunnage=__version__),
+        ).plain()
+
+    def summary(self) -> str:
+        """Describe the plan for a person."""
+        least = "" if self.external else f", at least {self.bound} needed"
+        lines = [f"Shuttles    {self.objective}{least}: {self.status}"]
+        lines += [f"Zone        {zone}: {self._zone_text(zone, number)}" for zone, number in self._listed()]
+        if (run := self.operation) is not None:
+            wait = run.wait_seconds
+            lines += [
+                f"Wait        {wait.mean:.0f} s on average, median {wait.median:.0f}, 95 % at most {wait.p95:.0f}",
+                f"Running     {run.busy_share:.1%} of the time with riders, {run.empty_share:.1%} driving empty, "
+                f"{run.parked_share:.1%} parked; {run.occupancy:.2f} riders aboard when busy",
+            ]
+        if (demand := self.demand) is not None:
+            modes = sorted(((share, mode) for mode, share in demand.modes.items() if share > 0), reverse=True)
+            lines += [
+                f"Planned for {several(round(demand.trips), 'trip')} a day with "
+                f"{several(round(demand.legs), 'shuttle ride')}; without one {round(demand.without_shuttle):,}, "
+                f"of which {demand.same_stop:,.0f} to where they began",
+                f"Modes       {', '.join(f'{mode} {share:.1%}' for share, mode in modes) or 'none'}",
+            ]
+        lines += [f"Assumes     {sentence}" for sentence in self.assumed]
+        lines += [f"Note        {sentence}" for sentence in self.notes]
+        if not self.external:
+            lines.append(f"Seconds     {self.seconds:.2f}, {several(self.probes, 'day')} simulated")
+        return "\n".join(lines)
+
+    def _listed(self) -> list[tuple[str, int]]:
+        return list(zip(self.zones, self.shuttles, strict=True))
+
+    def _zone_text(self, zone: str, number: int) -> str:
+        facts = self.by_zone.get(zone)
+        if facts is None:
+            return several(number, "shuttle")
+        between, spread = "", facts.spread
+        if spread is not None:
+            most = "" if spread.smallest == spread.largest else f" to {spread.largest}"
+            between = f"; by itself {spread.smallest}{most} for single days"
+        wait = f", wait {facts.wait_seconds.mean:.0f} s" if facts.wait_seconds else ""
+        return f"{several(number, 'shuttle')} for {several(round(facts.legs), 'ride')} a day{wait}{between}"
+
+    def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
+        """Write the plan: ``plan.json``, ``fleet.csv`` and, if given, its page ``plan.html``."""
+        with new_folder(folder, marker=PLAN_FILE, force=force, may_hold=(PLAN_PAGE,)) as work:
+            (work / PLAN_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
+            write_lines(work / FLEET_FILE, FLEET_HEADER, self._listed())
+            if page:
+                (work / PLAN_PAGE).write_text(page, encoding="utf-8")
+        return Path(folder)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> FleetPlan:
+        """Read a plan folder, or a bare CSV file ``zone,shuttles``.
+
+        Raises
+        ------
+        InputError
+            With what is wrong, if it is not a plan.
+        """
+        place = Path(path)
+        if not place.is_dir():
+            zones, shuttles = _read_fleet(place)
+            return cls(release="", zones=zones, shuttles=shuttles, model=FleetModel(name="external"), external=True)
+        remedy = "Give one that size made."
+        told = documents.read(place / PLAN_FILE, _FleetDocument, what="a plan of shuttles", remedy=remedy)
+        zones, shuttles = _read_fleet(place / FLEET_FILE)
+        try:
+            plan = cls(
+                release=told.release,
+                zones=zones,
+                shuttles=shuttles,
+                model=told.model,
+                bound=told.bound,
+                seconds=told.seconds,
+                probes=told.probes,
+                by_zone=told.zones,
+                operation=told.operation,
+                demand=told.demand,
+                city=told.city,
+                assumed=tuple(told.assumed),
+                notes=tuple(told.notes),
+                unplanned=told.unplanned,
+                external=told.status == "external",
+            )
+            same = (told.fleet, told.objective, told.gap) == (dict(plan._listed()), plan.objective, plan.gap)
+        except ParameterError:
+            same = False
+        if not same or not told.zones.keys() <= set(zones):
+            raise InputError(str(place / PLAN_FILE), ["is not a plan of this version. Make it anew."])
+        return plan
+
+
+def _kind_of(folder: Path) -> object:
+    """Tell what kind of plan a folder holds."""
+    path = folder / PLAN_FILE
+    content = documents.load_json(path, what="a plan folder", remedy=_ANEW)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise InputError(str(path), [f"is not a plan of format {FORMAT}. Use a newer version of Dunnage."])
+    return content.get("kind")
+
+
+def is_fleet_plan(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a folder or CSV file is a plan of shuttles; what cannot be read is none."""
+    place = Path(path)
+    try:
+        if place.is_dir():
+            return (place / PLAN_FILE).is_file() and _kind_of(place) == "fleet"
+        read_lines(place, FLEET_HEADER)
+    except InputError:
+        return False
+    return True
+
+
+def told_fleet_plan(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a folder or CSV file is a plan of shuttles, or else one of packages."""
+    place = Path(path)
+    if place.is_dir():
+        kind = _kind_of(place)
+        if kind not in ("packing", "fleet"):
+            what = "is a plan neither of packages nor of shuttles. Give one that pack or size made."
+            raise InputError(str(place / PLAN_FILE), [what])
+        return kind == "fleet"
+    try:
+        with place.open(newline="", encoding="utf-8-sig") as stream:
+            header = next((line for line in csv.reader(stream) if line), [])
+    except OSError as error:
+        raise InputError(str(place), [f"cannot be read: {error.strerror}. Give a plan: a folder or a CSV."]) from None
+    except (ValueError, csv.Error):  # not UTF-8, or a path that no file can have
+        raise InputError(str(place), ["is neither a plan folder nor a CSV file in UTF-8. Give one."]) from None
+    begins = tuple(name.strip() for name in header[:2])
+    if begins not in (PACKING_HEADER, FLEET_HEADER):
+        what = (
+            f"is no plan: a CSV file begins with {','.join(PACKING_HEADER)} for packages, or {','.join(FLEET_HEADER)} "
+            "for shuttles. Mend the first line."
+        )
+        raise InputError(str(place), [what])
+    return begins == FLEET_HEADER
+
+
+def _read_fleet(path: Path) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Read ``zone,shuttles``: every zone once, with a whole number."""
+    lines = [[cell.strip() for cell in line] for line in read_lines(path, FLEET_HEADER)]
+    zones, seen, problems = tuple(line[0] for line in lines), set[str](), []
+    for row, line in enumerate(lines, 1):
+        if len(line) != len(FLEET_HEADER) or not line[0]:
+            problems.append(Problem("is not a zone and its shuttles", rows=(row,), remedy="Mend the line."))
+        elif not (line[1].isascii() and line[1].isdecimal() and len(line[1]) < 8 and int(line[1]) <= MOST_SHUTTLES):
+            remedy = f"Write a whole number up to {MOST_SHUTTLES:,}."
+            problems.append(Problem("has no whole number of shuttles", rows=(row,), remedy=remedy))
+        if line[0] in seen:
+            problems.append(Problem("names a zone a second time", rows=(row,), remedy="Remove one."))
+        seen.add(line[0])
+    if problems or not lines:
+        raise InputError(str(path), problems[:20] or ["names no zone. Give a line zone,shuttles for each."])
+    return zones, tuple(int(line[1]) for line in lines)

@@ -4,24 +4,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import Between, BinKind, Members, whole_numbers
 from dunnage.bins.chances import Sizes
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
-from dunnage.planning.linkage import combinations
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.release import Release, Uncertain
 
 MOST_COST = 10**6
 _MOST_ROWS_NAMED = 20
+
+Telling = Callable[[str, int, int], None]
+"""Called with stage, trucks or cost, and bound."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -114,7 +117,9 @@ class PackingProblem:
         free = exact(margin, what="margin")
         if not 0 <= free < 1:
             raise ParameterError(f"margin must be at least 0 and below 1. Got {shown_number(free)}. Give 0.05, say.")
-        return replace(self, trucks=tuple(_smaller(truck, 1 - free) for truck in self.trucks), free=free)
+        held = [{name: _scaled(most, 1 - free) for name, most in truck.capacity.items()} for truck in self.trucks]
+        trucks = tuple(replace(truck, capacity=room) for truck, room in zip(self.trucks, held, strict=True))
+        return replace(self, trucks=trucks, free=free)
 
     @property
     def remedy(self) -> str:
@@ -220,10 +225,6 @@ class Whole:
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
 
 
-def _smaller(truck: Truck, share: Fraction) -> Truck:
-    return replace(truck, capacity={name: _scaled(held, share) for name, held in truck.capacity.items()})
-
-
 def _scaled(held: float, share: Fraction) -> float:
     """Return a part of a capacity as the decimal it is, or the double below it if that has too many digits."""
     wanted = exact(held, what="capacity") * share
@@ -293,3 +294,19 @@ def _check_truck(truck: Truck, held: Sequence[str], units: Mapping[str, str]) ->
 
 def _is_amount(value: object) -> bool:
     return isinstance(value, int | float) and 0 < value < math.inf
+
+
+def combinations(release: Release, names: Sequence[str]) -> IntArray:
+    """Give each released row the number of its combination of values in some columns."""
+    codes = np.zeros(len(release), dtype=np.int64)
+    for name in names:
+        own = release.data.column(name).combine_chunks().dictionary_encode().indices
+        numbers = pc.fill_null(own, -1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+        codes = np.unique(codes * (int(numbers.max(initial=0)) + 1) + numbers, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def rows_by_group(codes: IntArray) -> list[IntArray]:
+    """Return the rows of each number, in the order of the numbers."""
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)

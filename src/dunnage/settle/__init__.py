@@ -11,40 +11,149 @@ Repair goes by stages, each only if those before do not do: exchange packages th
 packages between bins; open bins; leave packages behind. Whoever knows the weights and fills the trucks by them tells
 something about them, so everything exchangeable is redrawn, repairs are searched from many random starts, and one of
 those found is drawn at random; moves are not minimised. Truck linkage is restated afterwards.
+
+Of truck linkage then: a uniformly random feasible fill tells least, and what it tells can be computed where fills can
+be counted; else it is estimated from the repairs found. Noisy rows are never exchanged, so there it is how well a row
+is told by its noisy values.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from dunnage import documents
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
-from dunnage.errors import ReleaseError
+from dunnage.documents import Number, OrEmpty
+from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.noise import Noise
-from dunnage.planning.plan import Plan
-from dunnage.planning.trucks import Truck
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, noisy_linkage, told_number, truck_linkage
+from dunnage.planning.models import PackingModel
+from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
+from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release, write_csv
-from dunnage.settle.drawing import Drawn, draw, told_number
-from dunnage.settle.received import received_plan
-from dunnage.settle.repair import Repair, find_exchange, find_repair
-from dunnage.settle.restating import restated_linkage
-from dunnage.settle.task import LEFT_BEHIND, Fill, Task, task_of
+from dunnage.settle.repair import (
+    ESTIMATE_NOTE,
+    LEFT_BEHIND,
+    LINKAGE_NOTE,
+    AboveSpread,
+    Drawn,
+    Fill,
+    PrivateModel,
+    Repair,
+    RepairReport,
+    Task,
+    draw,
+    find_exchange,
+    find_repair,
+    most_frequent_share,
+    task_of,
+)
 
-FORMAT = 1
 SETTLEMENT_FILE = "settlement.json"
 
 Progress = Callable[[str], None]
+
+
+class Overload(PrivateModel):
+    """What is above capacity in a bin, of one quantity."""
+
+    bin: int
+    quantity: str
+    load: float
+    capacity: float
+
+
+class SealedFill(PrivateModel):
+    """How many feasible fills one was drawn from (None: not counted, 1e300: any larger number); if equally likely."""
+
+    fills: Number | None
+    exact: bool
+
+
+class SpreadKept(PrivateModel):
+    """Whether the spread that was planned holds in the end, and where it does not."""
+
+    planned: int
+    kept: bool
+    above: list[AboveSpread]
+
+
+class Outside(PrivateModel):
+    """Packages that travel outside the plan."""
+
+    count: int
+    left_out: int
+    unsampled: int | None = None  # only if the release is of a sample
+    suppressed: int
+    left_behind: int
+
+
+class SettlementDocument(PrivateModel):
+    """``settlement.json`` of a packing plan; tables of bins by quantities are lists if there is one quantity."""
+
+    format: Literal[1]
+    kind: Literal["packing"]
+    release: str
+    external: bool
+    quantities: dict[str, str]
+    quantity: str | None = None  # quantity, unit: if there is one only
+    unit: str | None = None
+    plan_feasible: bool
+    bins_feasible: float
+    feasible: bool
+    overloaded: list[Overload]
+    sealed: SealedFill | None
+    repair: RepairReport | None
+    spread: SpreadKept | None
+    unplanned: Outside
+    truck_linkage: OrEmpty[Linkage]
+    loads: list[float] | dict[str, list[float]]
+    capacities: list[float] | dict[str, list[float]]
+    final_loads: list[float] | dict[str, list[float]]
+    seconds: Number
+
+    def text(self) -> str:
+        """Describe for its owner what the file says."""
+        num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
+        lines = [
+            f"Bins        {num_bins}, {overload_text(self.overloaded)}",
+            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}; "
+            f"in the end {'yes' if self.feasible else 'no'}",
+        ]
+        if self.sealed is not None:
+            of = f", one of {self.sealed.fills:.4g} feasible fills" if self.sealed.fills else ""
+            lines.append(f"Sealed      filled at random{of}")
+        if self.repair is not None:
+            lines.append(f"Repair      {self.repair.sentence}")
+        if (spread := self.spread) is not None:
+            kept = "kept" if spread.kept else f"lost in the repair: {len(spread.above)} times"
+            lines.append(f"Spread      1/{spread.planned}, {kept}")
+        if self.truck_linkage is not None:
+            lines.append(f"Linkage     {linkage_text(self.truck_linkage)}")
+        if self.unplanned.count:
+            lines.append(f"Unplanned   {self.unplanned.count} packages travel outside the plan")
+        return "\n".join([*lines, f"Release     {self.release}", f"Seconds     {self.seconds:.2f}"])
+
+
+def overload_text(overloaded: list[Overload]) -> str:
+    """Say how many bins are overloaded, and how far."""
+    if not overloaded:
+        return "all of them fit"
+    worst = max(item.load / item.capacity for item in overloaded) - 1
+    return f"{len({item.bin for item in overloaded})} overloaded, by {worst:.1%} at most"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -75,7 +184,7 @@ class Settlement:
         Truck, loads and capacities of each final bin; opened ones come last.
     truck_linkage
         As in the plan, restated: exact where the ways to fill the trucks were counted, else an estimate with how many
-        repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted. Empty if the
+        repairs it rests on; ``if_seen_to_fit`` bounds it for someone who sees that everything fitted. None if the
         release does not say how its noise was drawn.
     above_spread
         Where a repair broke the spread that was planned: ``bin``, ``class_id``, ``count``, ``allowed``.
@@ -95,18 +204,18 @@ class Settlement:
     quantities: Mapping[str, str]
     loads: FloatArray
     capacities: FloatArray
-    overloaded: list[dict[str, Any]]
+    overloaded: list[Overload]
     plan_feasible: bool
     bins_feasible: float
-    sealed: dict[str, Any] | None
-    repair: dict[str, Any] | None
+    sealed: SealedFill | None
+    repair: RepairReport | None
     bin_of_row: IntArray
     truck_of_bin: tuple[str, ...]
     final_loads: FloatArray
     final_capacities: FloatArray
-    truck_linkage: dict[str, Any]
-    above_spread: list[dict[str, int]]
-    unplanned: dict[str, int]
+    truck_linkage: Linkage | None
+    above_spread: list[AboveSpread]
+    unplanned: Outside
     loading: pa.Table
     task: Task
     seconds: float
@@ -117,42 +226,46 @@ class Settlement:
     @property
     def feasible(self) -> bool:
         """Whether every bin fits, in the end."""
-        return self.plan_feasible if self.repair is None else bool(self.repair["feasible"])
+        return self.plan_feasible if self.repair is None else self.repair.feasible
 
     @property
     def _bins_over(self) -> set[int]:
-        return {item["bin"] for item in self.overloaded}
+        return {item.bin for item in self.overloaded}
+
+    @property
+    def document(self) -> SettlementDocument:
+        """What ``settlement.json`` says: everything but the loading list."""
+        spread = None
+        if self.plan.spread is not None:
+            spread = SpreadKept(planned=self.plan.spread, kept=not self.above_spread, above=self.above_spread)
+        found = SettlementDocument(
+            format=1,
+            kind="packing",
+            release=self.release,
+            external=self.plan.external,
+            quantities=dict(self.quantities),
+            plan_feasible=self.plan_feasible,
+            bins_feasible=self.bins_feasible,
+            feasible=self.feasible,
+            overloaded=self.overloaded,
+            sealed=self.sealed,
+            repair=self.repair,
+            spread=spread,
+            unplanned=self.unplanned,
+            truck_linkage=self.truck_linkage,
+            loads=self._by_quantity(self.loads),
+            capacities=self._by_quantity(self.capacities),
+            final_loads=self._by_quantity(self.final_loads),
+            seconds=round(self.seconds, 3),
+        )
+        if len(self.quantities) > 1:
+            return found
+        only = dict(zip(("quantity", "unit"), next(iter(self.quantities.items())), strict=True))
+        return found.model_copy(update=only)
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the loading list as plain data."""
-        only = dict(zip(("quantity", "unit"), next(iter(self.quantities.items())), strict=True))
-        return {
-            "format": FORMAT,
-            "kind": "packing",
-            "release": self.release,
-            "external": self.plan.external,
-            "quantities": dict(self.quantities),
-            **(only if len(self.quantities) == 1 else {}),
-            "plan_feasible": self.plan_feasible,
-            "bins_feasible": self.bins_feasible,
-            "feasible": self.feasible,
-            "overloaded": self.overloaded,
-            "sealed": self.sealed,
-            "repair": self.repair,
-            "spread": self._spread(),
-            "unplanned": self.unplanned,
-            "truck_linkage": self.truck_linkage,
-            "loads": self._by_quantity(self.loads),
-            "capacities": self._by_quantity(self.capacities),
-            "final_loads": self._by_quantity(self.final_loads),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def _spread(self) -> dict[str, Any] | None:
-        """Say whether the spread that was planned holds in the end."""
-        if self.plan.spread is None:
-            return None
-        return {"planned": self.plan.spread, "kept": not self.above_spread, "above": self.above_spread}
+        return self.document.plain()
 
     def _by_quantity(self, table: FloatArray) -> list[float] | dict[str, list[float]]:
         """Give a table of bins by quantities as a list if there is one quantity, else as one list for each."""
@@ -161,17 +274,20 @@ class Settlement:
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
-        outside = self.unplanned
-        worst = max((item["load"] / item["capacity"] for item in self.overloaded), default=1.0) - 1
-        over = f"{len(self._bins_over)} overloaded, by {worst:.1%} at most" if self.overloaded else "all of them fit"
+        sealed, linkage, outside = self.sealed, self.truck_linkage, self.unplanned
         lines = [
-            f"Bins        {len(self.loads)}, {over}",
+            f"Bins        {len(self.loads)}, {overload_text(self.overloaded)}",
             f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
         ]
-        if self.sealed is not None:
-            lines.append(f"Sealed      {self._sealed_text()}")
+        if sealed is not None and not self.plan_feasible:
+            lines.append(f"Sealed      no feasible fill {'exists' if sealed.exact else 'was found'}")
+        elif sealed is not None and not sealed.exact:
+            why = "the feasible fills are too many to count, so not all may be equally likely"
+            lines.append(f"Sealed      filled at random; {why}")
+        elif sealed is not None:
+            lines.append(f"Sealed      filled at random, each of {sealed.fills:.4g} feasible fills equally likely")
         if self.repair is not None:
-            lines.append(f"Repair      {self.repair['sentence']}")
+            lines.append(f"Repair      {self.repair.sentence}")
         elif not self.plan_feasible:
             lines.append("Repair      not asked for; --repair tries it")
         if self.above_spread:
@@ -179,36 +295,23 @@ class Settlement:
                 f"Spread      lost in the repair: {len(self.above_spread)} times a truck takes more than "
                 f"1/{self.plan.spread} of a class"
             )
-        lines.append(f"Linkage     {self._linkage_text()}")
-        if outside["count"]:
-            parts = ", ".join(f"{outside[name]} {name.replace('_', ' ')}" for name in list(outside)[1:])
-            lines.append(f"Unplanned   {outside['count']} packages: {parts}")
+        if linkage is None:
+            lines.append("Linkage     unknown: the release does not say how its noise was drawn")
+        else:
+            seen = linkage.if_seen_to_fit
+            fitted = "" if seen is None else f"; who also sees that all fitted, with {seen:.1%} at most"
+            lines.append(f"Linkage     {linkage_text(linkage)}{fitted}")
+        if outside.count:
+            parts = ", ".join(
+                f"{num} {name.replace('_', ' ')}" for name, num in outside.plain().items() if name != "count"
+            )
+            lines.append(f"Unplanned   {outside.count} packages: {parts}")
         return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
-
-    def _linkage_text(self) -> str:
-        linkage = self.truck_linkage
-        if not linkage:
-            return "unknown: the release does not say how its noise was drawn"
-        seen = linkage.get("if_seen_to_fit")
-        return (
-            f"who knows a weight names its truck with {linkage['mean']:.1%} on average, "
-            f"{linkage['worst']:.1%} at worst ({linkage['kind']})"
-            + ("" if seen is None else f"; who also sees that all fitted, with {seen:.1%} at most")
-        )
-
-    def _sealed_text(self) -> str:
-        sealed = self.sealed or {}
-        if not self.plan_feasible:
-            return "no feasible fill exists" if sealed["exact"] else "no feasible fill was found"
-        if not sealed["exact"]:
-            return "filled at random; the feasible fills are too many to count, so not all may be equally likely"
-        return f"filled at random, each of {sealed['fills']:.4g} feasible fills equally likely"
 
     def write(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write ``settlement.json``, ``loading.csv`` and ``loads.csv``, readable by their owner alone."""
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True) as work:
-            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            (work / SETTLEMENT_FILE).write_text(text, encoding="utf-8")
+            (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
             write_csv(self._loads_table(), work / "loads.csv")
         return Path(folder)
@@ -264,73 +367,59 @@ def apply(
     chosen = received_plan(plan, release, capacity, trucks)
     amounts = np.column_stack([data.numbers(quantity)[records] for quantity in chosen.quantities])
     task = task_of(chosen, amounts, release, noise)
-    drawn = _fill_slots(task, noise, tell) if chosen.slots is not None else None
+    drawn = None
+    if chosen.slots is not None:
+        tell("filling sealed slots")
+        drawn = draw(task, noise)
+        if not drawn.exact and drawn.bin_of_row is None:
+            drawn = find_exchange(task, noise)
     planned, mended = Fill.of(task, task.start if drawn is None or drawn.bin_of_row is None else drawn.bin_of_row), None
     if (repair or leave_behind) and planned.overload:
         mended = find_repair(task, noise, leave_behind=leave_behind, tell=tell, tried=drawn)
+    final = mended.fill if mended else planned
+    # What the plan is worth before any repair. Shapes: bins by quantities
+    loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
+    over, names = np.argwhere(planned.loads > planned.capacities).tolist(), list(chosen.quantities)
     return Settlement(
         plan=chosen,
         release=release.certificate.digest,
         quantities=dict(chosen.quantities),
-        **_findings(task, planned),
-        sealed={"fills": told_number(drawn.number), "exact": drawn.exact} if drawn is not None else None,
-        **_outcome(task, release, mended.fill if mended else planned, mended, drawn),
-        unplanned=_unplanned(data, key, mended.fill if mended else planned),
-        loading=_loading(key, (mended.fill if mended else planned).bin_of_row),
+        loads=loads,
+        capacities=capacities,
+        overloaded=[
+            Overload(bin=b, quantity=names[q], load=float(loads[b, q]), capacity=float(capacities[b, q]))
+            for b, q in over
+        ],
+        plan_feasible=not over,
+        bins_feasible=(len(loads) - len(planned.overloaded)) / len(loads),
+        sealed=None if drawn is None else SealedFill(fills=told_number(drawn.number), exact=drawn.exact),
+        repair=mended.report if mended else None,
+        bin_of_row=final.bin_of_row,
+        truck_of_bin=tuple(truck.name for truck in final.truck_of_bin),
+        final_loads=task.in_units(final.loads),
+        final_capacities=task.in_units(final.capacities),
+        truck_linkage=restated_linkage(task, release, final, mended, drawn),
+        above_spread=task.above_spread(final.bin_of_row),
+        unplanned=_unplanned(data, key, final),
+        loading=_loading(key, final.bin_of_row),
         task=task,
         seconds=time.monotonic() - start,
     )
 
 
-def _fill_slots(task: Task, noise: Noise, tell: Progress) -> Drawn:
-    """Choose which packages go into the slots of a sealed plan."""
-    tell("filling sealed slots")
-    drawn = draw(task, noise)
-    return drawn if drawn.exact or drawn.bin_of_row is not None else find_exchange(task, noise)
-
-
-def _findings(task: Task, planned: Fill) -> dict[str, Any]:
-    """Say what the plan is worth before any repair."""
-    loads, capacities = task.in_units(planned.loads), task.in_units(planned.capacities)
-    over = np.argwhere(planned.loads > planned.capacities).tolist()
-    names = list(task.plan.quantities)
-    return {
-        "loads": loads,
-        "capacities": capacities,
-        "overloaded": [
-            {"bin": b, "quantity": names[q], "load": float(loads[b, q]), "capacity": float(capacities[b, q])}
-            for b, q in over
-        ],
-        "plan_feasible": not over,
-        "bins_feasible": (len(loads) - len(planned.overloaded)) / len(loads),
-    }
-
-
-def _outcome(task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None) -> dict[str, Any]:
-    """Say how the trucks are filled in the end."""
-    return {
-        "repair": mended.report if mended else None,
-        "bin_of_row": final.bin_of_row,
-        "truck_of_bin": tuple(truck.name for truck in final.truck_of_bin),
-        "final_loads": task.in_units(final.loads),
-        "final_capacities": task.in_units(final.capacities),
-        "truck_linkage": restated_linkage(task, release, final, mended, drawn),
-        "above_spread": task.above_spread(final.bin_of_row),
-    }
-
-
-def _unplanned(data: Dataset, key: Key, final: Fill) -> dict[str, int]:
-    not_released = len(data) - len(final.bin_of_row)
-    given = key.facts.get("unsampled")
+def _unplanned(data: Dataset, key: Key, final: Fill) -> Outside:
+    not_released, left_behind = len(data) - len(final.bin_of_row), int((final.bin_of_row == LEFT_BEHIND).sum())
+    found = Outside(
+        count=data.num_left_out + not_released + left_behind,
+        left_out=data.num_left_out,
+        suppressed=not_released,
+        left_behind=left_behind,
+    )
+    unsampled = key.facts.get("unsampled")
     # Without the figure, or with a strange one, all that was not released counts as suppressed.
-    unsampled = given if isinstance(given, int) and 0 <= given <= not_released else None
-    parts = {
-        "left_out": data.num_left_out,
-        **({} if unsampled is None else {"unsampled": unsampled}),
-        "suppressed": not_released - (unsampled or 0),
-        "left_behind": int((final.bin_of_row == LEFT_BEHIND).sum()),
-    }
-    return {"count": sum(parts.values()), **parts}
+    if not isinstance(unsampled, int) or not 0 <= unsampled <= not_released:
+        return found
+    return found.model_copy(update={"unsampled": unsampled, "suppressed": not_released - unsampled})
 
 
 def _loading(key: Key, bin_of_row: IntArray) -> pa.Table:
@@ -371,3 +460,207 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
     if (found < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
         raise ReleaseError("the key names records that the data have not. Give the file that publish wrote.")
     return records
+
+
+# A plan as the owner is given it, checked against the release before any private number is touched
+
+
+Capacity = float | str | Sequence[str | float]
+
+
+def received_plan(
+    plan: Plan | str | os.PathLike[str],
+    release: Release,
+    capacity: Capacity | None,
+    trucks: Sequence[Truck] | None,
+) -> Plan:
+    """Read and check a plan; what is given of trucks replaces its own."""
+    if capacity is not None and trucks is not None:
+        raise ParameterError("apply takes a capacity or trucks, not both. Drop one.")
+    if not len(release):
+        raise ReleaseError("the release has no row, so no plan can be applied to it. Publish the data anew.")
+    if isinstance(plan, Plan):
+        source, found = "plan", plan
+    elif (path := Path(plan)).is_dir():
+        source, found = str(path), Plan.read(path)
+    else:
+        return _external_plan(path, release, capacity, trucks)
+    if found.release != release.certificate.digest and (found.release or not found.external):
+        raise ReleaseError(f"{source} was made on another release. Give that release, or plan on this one.")
+    if found.slots is None:
+        _check_rows(source, found.assignment, found.num_bins, len(release))
+    else:
+        _check_slots(source, found.slots, found.num_bins, release.class_of_row)
+    _check_quantities(found, release)
+    return _checked_trucks(_with_trucks(found, capacity, trucks))
+
+
+def _check_rows(source: str, bin_of_row: IntArray, num_bins: int, num_rows: int) -> None:
+    planned = len(bin_of_row)
+    if planned < num_rows:
+        missing = np.arange(planned, num_rows)
+        raise InputError(source, [f"row {named_rows(missing)} is missing. Assign every row of the release."])
+    if planned > num_rows:
+        more = np.arange(num_rows, planned)
+        raise InputError(source, [f"the release has no row {named_rows(more)}. Plan on the rows it has."])
+    bad = np.flatnonzero((bin_of_row < 0) | (bin_of_row >= num_bins))
+    if len(bad):
+        raise InputError(source, [f"row {named_rows(bad)} is in a bin without a truck. Name a truck for every bin."])
+
+
+def _check_slots(source: str, slots: Slots, num_bins: int, class_id: IntArray) -> None:
+    """Check that the bins of a sealed plan take each class exactly."""
+    if not len(slots.bin) or min(slots.class_id.min(), slots.count.min()) < 0:
+        raise InputError(source, ["has no slots, or a number below 0 in them. Plan on the release anew."])
+    if slots.bin.min() < 0 or slots.bin.max() >= num_bins:
+        raise InputError(source, ["has slots in a bin without a truck. Name a truck for every bin."])
+    taken: Counter[int] = Counter()
+    for number, count in zip(slots.class_id.tolist(), slots.count.tolist(), strict=True):
+        taken[number] += count
+    sizes = Counter(class_id.tolist())
+    wrong = [number for number in sorted(taken.keys() | sizes.keys()) if taken[number] != sizes[number]]
+    if wrong:
+        problems = [
+            f"class {number} has {sizes[number]} rows in the release, the slots take {taken[number]}"
+            for number in wrong[:20]
+        ]
+        more = f" (and {len(wrong) - 20} more classes)" if len(wrong) > 20 else ""
+        raise InputError(source, [*problems[:-1], f"{problems[-1]}{more}. Give every row of a class one slot."])
+
+
+def _check_quantities(plan: Plan, release: Release) -> None:
+    known = release.quantities
+    strange = [name for name in plan.quantities if name not in known]
+    if strange or not plan.quantities:
+        raise ParameterError(
+            f"the plan packs {', '.join(map(repr, strange)) or 'nothing'}, the release has "
+            f"{', '.join(known) or 'none'}. Plan on the release."
+        )
+
+
+def _with_trucks(plan: Plan, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
+    if trucks is not None:
+        return replace(plan, trucks=tuple(trucks))
+    if capacity is None:
+        return plan
+    if len(plan.trucks) != 1:
+        raise ParameterError(f"the plan has {len(plan.trucks)} kinds of truck. Give trucks instead of a capacity.")
+    held = {**plan.trucks[0].capacity, **parse_capacities(listed(capacity), plan.quantities)}
+    return replace(plan, trucks=(replace(plan.trucks[0], capacity=held),))
+
+
+def listed(capacity: Capacity) -> Sequence[str | float]:
+    """Return one or several capacities as several."""
+    return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
+
+
+def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
+    """Check that every kind of truck says what it holds and costs."""
+    for truck in trucks:
+        for quantity in quantities:
+            held = truck.capacity.get(quantity, 0)
+            if not (math.isfinite(held) and held > 0):
+                raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
+        if not (math.isfinite(truck.cost) and truck.cost > 0):
+            raise ParameterError(f"truck {truck.name!r} has no cost above 0. Give it one.")
+
+
+def _checked_trucks(plan: Plan) -> Plan:
+    """Check that there is a truck for every bin."""
+    check_kinds(plan.trucks, plan.quantities)
+    kinds = {truck.name: truck for truck in plan.trucks}
+    for name, times in Counter(plan.truck_of_bin).items():
+        if name not in kinds:
+            raise ParameterError(f"{times} bins have no truck: no kind is called {name!r}. Add it to the trucks.")
+        most = kinds[name].count
+        if most is not None and times > most:
+            raise ParameterError(
+                f"{times - most} bins have no truck: the plan fills {times} of kind {name!r}, there are {most}. "
+                "Give more trucks or another plan."
+            )
+    return plan
+
+
+def _external_plan(path: Path, release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
+    """Make a plan of somebody else's ``row,bin``."""
+    bin_of_row = read_assignment(path, num_rows=len(release))
+    if trucks is not None and len(trucks) != 1:
+        raise ParameterError(
+            f"{path} does not say which bin is which of {len(trucks)} kinds of truck. Give one kind, or a plan folder "
+            "with bins.csv."
+        )
+    units = {name: release.uncertain(name).unit for name in release.quantities}
+    if trucks is not None:
+        truck = trucks[0]
+    elif capacity is not None:
+        truck = Truck(name="truck", capacity=parse_capacities(listed(capacity), units))
+    else:
+        raise ParameterError(f"{path} does not say what a truck holds. Give --capacity 500kg, or --trucks trucks.csv.")
+    plan = Plan(
+        release="",
+        bin_of_row=bin_of_row,
+        truck_of_bin=(truck.name,) * (int(bin_of_row.max()) + 1),
+        trucks=(truck,),
+        model=PackingModel(name="external"),
+        bound=0,
+        seconds=0.0,
+        quantities={name: unit for name, unit in units.items() if name in truck.capacity},
+        truck_linkage=planned_linkage(release, exchangeable(release), bin_of_row),
+        external=True,
+    )
+    _check_quantities(plan, release)
+    return _checked_trucks(plan)
+
+
+# Truck linkage once the trucks are filled
+
+
+OUTSIDE_NOTE = "packages outside the plan travel in trucks of their own and are not hidden by it"
+MOVED_NOTE = "packages were moved by their true weights: who sees which ones learns more of them, which is not counted"
+
+
+def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> Linkage | None:
+    """State truck linkage of a plan on a release: by its classes, or by how well noise hides a row."""
+    return noisy_linkage(release, bin_of_row) if release.noisy else truck_linkage(group, bin_of_row)
+
+
+def restated_linkage(
+    task: Task, release: Release, final: Fill, mended: Repair | None, drawn: Drawn | None
+) -> Linkage | None:
+    """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
+    counted = mended.counted if mended is not None else drawn
+    if counted is not None and (best := counted.best_guess) is not None:
+        note = LINKAGE_NOTE if counted.exact else f"{LINKAGE_NOTE}; {ESTIMATE_NOTE}"
+        return Linkage(
+            mean=float(best.mean()),
+            worst=float(best.max()),
+            kind="exact" if counted.exact and not release.noisy else "estimate",
+            note=f"{note}; {OUTSIDE_NOTE}",
+        )
+    bins = np.where(final.bin_of_row == LEFT_BEHIND, len(final.loads), final.bin_of_row)
+    linkage = planned_linkage(release, task.group, bins)
+    if linkage is None:
+        return None
+    note = f"{linkage.note}; {OUTSIDE_NOTE}"
+    if mended is None:
+        linkage = linkage.model_copy(update={"note": note})
+        fits = task.plan.slots is None and not len(final.overloaded)
+        least = 0.0 if task.plan.certified is None else task.plan.certified.at_least
+        # Where it rests on noise, how likely everything fits says nothing of how likely it does given the release.
+        if release.noisy or not fits or least <= 0:
+            return linkage
+        # Seeing what happens with probability f multiplies no chance by more than 1/f.
+        return linkage.model_copy(update={"if_seen_to_fit": min(1.0, linkage.worst / least)})
+    if "class_id" not in release.data.column_names:
+        return linkage.model_copy(update={"note": f"{note}; {MOVED_NOTE}"})
+    # Bins get the same numbers in all repairs: opened ones have none of their own, so they count as one.
+    found = most_frequent_share(np.array([np.minimum(fill.bin_of_row, task.plan.num_bins) for fill in mended.found]))
+    share = np.maximum(linkage_of_rows(task.group, bins), found)
+    return Linkage(
+        mean=float(share.mean()),
+        worst=float(share.max()),
+        kind="estimate",
+        repairs=len(mended.found),
+        note=f"{note}; the repair was drawn from {len(mended.found)} found; others may exist, "
+        "and few make the estimate high",
+    )

@@ -7,24 +7,25 @@ Single trips keep their seconds and dates. Counts of trips are given seconds as 
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from dunnage import documents
 from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.dataset import Dataset
+from dunnage.documents import Number, OrEmpty
 from dunnage.domains.windows import split_stamps
-from dunnage.errors import InputError, NoPlanError, ParameterError, ReleaseError
+from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.mechanisms.counting import trip_cells, true_counts
 from dunnage.noise import Noise
@@ -39,17 +40,25 @@ from dunnage.planning.demand import (
     stop_numbers,
 )
 from dunnage.planning.dispatch import EVENTS, Operation, Requests, Service
-from dunnage.planning.fleet import EXPANSIONS, demand_facts, expanded_days, run_facts
-from dunnage.planning.fleet_plan import FleetPlan
-from dunnage.planning.fleet_task import MAX_WAIT_SECONDS, DayRun, FleetTask, Sized, check_max_wait
+from dunnage.planning.fleet import (
+    EXPANSIONS,
+    MAX_WAIT_SECONDS,
+    DayRun,
+    FleetTask,
+    check_max_wait,
+    demand_facts,
+    expanded_days,
+    run_facts,
+)
+from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import COUNTS, Release, write_csv
 from dunnage.release_words import several
 from dunnage.routes import Routes
+from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
+from dunnage.settle.repair import PrivateModel
 from dunnage.trips import Universe
 
-FORMAT = 1
-SETTLEMENT_FILE = "settlement.json"
 EVENTS_FILE = "events.csv"
 SETTLEMENT_PAGE = "settlement.html"
 MOST_SETTLEMENT_BYTES = 1 << 26
@@ -58,6 +67,124 @@ MOST_SHUTTLE_HOUR = 1e9
 _MOST_ZONES_NAMED = 5
 
 Progress = Callable[[str], None]
+
+
+class RelativeError(PrivateModel):
+    """By what part of the needed fleet's figures the planned fleet's differ; None where there is nothing to relate."""
+
+    shuttles: float | None
+    wait_seconds: float | None
+    idle_seconds: float | None
+
+
+class SettledZone(PrivateModel):
+    """A zone's planned and needed shuttles, and how long its true riders wait."""
+
+    zone: str
+    shuttles: int
+    needed: int | None
+    wait_seconds: float | None
+    meets_target: bool
+
+
+class SizedOnTruth(PrivateModel):
+    """The fleet that the true trips need."""
+
+    shuttles: int
+    wait_seconds: float
+    idle_seconds: float
+    fleet: dict[str, int]
+    operation: OrEmpty[Run]
+
+
+class FleetCost(PrivateModel):
+    """What the planned and the needed fleet cost: every shuttle is out for all of the service day."""
+
+    per_shuttle_hour: Number
+    hours_a_day: float
+    planned_per_day: float
+    needed_per_day: float | None
+    difference_per_day: float | None
+
+
+class FleetSettlementDocument(PrivateModel):
+    """``settlement.json`` of a fleet."""
+
+    format: Literal[1]
+    kind: Literal["fleet"]
+    release: str
+    external: bool
+    checked: bool
+    shuttles: int
+    wait_seconds: float
+    idle_seconds: float
+    max_wait_seconds: Number
+    relative_error: RelativeError
+    unserved: float
+    fleet: dict[str, int]
+    zones: list[SettledZone]
+    operation: OrEmpty[Run]
+    sized_on_truth: SizedOnTruth | None
+    demand: Demand
+    cost: FleetCost | None
+    days: int
+    seconds: Number
+
+    def text(self) -> str:
+        """Describe for its owner what the file says."""
+        ideal, errors, cost = self.sized_on_truth, self.relative_error, self.cost
+        wait, idle = f"{self.wait_seconds:.0f} s", f"{self.idle_seconds:.0f} s a shuttle and day"
+        lines = [
+            _compared("Shuttles", f"{self.shuttles}", f"{ideal.shuttles}" if ideal else None, errors.shuttles),
+            _compared("Wait", wait, f"{ideal.wait_seconds:.0f} s" if ideal else None, errors.wait_seconds),
+            _compared("Idle", idle, f"{ideal.idle_seconds:.0f} s" if ideal else None, errors.idle_seconds),
+        ]
+        for zone in self.zones:
+            needed = "" if zone.needed is None else f", {zone.needed} needed"
+            waits = "" if zone.wait_seconds is None else f"; wait {zone.wait_seconds:.0f} s as planned"
+            lines.append(f"Zone        {zone.zone}: {zone.shuttles} planned{needed}{waits}")
+        lines += [f"WARNING     {warning}" for warning in self._warnings()]
+        if ideal is None:
+            lines.append(f"Note        no fleet meets {self.max_wait_seconds:g} s on the true trips")
+        if self.unserved:
+            lines.append(f"Unserved    {self.unserved:,.1f} rides a day: a zone has no shuttle")
+        if cost is not None:
+            text = f"{cost.planned_per_day:,.2f} a day at {cost.per_shuttle_hour:g} a shuttle-hour"
+            if cost.needed_per_day is not None:
+                more = f"{cost.difference_per_day:,.2f}"
+                text += f"; {cost.needed_per_day:,.2f} for the fleet needed: privacy costs {more}"
+            lines.append(f"Cost        {text}")
+        if not self.checked:
+            lines.append("Note        without the key, nobody checked that these are the trips that were published")
+        return "\n".join([*lines, f"Seconds     {self.seconds:.2f}"])
+
+    def _warnings(self) -> list[str]:
+        """Warn of riders who wait longer than was asked for, all together or in some zones, or are not served."""
+        target, found = self.max_wait_seconds, []
+        if self.wait_seconds > target:
+            found.append(f"true riders wait {_above(self.wait_seconds, target)} on average; the target is {target:g} s")
+        missed = [zone for zone in self.zones if not zone.meets_target]
+        if missed:
+            named = ", ".join(
+                f"{zone.zone} {_above(zone.wait_seconds, target)}"
+                if zone.wait_seconds is not None and zone.wait_seconds > target
+                else f"{zone.zone} (not all served)"
+                for zone in missed[:_MOST_ZONES_NAMED]
+            )
+            more = f" and {len(missed) - _MOST_ZONES_NAMED} more" if len(missed) > _MOST_ZONES_NAMED else ""
+            miss = "misses" if len(missed) == 1 else "miss"
+            found.append(f"{several(len(missed), 'zone')} {miss} the target of {target:g} s: {named}{more}")
+        return found
+
+
+def _above(wait: float, target: float) -> str:
+    """Write a wait that is above the target so that it reads so."""
+    return f"{wait:.0f} s" if round(wait) > target else f"{wait:.4f} s"
+
+
+def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
+    told = "" if needed is None else f"; with the fleet that the true trips need {needed}"
+    return f"{word:<11} {planned} as planned{told}" + ("" if error is None else f" ({error:+.1%})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -98,10 +225,10 @@ class FleetSettlement:
     needed: tuple[int, ...] | None
     zone_waits: tuple[float | None, ...]
     unserved_by_zone: tuple[float, ...]
-    operation: Mapping[str, Any]
-    ideal: Mapping[str, Any]
-    demand: Mapping[str, Any]
-    cost: Mapping[str, Any] | None
+    operation: Run | None
+    ideal: Run | None
+    demand: Demand
+    cost: FleetCost | None
     events: pa.Table
     task: FleetTask
     checked: bool
@@ -118,7 +245,7 @@ class FleetSettlement:
     @property
     def wait_seconds(self) -> float:
         """Mean wait of the true riders with the planned fleet; 0 if nobody rides."""
-        return _mean_wait(self.operation)
+        return self.operation.wait_seconds.mean if self.operation else 0.0
 
     @property
     def unserved(self) -> float:
@@ -136,91 +263,91 @@ class FleetSettlement:
     @property
     def idle_seconds(self) -> float:
         """Seconds of a day that a planned shuttle carries nobody, on average."""
-        return _idle(self.operation, self.task, self.shuttles)
+        return self._idle(self.operation, self.shuttles)
+
+    def _idle(self, run: Run | None, shuttles: int) -> float:
+        """Return the idle seconds of a shuttle; one that nobody rides with is idle all day."""
+        if run is not None:
+            return run.idle_seconds
+        return float(self.task.span[1] - self.task.span[0]) if shuttles else 0.0
 
     @property
-    def relative_error(self) -> dict[str, float | None]:
-        """By what part of the needed fleet's figures the planned fleet's differ; positive where they are larger."""
+    def sized_on_truth(self) -> SizedOnTruth | None:
+        """The fleet that the true trips need, and how it runs; None if none was found that meets the target."""
         if self.needed is None:
-            return dict.fromkeys(("shuttles", "wait_seconds", "idle_seconds"))
-        needed = sum(self.needed)
-        return {
-            "shuttles": _relative(self.shuttles, needed),
-            "wait_seconds": _relative(self.wait_seconds, _mean_wait(self.ideal)),
-            "idle_seconds": _relative(self.idle_seconds, _idle(self.ideal, self.task, needed)),
-        }
+            return None
+        return SizedOnTruth(
+            shuttles=sum(self.needed),
+            wait_seconds=self.ideal.wait_seconds.mean if self.ideal else 0.0,
+            idle_seconds=self._idle(self.ideal, sum(self.needed)),
+            fleet=dict(zip(self.zones, self.needed, strict=True)),
+            operation=self.ideal,
+        )
+
+    @property
+    def relative_error(self) -> RelativeError:
+        """By what part of the needed fleet's figures the planned fleet's differ; positive where they are larger."""
+        ideal = self.sized_on_truth
+        if ideal is None:
+            return RelativeError(shuttles=None, wait_seconds=None, idle_seconds=None)
+        return RelativeError(
+            shuttles=_relative(self.shuttles, ideal.shuttles),
+            wait_seconds=_relative(self.wait_seconds, ideal.wait_seconds),
+            idle_seconds=_relative(self.idle_seconds, ideal.idle_seconds),
+        )
+
+    @property
+    def document(self) -> FleetSettlementDocument:
+        """What ``settlement.json`` says: everything but the events."""
+        zones = [
+            SettledZone(
+                zone=zone,
+                shuttles=self.planned[place],
+                needed=None if self.needed is None else self.needed[place],
+                wait_seconds=self.zone_waits[place],
+                meets_target=self.meets_target[place],
+            )
+            for place, zone in enumerate(self.zones)
+        ]
+        return FleetSettlementDocument(
+            format=1,
+            kind="fleet",
+            release=self.release,
+            external=self.plan.external,
+            checked=self.checked,
+            shuttles=self.shuttles,
+            wait_seconds=self.wait_seconds,
+            idle_seconds=self.idle_seconds,
+            max_wait_seconds=self.task.max_wait,
+            relative_error=self.relative_error,
+            unserved=self.unserved,
+            fleet=dict(zip(self.zones, self.planned, strict=True)),
+            zones=zones,
+            operation=self.operation,
+            sized_on_truth=self.sized_on_truth,
+            demand=self.demand,
+            cost=self.cost,
+            days=len(self.task.days),
+            seconds=round(self.seconds, 3),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the events as plain data."""
-        ideal = None
-        if self.needed is not None:
-            ideal = {
-                "shuttles": sum(self.needed),
-                "wait_seconds": _mean_wait(self.ideal),
-                "idle_seconds": _idle(self.ideal, self.task, sum(self.needed)),
-                "fleet": dict(zip(self.zones, self.needed, strict=True)),
-                "operation": dict(self.ideal),
-            }
-        return {
-            "format": FORMAT,
-            "kind": "fleet",
-            "release": self.release,
-            "external": self.plan.external,
-            "checked": self.checked,
-            "shuttles": self.shuttles,
-            "wait_seconds": self.wait_seconds,
-            "idle_seconds": self.idle_seconds,
-            "max_wait_seconds": self.task.max_wait,
-            "relative_error": self.relative_error,
-            "unserved": self.unserved,
-            "fleet": dict(zip(self.zones, self.planned, strict=True)),
-            "zones": self._by_zone(),
-            "operation": dict(self.operation),
-            "sized_on_truth": ideal,
-            "demand": dict(self.demand),
-            "cost": None if self.cost is None else dict(self.cost),
-            "days": len(self.task.days),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def _by_zone(self) -> list[dict[str, Any]]:
-        """Put each zone's planned and needed shuttles beside how long its true riders wait."""
-        return [
-            {
-                "zone": zone,
-                "shuttles": self.planned[place],
-                "needed": None if self.needed is None else self.needed[place],
-                "wait_seconds": self.zone_waits[place],
-                "meets_target": self.meets_target[place],
-            }
-            for place, zone in enumerate(self.zones)
-        ]
+        return self.document.plain()
 
     def summary(self) -> str:
         """Describe the settlement for its owner."""
-        return settlement_text(self.to_dict())
+        return self.document.text()
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write ``settlement.json``, ``events.csv`` and, if given, a page; all readable by their owner alone."""
         held = (EVENTS_FILE, SETTLEMENT_PAGE)
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=held) as work:
-            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            (work / SETTLEMENT_FILE).write_text(text, encoding="utf-8")
+            (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.events, work / EVENTS_FILE)
             if page:
                 (work / SETTLEMENT_PAGE).write_text(page, encoding="utf-8")
         return Path(folder)
-
-
-def _mean_wait(operation: Mapping[str, Any]) -> float:
-    return float(operation["wait_seconds"]["mean"]) if operation else 0.0
-
-
-def _idle(operation: Mapping[str, Any], task: FleetTask, shuttles: int) -> float:
-    """Return the idle seconds of a shuttle; one that nobody rides with is idle all day."""
-    if operation:
-        return float(operation["idle_seconds"])
-    return float(task.span[1] - task.span[0]) if shuttles else 0.0
 
 
 def _relative(found: float, wanted: float) -> float | None:
@@ -230,100 +357,14 @@ def _relative(found: float, wanted: float) -> float | None:
     return 0.0 if found == wanted else None
 
 
-def settlement_text(content: Mapping[str, Any]) -> str:
-    """Describe what ``settlement.json`` of a fleet holds for its owner."""
-    ideal, errors = content["sized_on_truth"], content["relative_error"]
-    lines = [
-        _compared("Shuttles", f"{content['shuttles']}", ideal and f"{ideal['shuttles']}", errors["shuttles"]),
-        _compared(
-            "Wait",
-            f"{content['wait_seconds']:.0f} s",
-            ideal and f"{ideal['wait_seconds']:.0f} s",
-            errors["wait_seconds"],
-        ),
-        _compared(
-            "Idle",
-            f"{content['idle_seconds']:.0f} s a shuttle and day",
-            ideal and f"{ideal['idle_seconds']:.0f} s",
-            errors["idle_seconds"],
-        ),
-    ]
-    lines += [f"Zone        {_zone_text(zone)}" for zone in content["zones"]]
-    lines += [f"WARNING     {warning}" for warning in _warnings(content)]
-    if ideal is None:
-        lines.append(f"Note        no fleet meets {content['max_wait_seconds']:g} s on the true trips")
-    if content["unserved"]:
-        lines.append(f"Unserved    {content['unserved']:,.1f} rides a day: a zone has no shuttle")
-    if content["cost"] is not None:
-        lines.append(f"Cost        {_cost_text(content['cost'])}")
-    if not content["checked"]:
-        lines.append("Note        without the key, nobody checked that these are the trips that were published")
-    return "\n".join([*lines, f"Seconds     {content['seconds']:.2f}"])
-
-
-def _zone_text(zone: Mapping[str, Any]) -> str:
-    needed = "" if zone["needed"] is None else f", {zone['needed']} needed"
-    wait = "" if zone["wait_seconds"] is None else f"; wait {zone['wait_seconds']:.0f} s as planned"
-    return f"{zone['zone']}: {zone['shuttles']} planned{needed}{wait}"
-
-
-def _warnings(content: Mapping[str, Any]) -> list[str]:
-    """Warn of riders who wait longer than was asked for, all together or in some zones, or are not served."""
-    target, found = content["max_wait_seconds"], []
-    if content["wait_seconds"] > target:
-        found.append(
-            f"true riders wait {_above(content['wait_seconds'], target)} on average; the target is {target:g} s"
-        )
-    missed = [zone for zone in content["zones"] if not zone["meets_target"]]
-    if missed:
-        named = ", ".join(_missed_text(zone, target) for zone in missed[:_MOST_ZONES_NAMED])
-        more = f" and {len(missed) - _MOST_ZONES_NAMED} more" if len(missed) > _MOST_ZONES_NAMED else ""
-        miss = "misses" if len(missed) == 1 else "miss"
-        found.append(f"{several(len(missed), 'zone')} {miss} the target of {target:g} s: {named}{more}")
-    return found
-
-
-def _missed_text(zone: Mapping[str, Any], target: float) -> str:
-    wait = zone["wait_seconds"]
-    return f"{zone['zone']} {'(not all served)' if wait is None or wait <= target else _above(wait, target)}"
-
-
-def _above(wait: float, target: float) -> str:
-    """Write a wait that is above the target so that it reads so."""
-    return f"{wait:.0f} s" if round(wait) > target else f"{wait:.4f} s"
-
-
-def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
-    told = "" if needed is None else f"; with the fleet that the true trips need {needed}"
-    return f"{word:<11} {planned} as planned{told}" + ("" if error is None else f" ({error:+.1%})")
-
-
-def _cost_text(cost: Mapping[str, Any]) -> str:
-    text = f"{cost['planned_per_day']:,.2f} a day at {cost['per_shuttle_hour']:g} a shuttle-hour"
-    if cost["needed_per_day"] is None:
-        return text
-    return (
-        f"{text}; {cost['needed_per_day']:,.2f} for the fleet needed: privacy costs {cost['difference_per_day']:,.2f}"
-    )
-
-
-def read_settlement(folder: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Read the settlement of a fleet as plain data; None if the folder holds another settlement."""
+def read_settlement(folder: str | os.PathLike[str]) -> FleetSettlementDocument | SettlementDocument:
+    """Read what a settlement says, of shuttles or of packages."""
     path = Path(folder) / SETTLEMENT_FILE
-    try:
-        with path.open("rb") as stream:
-            content = json.loads(stream.read(MOST_SETTLEMENT_BYTES))
-    except OSError as error:
-        raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-    except (ValueError, RecursionError):
-        raise InputError(str(path), ["is not JSON. Apply the plan anew."]) from None
-    if not isinstance(content, dict) or content.get("kind") != "fleet":
-        return None
-    try:
-        settlement_text(content)
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        raise InputError(str(path), ["is not a settlement of this version. Apply the plan anew."]) from None
-    return content
+    what, remedy = "a settlement", "Apply the plan anew."
+    content = documents.load_json(path, what=what, remedy=remedy, max_bytes=MOST_SETTLEMENT_BYTES)
+    if isinstance(content, dict) and content.get("kind") == "fleet":
+        return documents.check(content, FleetSettlementDocument, path, what=what, remedy=remedy)
+    return documents.check(content, SettlementDocument, path, what=what, remedy=remedy)
 
 
 def apply_fleet(
@@ -374,7 +415,7 @@ def apply_fleet(
         )
     tell("finding routes")
     ground = Ground.of(city, routes)
-    if not chosen.external and chosen.city.get("digest") != ground.digest():
+    if not chosen.external and (chosen.city is None or chosen.city.digest != ground.digest()):
         raise ParameterError(f"{source} was sized in another city. Give the city it was sized in.")
     fleet = tuple(chosen.shuttles_of(ground.zones, source))
     task = _true_task(chosen, data, ground, service, noise or Noise(), tell)
@@ -382,7 +423,12 @@ def apply_fleet(
     served = served_task(task, fleet)
     operations = served.operate(fleet)
     runs = [DayRun.of(day, run, len(fleet)) for day, run in zip(served.days, operations, strict=True)]
-    sized = _sized(task, tell)
+    waits = served.mean_waits_of(runs).tolist()
+    tell("sizing the fleet that the true trips need")
+    try:
+        sized = task.size()
+    except NoPlanError:  # its message tells of the trips
+        sized = None
     needed = None if sized is None else sized.fleet
     return FleetSettlement(
         plan=chosen,
@@ -390,10 +436,10 @@ def apply_fleet(
         zones=ground.zones,
         planned=fleet,
         needed=needed,
-        zone_waits=_zone_waits(served, runs),
+        zone_waits=tuple(wait if zone in served.served else None for zone, wait in enumerate(waits)),
         unserved_by_zone=tuple((_rides(task) - _rides(served)).round(6).tolist()),
         operation=run_facts(served, fleet, runs),
-        ideal={} if sized is None else run_facts(task, sized.fleet, sized.runs),
+        ideal=None if sized is None else run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         cost=None if shuttle_hour is None else _cost(shuttle_hour, task.span, sum(fleet), needed),
         events=_events(served, operations),
@@ -422,27 +468,17 @@ def _check_parts(plan: FleetPlan, source: str, data: Dataset, release: Release, 
         )
 
 
-def _sized(task: FleetTask, tell: Progress) -> Sized | None:
-    """Size the fleet that the true trips ask for; None if none meets the target."""
-    tell("sizing the fleet that the true trips need")
-    try:
-        return task.size()
-    except NoPlanError:  # its message tells of the trips
-        return None
-
-
-def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, ...] | None) -> dict[str, Any]:
-    """Say what fleets cost a day: every shuttle is out for all of the service day."""
+def _cost(hour: float, span: tuple[int, int], planned: int, needed: tuple[int, ...] | None) -> FleetCost:
     hours = (span[1] - span[0]) / 3600
     ours = planned * hours * hour
     theirs = None if needed is None else sum(needed) * hours * hour
-    return {
-        "per_shuttle_hour": hour,
-        "hours_a_day": hours,
-        "planned_per_day": ours,
-        "needed_per_day": theirs,
-        "difference_per_day": None if theirs is None else ours - theirs,
-    }
+    return FleetCost(
+        per_shuttle_hour=hour,
+        hours_a_day=hours,
+        planned_per_day=ours,
+        needed_per_day=theirs,
+        difference_per_day=None if theirs is None else ours - theirs,
+    )
 
 
 def _rides(task: FleetTask) -> NDArray[np.float64]:
@@ -450,22 +486,13 @@ def _rides(task: FleetTask) -> NDArray[np.float64]:
     return np.asarray(task.weights @ task.legs / (float(task.weights.sum()) or 1.0))
 
 
-def _zone_waits(task: FleetTask, runs: list[DayRun]) -> tuple[float | None, ...]:
-    waits = task.mean_waits_of(runs).tolist()
-    return tuple(wait if zone in task.served else None for zone, wait in enumerate(waits))
-
-
 def _true_task(
     plan: FleetPlan, data: Dataset, ground: Ground, service: Service | None, noise: Noise, tell: Progress
 ) -> FleetTask:
     """Make days of the true trips, to be served as was planned."""
-    model, universe = plan.model, data.schema.universe(data.period)
-    try:
-        planned = Service(**model.get("service", {}))
-        wait, day = float(model.get("max_wait_seconds", MAX_WAIT_SECONDS)), model.get("day")
-        expansions = int(model.get("expansions", EXPANSIONS))
-    except (TypeError, ValueError, OverflowError):
-        raise ParameterError("the plan does not say how its shuttles serve. Size the fleet anew.") from None
+    model, universe = plan.model or FleetModel(name=""), data.schema.universe(data.period)
+    wait = MAX_WAIT_SECONDS if model.max_wait_seconds is None else model.max_wait_seconds
+    expansions, day = EXPANSIONS if model.expansions is None else model.expansions, model.day
     check_max_wait(wait)
     known = universe.days or (WHOLE_DAY,)
     if day is not None and day not in known:
@@ -481,7 +508,9 @@ def _true_task(
         # These counts are private, so the seed is not the plan's, which others know.
         days = expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
     span = service_seconds(universe)
-    return FleetTask(ground, days, service=service or planned, max_wait=wait, span=span, progress=tell)
+    return FleetTask(
+        ground, days, service=service or model.service or Service(), max_wait=wait, span=span, progress=tell
+    )
 
 
 def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None) -> list[Day] | None:
@@ -508,18 +537,16 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
         if day not in (None, name or WHOLE_DAY):
             continue
         rows = np.flatnonzero(labels == label)
-        parts = _by_date(rows, ordinals[rows]) if dates[label] > 1 else [(name, rows)]
+        parts = [(name, rows)]
+        if dates[label] > 1:
+            own_dates = ordinals[rows]
+            parts = [(date.fromordinal(int(d)).isoformat(), rows[own_dates == d]) for d in np.unique(own_dates)]
         for title, own in parts:
             trips = Trips.in_order(origins[own], destinations[own], seconds[own])
             found.append(replace(Day.of(trips, ground), label=title))
         if dates[label] > len(parts):  # dates without any trip
             found.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
     return found
-
-
-def _by_date(rows: IntArray, ordinals: IntArray) -> list[tuple[str, IntArray]]:
-    """Group rows by their date."""
-    return [(date.fromordinal(int(one)).isoformat(), rows[ordinals == one]) for one in np.unique(ordinals)]
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:

@@ -1,9 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repair: mend the bins that overflow, without telling more of the weights than must be.
+"""Repair: a plan beside the true amounts; how its trucks are filled, and the bins that overflow mended.
 
-Stages, each only if those before found nothing: exchange packages that look alike to the planner; move packages between
-bins; open bins; leave packages behind. Where all ways to exchange can be counted, one is drawn uniformly from them all.
-Else each stage is tried from many random fills, and one of the repairs found is drawn uniformly.
+A row has one amount of each packed quantity, and a bin overflows if one of its quantities does. Amounts are whole
+numbers of a unit per quantity, so whether a bin fits is never a matter of rounding. How badly it does not is told by
+prices: what one unit above capacity counts for. Any prices above 0 are 0 together only where everything fits.
+
+A sealed plan leaves to its owner which package of a class goes where; a repair that exchanges packages that look alike
+does the same. Whoever fills by the weights tells something of them by where packages go, and whoever follows the
+planner's own packing tells all of it. So the fill is drawn:
+
+1. exactly uniformly among all feasible fills, where they can be counted;
+2. else among the feasible fills that random walks from random starts meet;
+3. if those meet none, among those that walks meet from a fill that an integer program with random prices finds.
+
+Only in the first case is the law known, so only then is truck linkage exact. Every random bit comes from ``Noise``:
+which fills are met is part of what is told, so even a packing's own seed and order are drawn from it.
+
+A repair goes by stages, each only if those before found nothing: exchange packages that look alike to the planner; move
+packages between bins; open bins; leave packages behind. Where all ways to exchange can be counted, one is drawn
+uniformly from them all. Else each stage is tried from many random fills, and one of the repairs found is drawn
+uniformly.
 
 References
 ----------
@@ -12,23 +28,422 @@ Selman, Kautz, Cohen 1994 (descent with steps sideways, from many starts).
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dunnage import noise_arrays
-from dunnage.arrays import IntArray
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
+from dunnage.bins.fills import (
+    Fills,
+    Items,
+    Words,
+    count_fills,
+    estimate_chances,
+    sealed_linkage,
+    solve_fill,
+)
+from dunnage.bins.fills import Slots as FillSlots
+from dunnage.documents import Model, Number
+from dunnage.domains import decimal_scale
+from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact
 from dunnage.noise import Noise
-from dunnage.planning.linkage import linkage_of_rows
-from dunnage.settle.drawing import Drawn, count_and_draw, most_frequent_share, told_number
-from dunnage.settle.opening import MOST_REPACKED, assign, leave_fewest, open_bins, packed_rows, set_aside, spill
-from dunnage.settle.task import LEFT_BEHIND, Fill, Task, WholeArray
+from dunnage.planning.linkage import exchangeable, linkage_of_rows, told_number
+from dunnage.planning.plan import Plan, Slots
+from dunnage.planning.problem import combinations, rows_by_group
+from dunnage.planning.trucks import Truck
+from dunnage.release import Release
+
+LEFT_BEHIND = -1
+_PRICE_DIGITS = 1000
+_LARGEST_SUM = 2**62
+_KERNEL_BITS = 40
+
+WholeArray = npt.NDArray[Any]
+"""Whole numbers: 64-bit, or Python's own where those would not hold them."""
+
+
+def whole_amounts(values: FloatArray) -> tuple[WholeArray, int]:
+    """Write numbers, each meaning the decimal it prints as, as whole numbers of one unit.
+
+    Examples
+    --------
+    >>> whole_amounts(np.array([0.1, 2.25]))
+    (array([ 10, 225]), 100)
+    """
+    scale = decimal_scale(values)
+    if scale is not None:
+        whole = [int(value) for value in np.rint(values * scale).tolist()]
+    else:
+        decimals = [Decimal(repr(value)) for value in values.tolist()]
+        places = max(0, *(-int(value.as_tuple().exponent) for value in decimals))
+        whole, scale = [int(value.scaleb(places)) for value in decimals], 10**places
+    return np.array(whole, dtype=np.int64 if sum(map(abs, whole)) < _LARGEST_SUM else object), scale
+
+
+class PrivateModel(Model):
+    """What is said of the truth: its ``repr`` shows none of it."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(private)"
+
+    __str__ = __repr__
+
+
+class AboveSpread(PrivateModel):
+    """Where a bin takes more of a class than the plan's spread allows."""
+
+    bin: int
+    class_id: int
+    count: int
+    allowed: int
+
+
+class RepairReport(PrivateModel):
+    """What a repair changed, and whether every bin fits then."""
+
+    feasible: bool
+    permuted: int  # packages that changed places with others of their class
+    moved: int
+    opened: int  # bins
+    left_behind: int
+    repairs_found: Number | None  # how many repairs this one was drawn from
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Task:
+    """What does not change while a plan is applied and repaired. Private: its ``repr`` shows none of it."""
+
+    plan: Plan  # The plan
+    start: IntArray  # The bin of each row as planned; for a sealed plan one fill of its slots, drawn at random
+    # amounts, whole, scales: true amounts (rows by quantities), as doubles and as whole numbers, and how many units of
+    # a quantity make one
+    amounts: FloatArray
+    whole: WholeArray
+    scales: tuple[int, ...]
+    # prices, size: what a unit of each quantity counts for where quantities are added up, and the sum of it for each
+    # row
+    prices: WholeArray
+    size: WholeArray
+    capacity_of: dict[str, WholeArray]  # What a kind of truck holds, by its name
+    # group, members: number of the rows that may be exchanged, and the rows of each number: same class and, unless the
+    # plan is sealed, equal public and sensitive values
+    group: IntArray
+    stratum: IntArray  # Number of the rows that may share a truck
+    too_heavy: npt.NDArray[np.bool_]  # Rows that no truck can take
+    members: list[IntArray]
+    class_id: IntArray  # Class of each row
+
+    def above_spread(self, bin_of_row: IntArray) -> list[AboveSpread]:
+        """List the classes of which a bin holds more than the plan's spread allows."""
+        if self.plan.spread is None:
+            return []
+        loaded = bin_of_row != LEFT_BEHIND
+        pairs, counts = np.unique(np.stack([bin_of_row, self.class_id])[:, loaded], axis=1, return_counts=True)
+        allowed = np.bincount(self.class_id)[pairs[1]] // self.plan.spread
+        over = counts > allowed
+        found = zip(*pairs[:, over].tolist(), counts[over].tolist(), allowed[over].tolist(), strict=True)
+        return [AboveSpread(bin=b, class_id=c, count=count, allowed=most) for b, c, count, most in found]
+
+    @cached_property
+    def strata(self) -> tuple[frozenset[int], ...]:
+        """For each bin of the plan the strata that it puts there, and so may hold."""
+        found: list[set[int]] = [set() for _ in self.plan.truck_of_bin]
+        for bin_, stratum in set(zip(self.start.tolist(), self.stratum.tolist(), strict=True)):
+            found[bin_].add(stratum)
+        return tuple(frozenset(held) for held in found)
+
+    @property
+    def rooms(self) -> WholeArray:
+        """What each bin of the plan holds. Shape: bins by quantities."""
+        return np.array([self.capacity_of[name] for name in self.plan.truck_of_bin], dtype=self.whole.dtype)
+
+    def in_units(self, whole: WholeArray) -> FloatArray:
+        """Return numbers in the units of the data, each the double nearest to the exact one. Last axis: quantities."""
+        found = [[int(value) / scale for value, scale in zip(row, self.scales, strict=True)] for row in whole]
+        return np.array(found, dtype=np.float64).reshape(whole.shape)
+
+    def priced(self, amounts: WholeArray) -> WholeArray:
+        """Add up the quantities at their prices. Shapes: rows x quantities -> rows."""
+        return amounts[:, 0] if len(self.prices) == 1 else np.asarray(amounts @ self.prices)
+
+    def fits(self, rows: IntArray, capacity: WholeArray) -> npt.NDArray[np.bool_]:
+        """Say which rows a bin of some capacity can take by themselves."""
+        return np.asarray((self.whole[rows] <= capacity).all(axis=1), dtype=bool)
+
+    def kernel_numbers(self, rows: IntArray, capacities: WholeArray) -> tuple[IntArray, IntArray, bool]:
+        """Give amounts and capacities as 64-bit numbers, and whether these are exact.
+
+        Those that are not are rounded outward, so that what fits by them fits in truth.
+        """
+        whole = self.whole[rows]
+        if whole.dtype != object:
+            return whole, np.asarray(capacities, dtype=np.int64), True
+        shift = np.array(
+            [max(int(most).bit_length() - _KERNEL_BITS, 0) for most in capacities.max(axis=0)], dtype=object
+        )
+        return (-(-whole >> shift)).astype(np.int64), (capacities >> shift).astype(np.int64), not shift.any()
+
+
+def task_of(plan: Plan, amounts: FloatArray, release: Release, noise: Noise) -> Task:
+    """Prepare a plan for settling."""
+    held = np.array([[truck.capacity[quantity] for quantity in plan.quantities] for truck in plan.trucks])
+    whole, capacities, scales, prices = whole_table(amounts, held)
+    classes = release.class_of_row
+    # Slots name classes only, so a sealed plan lets rows be exchanged whatever their sensitive values.
+    group = exchangeable(release) if plan.slots is None else np.unique(classes, return_inverse=True)[1].reshape(-1)
+    start = plan.assignment if plan.slots is None else random_fill(plan.slots, classes, noise)
+    stratum = combinations(release, columns_apart(release, plan.by, plan.apart))
+    _check_apart(plan, start, stratum)
+    return Task(
+        plan=plan,
+        start=start,
+        amounts=amounts,
+        whole=whole,
+        scales=scales,
+        prices=prices,
+        size=whole @ prices,
+        capacity_of={truck.name: room for truck, room in zip(plan.trucks, capacities, strict=True)},
+        group=group,
+        stratum=stratum,
+        too_heavy=~np.any([(whole <= room).all(axis=1) for room in capacities], axis=0),
+        members=rows_by_group(group),
+        class_id=classes,
+    )
+
+
+def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, WholeArray, tuple[int, ...], WholeArray]:
+    """Write amounts and capacities as whole numbers, quantity by quantity, and price them."""
+    columns = [whole_amounts(column) for column in np.vstack([amounts, held]).T]
+    least = [int(column[len(amounts) :].min()) for column, _ in columns]
+    # Relative to the smallest truck, so that quantities in large and in small units weigh alike.
+    prices = [1] if len(least) == 1 else [-(-_PRICE_DIGITS * max(least) // room) for room in least]
+    total = sum(price * sum(map(int, column)) for (column, _), price in zip(columns, prices, strict=True))
+    kind: type = np.int64 if total < _LARGEST_SUM else object
+    table: WholeArray = np.column_stack([column.astype(kind) for column, _ in columns])
+    scales = tuple(scale for _, scale in columns)
+    return table[: len(amounts)], table[len(amounts) :], scales, np.array(prices, dtype=kind)
+
+
+def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
+    """Return the public columns whose values do not share a truck: those that are named, else all that there are."""
+    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    named = [name for name in dict.fromkeys((by, apart)) if name is not None]
+    for name in named:
+        if name not in public:
+            raise ParameterError(f"the plan packs apart by {name!r}, no public column of the release. Plan on it anew.")
+    return named or public
+
+
+def _check_apart(plan: Plan, start: IntArray, stratum: IntArray) -> None:
+    """Refuse a plan that says it keeps values apart, and does not."""
+    if plan.by is None and plan.apart is None:
+        return
+    pairs = np.unique(np.column_stack([start, stratum]), axis=0)
+    bins, times = np.unique(pairs[:, 0], return_counts=True)
+    if (times > 1).any():
+        names = " and ".join(name for name in dict.fromkeys((plan.by, plan.apart)) if name is not None)
+        raise ParameterError(
+            f"bin {int(bins[times > 1][0])} holds rows of different {names}, which the plan is to keep apart. "
+            "Plan on the release anew."
+        )
+
+
+def random_fill(slots: Slots, class_id: IntArray, noise: Noise) -> IntArray:
+    """Fill the slots of a sealed plan uniformly at random, whatever the weights, and return the bin of each row."""
+    by_class = np.lexsort((noise_arrays.permutation(noise, len(class_id)), class_id))
+    order = np.argsort(slots.class_id, kind="stable")
+    bin_of_row = np.empty(len(class_id), dtype=np.int64)
+    bin_of_row[by_class] = np.repeat(slots.bin[order], slots.count[order])
+    return bin_of_row
+
+
+def add_up(bin_of_row: IntArray, amounts: WholeArray, num_bins: int) -> WholeArray:
+    """Return the load of each bin; rows set aside count nowhere. Shape: bins by quantities."""
+    loads = np.zeros((num_bins, amounts.shape[1]), dtype=amounts.dtype)
+    loaded = bin_of_row != LEFT_BEHIND
+    for column, amount in zip(loads.T, amounts.T, strict=True):
+        np.add.at(column, bin_of_row[loaded], amount[loaded])
+    return loads
+
+
+@dataclass(eq=False, repr=False)
+class Fill:
+    """A way to fill the trucks, being changed. Rows set aside have bin -1; ``strata`` are what a bin may hold."""
+
+    task: Task
+    bin_of_row: IntArray
+    loads: WholeArray
+    capacities: WholeArray
+    truck_of_bin: list[Truck]
+    strata: list[frozenset[int]]
+
+    @classmethod
+    def of(cls, task: Task, bin_of_row: IntArray) -> Fill:
+        """Fill the plan's bins so; what a bin may hold is what the plan puts there."""
+        plan = task.plan
+        trucks = [plan.truck(name) for name in plan.truck_of_bin]
+        loads = add_up(bin_of_row, task.whole, plan.num_bins)
+        return cls(task, bin_of_row.copy(), loads, task.rooms, trucks, list(task.strata))
+
+    @property
+    def excess(self) -> WholeArray:
+        """By how much each bin is above capacity; below 0 where there is room. Shape: bins by quantities."""
+        return np.asarray(self.loads - self.capacities)
+
+    @property
+    def overloaded(self) -> IntArray:
+        """The bins above capacity."""
+        return np.flatnonzero((self.loads > self.capacities).any(axis=1))
+
+    @property
+    def overload(self) -> int:
+        """How much is above capacity, over all bins and quantities, at the task's prices."""
+        return int(self.task.priced(np.maximum(self.excess, 0)).sum())
+
+    def rows_of(self, bins: IntArray) -> IntArray:
+        """Return the rows in some bins."""
+        chosen = np.zeros(len(self.loads) + 1, dtype=bool)  # the last is for rows set aside: -1
+        chosen[bins] = True
+        return np.flatnonzero(chosen[self.bin_of_row])
+
+    def put(self, row: int, bin_: int) -> None:
+        """Put a row into a bin, or aside."""
+        before = self.bin_of_row[row]
+        if before != LEFT_BEHIND:
+            self.loads[before] -= self.task.whole[row]
+        if bin_ != LEFT_BEHIND:
+            self.loads[bin_] += self.task.whole[row]
+        self.bin_of_row[row] = bin_
+
+    def make(self, bin_: int, row: int, to: int, back: int) -> None:
+        """Put a row of a bin into another, and a row from there (or -1: none) into the bin."""
+        self.put(row, to)
+        if back >= 0:
+            self.put(back, bin_)
+
+    def open(self, truck: Truck, stratum: int) -> int:
+        """Open a bin for one stratum and return its number."""
+        room = self.task.capacity_of[truck.name][None]
+        self.loads = np.concatenate([self.loads, np.zeros_like(room)])
+        self.capacities = np.concatenate([self.capacities, room])
+        self.truck_of_bin.append(truck)
+        self.strata.append(frozenset({stratum}))
+        return len(self.loads) - 1
+
+    def num_free(self, truck: Truck) -> int | None:
+        """Return how many trucks of a kind are left; None if there is no limit."""
+        return None if truck.count is None else truck.count - sum(used.name == truck.name for used in self.truck_of_bin)
+
+
+# Drawing a fill
+
+WALK_SECONDS = 2.5
+COUNT_SECONDS = 2.0
+MOST_CELLS = 20_000_000
+LINKAGE_NOTE = (
+    "the best guess of someone who knows all released weights, the weight of one package and the slots, when every "
+    "feasible fill is equally likely; seeing that everything fitted adds nothing, knowing where others are does"
+)
+ESTIMATE_NOTE = "fills were too many to count: taken from those that random walks met, which may have missed some"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Drawn:
+    """A fill drawn from all feasible ones."""
+
+    bin_of_row: IntArray | None  # The bin of each row; None if no feasible fill exists, or none was found
+    exact: bool  # Whether all were counted: then the draw is exactly uniform, and None means that there is none
+    number: int | None  # How many feasible fills there are; None if they were not counted
+    best_guess: FloatArray | None  # For each row the largest chance that it is in a bin; None without a fill
+
+
+def noise_words(noise: Noise) -> Words:
+    """Return a source of random 64-bit words that draws on noise."""
+    return lambda size: np.frombuffer(noise.draw_bytes(8 * size), dtype=np.uint64)
+
+
+def walked_fill(items: Items, slots: FillSlots, noise: Noise, seconds: float) -> Drawn:
+    """Draw from the feasible fills that random walks meet; from a fill of an integer program, if these meet none."""
+    words = noise_words(noise)
+    met = estimate_chances(items, slots, seconds=seconds, words=words)
+    if met is None and (found := solve_fill(items, slots, seconds=seconds / 2, words=words)) is not None:
+        met = estimate_chances(items, slots, seconds=seconds / 2, words=words, start=found)
+    return Drawn(None if met is None else met.drawn, False, None, None if met is None else sealed_linkage(met.chances))
+
+
+def planned_counts(task: Task) -> IntArray:
+    """Return how many rows of each group the plan puts into each bin. Shape: bins by groups."""
+    counts = np.zeros((task.plan.num_bins, len(task.members)), dtype=np.int64)
+    np.add.at(counts, (task.start, task.group), 1)
+    return counts
+
+
+def counted_fills(task: Task) -> Fills | None:
+    """Count the feasible fills with the plan's numbers of each group in each bin; None if they cannot be counted."""
+    problem = _problem(task)
+    return count_fills(*problem, deadline=time.monotonic() + COUNT_SECONDS) if problem is not None else None
+
+
+def _problem(task: Task) -> tuple[Items, FillSlots] | None:
+    """Write a plan as a counting problem; None if it is too large for one, or its numbers are."""
+    if task.plan.num_bins * max(len(task.members), len(task.whole)) > MOST_CELLS or task.whole.dtype == object:
+        return None
+    return Items(task.group, task.whole), FillSlots(planned_counts(task), task.rooms)
+
+
+def count_and_draw(task: Task, noise: Noise) -> Drawn | None:
+    """Draw a fill exactly uniformly from all feasible ones; None if they cannot be counted."""
+    if len(task.members) == len(task.start):  # no two rows look alike, so the plan's own fill is the only one
+        fits = not len(Fill.of(task, task.start).overloaded)
+        return Drawn(task.start, True, 1, np.ones(len(task.start))) if fits else Drawn(None, True, 0, None)
+    fills = counted_fills(task)
+    if fills is None:
+        return None
+    if fills.number == 0:
+        return Drawn(None, True, 0, None)
+    return Drawn(fills.draw(noise.below), True, fills.number, fills.chances().max(axis=1))
+
+
+def draw(task: Task, noise: Noise) -> Drawn:
+    """Draw a feasible fill: exactly uniformly if they can be counted, else from those that random walks meet."""
+    problem = None if task.too_heavy.any() else _problem(task)
+    if problem is None:
+        return Drawn(None, bool(task.too_heavy.any()), 0 if task.too_heavy.any() else None, None)
+    return count_and_draw(task, noise) or walked_fill(*problem, noise, WALK_SECONDS)
+
+
+def most_frequent_share(bins: IntArray) -> FloatArray:
+    """Return for each row the share of its most frequent bin. Shapes: repairs x rows -> rows.
+
+    Examples
+    --------
+    >>> most_frequent_share(np.array([[0, 1], [0, 2], [1, 3]])).round(2).tolist()
+    [0.67, 0.33]
+    """
+    ranked = np.sort(bins, axis=0)
+    run = np.ones(bins.shape[1], dtype=np.int64)
+    longest = run.copy()
+    for above, below in itertools.pairwise(ranked):
+        run = np.where(above == below, run + 1, 1)
+        longest = np.maximum(longest, run)
+    return np.asarray(longest / len(bins))
+
+
+# Repair
+
 
 STAGE_SECONDS = 2.0
 ROW_SECONDS = 1e-4
@@ -48,7 +463,7 @@ class Repair:
     fill: Fill
     found: list[Fill]
     counted: Drawn | None
-    report: dict[str, Any]
+    report: RepairReport
 
 
 def find_repair(task: Task, noise: Noise, *, leave_behind: bool, tell: Progress, tried: Drawn | None = None) -> Repair:
@@ -105,7 +520,7 @@ def _search(task: Task, noise: Noise, stage: int) -> tuple[list[Fill], bool]:
 
 def _cost(fill: Fill, stage: int) -> tuple[int, int, int, Fraction]:
     """Say how bad a fill is: what does not fit, what breaks the spread, packages left behind, cost of bins opened."""
-    above = sum(item["count"] - item["allowed"] for item in fill.task.above_spread(fill.bin_of_row))
+    above = sum(item.count - item.allowed for item in fill.task.above_spread(fill.bin_of_row))
     aside = len(set_aside(fill))
     opened = fill.truck_of_bin[fill.task.plan.num_bins :]
     cost = sum((exact(truck.cost, what="cost") for truck in opened), Fraction(0))
@@ -277,7 +692,7 @@ def _mix(fill: Fill, noise: Noise) -> None:
     fill.loads = fill.capacities - np.array(room, dtype=fill.loads.dtype)
 
 
-def _report(fill: Fill, feasible: bool, num_found: float | None) -> dict[str, Any]:
+def _report(fill: Fill, feasible: bool, num_found: float | None) -> RepairReport:
     """Count what was changed. Net: rows of a group that traded places are permuted, the others moved."""
     task = fill.task
     before, after = task.start, fill.bin_of_row
@@ -285,25 +700,232 @@ def _report(fill: Fill, feasible: bool, num_found: float | None) -> dict[str, An
     change = Counter((task.group * num_bins + after)[after != LEFT_BEHIND].tolist())
     change.subtract((task.group * num_bins + before).tolist())
     moved = sum(number for number in change.values() if number > 0)
-    counts = {
-        "permuted": int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved,
-        "moved": moved,
-        "opened": len(fill.loads) - task.plan.num_bins,
-        "left_behind": int((after == LEFT_BEHIND).sum()),
-    }
-    return {"feasible": feasible, **counts, "repairs_found": num_found, "sentence": _sentence(feasible, counts)}
-
-
-def _sentence(feasible: bool, counts: dict[str, int]) -> str:
-    words = {
-        "permuted": "{} packages changed places with others of their class",
-        "moved": "{} moved to another bin",
-        "opened": "{} bins opened",
-        "left_behind": "{} left behind",
-    }
-    done = ", ".join(text.format(counts[name]) for name, text in words.items() if counts[name])
-    if feasible:
-        return f"every bin fits: {done}."
-    return (
-        f"not every bin fits{f', though {done}' if done else ''}. Leave packages behind, or use more or larger trucks."
+    permuted = int(((before != after) & (after != LEFT_BEHIND)).sum()) - moved
+    opened, left_behind = len(fill.loads) - task.plan.num_bins, int((after == LEFT_BEHIND).sum())
+    words = (
+        (permuted, "packages changed places with others of their class"),
+        (moved, "moved to another bin"),
+        (opened, "bins opened"),
+        (left_behind, "left behind"),
     )
+    done = ", ".join(f"{number} {text}" for number, text in words if number)
+    remedy = "Leave packages behind, or use more or larger trucks."
+    return RepairReport(
+        feasible=feasible,
+        permuted=permuted,
+        moved=moved,
+        opened=opened,
+        left_behind=left_behind,
+        repairs_found=num_found,
+        sentence=f"every bin fits: {done}."
+        if feasible
+        else f"not every bin fits{f', though {done}' if done else ''}. {remedy}",
+    )
+
+
+# Setting aside, packing anew, opening bins
+
+
+REPACK_SECONDS = 1.0
+MOST_REPACKED = 5000
+
+
+def packed_rows(
+    task: Task, rows: IntArray, capacity: WholeArray, noise: Noise, deadline: float
+) -> list[IntArray] | None:
+    """Pack rows into bins of one capacity by their true amounts."""
+    if not task.fits(rows, capacity).all():
+        return None
+    rows = rows[noise_arrays.permutation(noise, len(rows))]
+    seconds = _seconds_left(deadline)
+    if len(capacity) == 1:
+        numbers = whole_numbers(task.amounts[rows, 0], int(capacity[0]) / task.scales[0])
+        bins = pack_bins(numbers.items, numbers.capacity, seconds=seconds, seed=noise.bits(32)).bins
+    else:
+        items, room, _ = task.kernel_numbers(rows, capacity[None])
+        if (items > room).any():  # rounded outward
+            return None
+        kind = BinKind(capacity=tuple(room[0].tolist()))
+        try:
+            bins = pack_vectors(items, [kind], seconds=seconds, seed=noise.bits(32)).bins
+        except NoPlanError:
+            return None
+    packed = [rows[items] for items in bins]
+    return packed if all((task.whole[items].sum(axis=0) <= capacity).all() for items in packed) else None
+
+
+def _seconds_left(deadline: float) -> float:
+    return min(max(deadline - time.monotonic(), REPACK_SECONDS / 10), REPACK_SECONDS)
+
+
+def assign(fill: Fill, packed: list[IntArray], bins: list[int]) -> None:
+    """Give each packed set the bin, of those left, that held most of it."""
+    free = set(bins)
+    before = [Counter(fill.bin_of_row[items].tolist()) for items in packed]
+    for number in sorted(range(len(packed)), key=lambda i: -max(before[i].values())):
+        known = [bin_ for bin_, _ in before[number].most_common() if bin_ in free]
+        bin_ = known[0] if known else min(free)
+        free.remove(bin_)
+        for row in packed[number].tolist():
+            fill.put(row, bin_)
+
+
+def set_aside(fill: Fill) -> IntArray:
+    """Return the rows set aside that some truck could take."""
+    return np.flatnonzero((fill.bin_of_row == LEFT_BEHIND) & ~fill.task.too_heavy)
+
+
+def spill(fill: Fill) -> None:
+    """Set rows aside until every bin fits: as few as will do, the last one no heavier than needed."""
+    task = fill.task
+    for bin_ in fill.overloaded.tolist():
+        rows = fill.rows_of(np.array([bin_]))
+        rows = rows[np.argsort(task.size[rows], kind="stable")]
+        while ((excess := fill.excess[bin_]) > 0).any():
+            enough = np.flatnonzero((task.whole[rows] >= excess).all(axis=1))
+            relief = task.priced(np.minimum(task.whole[rows], np.maximum(excess, 0)))
+            taken = int(enough[0]) if len(enough) else int(np.argmax(relief))
+            fill.put(int(rows[taken]), LEFT_BEHIND)
+            rows = np.delete(rows, taken)
+    _place_all(fill, set_aside(fill))
+
+
+def _place_all(fill: Fill, rows: IntArray) -> None:
+    """Put rows into bins that can take them, the heaviest first."""
+    for row in sorted(rows.tolist(), key=lambda row: -int(fill.task.size[row])):
+        _place(fill, row)
+
+
+def _place(fill: Fill, row: int) -> None:
+    """Put a row into the fullest bin that may and can take it, if there is one."""
+    task, room = fill.task, -fill.excess
+    able = np.flatnonzero((room >= task.whole[row]).all(axis=1))
+    fitting = [bin_ for bin_ in able.tolist() if task.stratum[row] in fill.strata[bin_]]
+    if fitting:
+        priced = task.priced(room)
+        fill.put(row, min(fitting, key=lambda bin_: int(priced[bin_])))
+
+
+def open_bins(fill: Fill, noise: Noise, deadline: float) -> None:
+    """Open bins for what was set aside, each stratum apart, at as little cost as can be found and as trucks allow."""
+    task = fill.task
+    for stratum in np.unique(task.stratum[set_aside(fill)]).tolist():
+        _give_over(fill, noise, stratum, deadline)
+        if len(task.plan.trucks) > 1:
+            _open_cheapest(fill, noise, _aside_of(fill, stratum), deadline)
+        while (truck := _next_truck(fill, rows := _aside_of(fill, stratum))) is not None:
+            _open_kind(fill, noise, truck, rows[task.fits(rows, task.capacity_of[truck.name])], deadline)
+
+
+def _aside_of(fill: Fill, stratum: int) -> IntArray:
+    aside = set_aside(fill)
+    found: IntArray = aside[fill.task.stratum[aside] == stratum]
+    return found
+
+
+def _give_over(fill: Fill, noise: Noise, stratum: int, deadline: float) -> None:
+    """Pack other strata into fewer bins where they can do with fewer, and use those saved before any is opened."""
+    for other in {next(iter(held)) for held in fill.strata if len(held) == 1} - {stratum}:
+        single = [b for b, held in enumerate(fill.strata) if held == {other}]
+        for room in {tuple(held) for held in fill.capacities[single].tolist()}:
+            capacity = np.array(room, dtype=fill.capacities.dtype)
+            own = _bins_for(fill, other, capacity)
+            rows = fill.rows_of(own)
+            loads = fill.loads[own].sum(axis=0)
+            needed = max(-(-int(load) // most) for load, most in zip(loads, room, strict=True))
+            if needed >= len(own) or not 0 < len(rows) <= MOST_REPACKED:
+                continue
+            packed = packed_rows(fill.task, rows, capacity, noise, deadline)
+            if packed is None or len(packed) >= len(own):
+                continue
+            assign(fill, packed, own.tolist())
+            for bin_ in set(own.tolist()) - set(fill.bin_of_row[rows].tolist()):
+                fill.strata[bin_] = frozenset({stratum})
+    _place_all(fill, _aside_of(fill, stratum))
+
+
+def _open_cheapest(fill: Fill, noise: Noise, rows: IntArray, deadline: float) -> None:
+    """Open bins of several kinds for rows of one stratum, at the least cost found; none if there are too few trucks."""
+    task = fill.task
+    free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
+    rooms = np.array([task.capacity_of[truck.name] for truck in free], dtype=task.whole.dtype)
+    if not free or not 0 < len(rows) <= MOST_REPACKED:
+        return
+    rows = rows[noise_arrays.permutation(noise, len(rows))]
+    items, rooms, _ = task.kernel_numbers(rows, rooms)
+    if not np.any(np.all(items[:, None] <= rooms, axis=2), axis=1).all():
+        return
+    kinds = [
+        BinKind(capacity=tuple(room), cost=exact(truck.cost, what="cost"), count=fill.num_free(truck))
+        for truck, room in zip(free, rooms.tolist(), strict=True)
+    ]
+    try:
+        packing = pack_vectors(items, kinds, seconds=_seconds_left(deadline), seed=noise.bits(32))
+    except NoPlanError:
+        return
+    stratum = int(task.stratum[rows[0]])
+    for packed, kind in zip(packing.bins, packing.kind_of_bin, strict=True):
+        bin_ = fill.open(free[kind], stratum)
+        for row in rows[packed].tolist():
+            fill.put(row, bin_)
+
+
+def _next_truck(fill: Fill, rows: IntArray) -> Truck | None:
+    """Choose the kind of truck to open next: the cheapest that takes all the rows, else the most room for its cost."""
+    task = fill.task
+    free = [truck for truck in task.plan.trucks if fill.num_free(truck) != 0]
+    free = [truck for truck in free if task.fits(rows, task.capacity_of[truck.name]).any()]
+    if not free:
+        return None
+    total = task.whole[rows].sum(axis=0)
+    enough = [truck for truck in free if (total <= task.capacity_of[truck.name]).all()]
+    if enough:
+        return min(enough, key=lambda truck: (exact(truck.cost, what="cost"), _room(task, truck)))
+    return max(free, key=lambda truck: (_room(task, truck) / exact(truck.cost, what="cost"), _room(task, truck)))
+
+
+def _room(task: Task, truck: Truck) -> Fraction:
+    return Fraction(int(task.priced(task.capacity_of[truck.name][None])[0]))
+
+
+def _open_kind(fill: Fill, noise: Noise, truck: Truck, rows: IntArray, deadline: float) -> None:
+    """Open bins of one kind for rows of one stratum: beside the bins there are, or by packing those anew too."""
+    task = fill.task
+    capacity, stratum, free = task.capacity_of[truck.name], int(task.stratum[rows[0]]), fill.num_free(truck)
+    packed = packed_rows(task, rows, capacity, noise, deadline) or np.split(rows, len(rows))
+    own = _bins_for(fill, stratum, capacity)
+    together = np.concatenate([fill.rows_of(own), rows])
+    if len(packed) > 1 and len(together) <= MOST_REPACKED:
+        anew = packed_rows(task, together, capacity, noise, deadline)
+        more = max(len(anew) - len(own), 0) if anew is not None else len(packed)
+        if anew is not None and more < len(packed) and (free is None or more <= free):
+            assign(fill, anew, own.tolist() + [fill.open(truck, stratum) for _ in range(more)])
+            return
+    packed = sorted(packed, key=len, reverse=True)[:free]  # without trucks enough, those that take most packages
+    assign(fill, packed, [fill.open(truck, stratum) for _ in packed])
+
+
+def _bins_for(fill: Fill, stratum: int, capacity: WholeArray) -> IntArray:
+    """Return the bins that may hold one stratum only, of one capacity."""
+    held, alike = frozenset({stratum}), (fill.capacities == capacity).all(axis=1)
+    return np.array([b for b, strata in enumerate(fill.strata) if strata == held and alike[b]], dtype=np.int64)
+
+
+def leave_fewest(fill: Fill, noise: Noise, deadline: float) -> None:
+    """Leave fewer rows behind where the same bins can be packed to hold all but the heaviest ones."""
+    task = fill.task
+    for stratum in np.unique(task.stratum[set_aside(fill)]).tolist():
+        own = _aside_of(fill, stratum)
+        bins = np.array([b for b, held in enumerate(fill.strata) if held == frozenset({stratum})], dtype=np.int64)
+        capacities = fill.capacities[bins]
+        if len(own) < 2 or not len(bins) or (capacities != capacities[0]).any():
+            continue
+        rows = np.concatenate([fill.rows_of(bins), own])
+        rows = rows[np.argsort(task.size[rows], kind="stable")]
+        for num_left in range(1, len(own)):
+            packed = packed_rows(task, rows[:-num_left], capacities[0], noise, deadline)
+            if packed is not None and len(packed) <= len(bins):
+                for row in rows[-num_left:].tolist():
+                    fill.put(row, LEFT_BEHIND)
+                assign(fill, packed, bins.tolist())
+                break

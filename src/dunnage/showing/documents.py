@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -160,47 +159,10 @@ def shown_pem(path: Path, head: bytes) -> Shown:
 
 def shown_settlement(path: Path) -> Shown:
     """Describe a settlement for its owner, of packages or of shuttles."""
-    from dunnage.settle.fleets import MOST_SETTLEMENT_BYTES, SETTLEMENT_FILE, read_settlement, settlement_text
+    from dunnage.settle.fleets import FleetSettlementDocument, read_settlement
 
-    check_size(path / SETTLEMENT_FILE, MOST_SETTLEMENT_BYTES)
-    if (settled := read_settlement(path)) is not None:
-        return settled, f"{settlement_text(settled)}\nPrivate     it tells of true trips; keep it to yourself"
-    content = json.loads((path / SETTLEMENT_FILE).read_bytes())
-    if not isinstance(content, dict) or content.get("kind") != "packing":
-        raise InputError(str(path / SETTLEMENT_FILE), ["is not a settlement of this version. Apply the plan anew."])
-    lines = [
-        *_settled_lines(content),
-        "Private     loading.csv and loads.csv tell of true packages; keep it to yourself",
-    ]
-    return content, "\n".join(lines)
-
-
-def _settled_lines(content: Mapping[str, Any]) -> list[str]:
-    """Say what ``settlement.json`` of a plan of packages holds, as apply said it."""
-    loads, overloaded = content["loads"], content["overloaded"]
-    num_bins = len(loads if isinstance(loads, list) else next(iter(loads.values())))
-    worst = max((item["load"] / item["capacity"] for item in overloaded), default=1.0) - 1
-    num_over = len({item["bin"] for item in overloaded})
-    over = f"{num_over} overloaded, by {worst:.1%} at most" if overloaded else "all of them fit"
-    lines = [
-        f"Bins        {num_bins}, {over}",
-        f"Feasible    plan {'yes' if content['plan_feasible'] else 'no'}, bins {content['bins_feasible']:.1%}; "
-        f"in the end {'yes' if content['feasible'] else 'no'}",
-    ]
-    if content["sealed"] is not None:
-        fills = content["sealed"]["fills"]
-        lines.append(f"Sealed      filled at random{f', one of {fills:.4g} feasible fills' if fills else ''}")
-    if content["repair"] is not None:
-        lines.append(f"Repair      {content['repair']['sentence']}")
-    if content["spread"] is not None:
-        lines.append(f"Spread      1/{content['spread']['planned']}, {_kept(content['spread'])}")
-    if linkage := content["truck_linkage"]:
-        told = f"{linkage['mean']:.1%} on average, {linkage['worst']:.1%} at worst ({linkage['kind']})"
-        lines.append(f"Linkage     who knows a weight names its truck with {told}")
-    if content["unplanned"]["count"]:
-        lines.append(f"Unplanned   {content['unplanned']['count']} packages travel outside the plan")
-    return [*lines, f"Release     {content['release']}", f"Seconds     {content['seconds']:.2f}"]
-
-
-def _kept(spread: Mapping[str, Any]) -> str:
-    return "kept" if spread["kept"] else f"lost in the repair: {len(spread['above'])} times"
+    settled = read_settlement(path)
+    told = "loading.csv and loads.csv tell of true packages"
+    if isinstance(settled, FleetSettlementDocument):
+        told = "it tells of true trips"
+    return settled.plain(), f"{settled.text()}\nPrivate     {told}; keep it to yourself"

@@ -137,8 +137,7 @@ def _shown_release(path: Path) -> Shown:
 
 
 def _shown_plan(path: Path) -> Shown:
-    from dunnage.planning.fleet_plan import FleetPlan, told_fleet_plan
-    from dunnage.planning.plan import Plan
+    from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 
     plan: FleetPlan | Plan = FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
     return plan.to_dict(), plan.summary()

@@ -168,7 +168,7 @@ def _shown_assignment(path: Path, names: Sequence[str]) -> Shown:
 
 
 def _shown_fleet(path: Path, names: Sequence[str]) -> Shown:
-    from dunnage.planning.fleet_plan import FleetPlan
+    from dunnage.planning.plan import FleetPlan
 
     plan = FleetPlan.read(path)
     fleet = dict(zip(plan.zones, plan.shuttles, strict=True))

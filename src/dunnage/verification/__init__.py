@@ -2,9 +2,9 @@
 """verify: check a release folder from outside, with nothing but the folder.
 
 Digests come before parsing. Then the mechanism is made again from its stated parameters and asked what it promises
-about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again from
-the tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, every figure that
-the certificate prints. What cannot be seen from outside is said. Private rows, budgets and keys are out of reach here.
+about the stated columns: guarantee, basis, assumptions and odds must be those. What can be counted is counted again
+from the tables, by the kind of release and by the mechanism: k, class sizes, bounds, sums, laws of noise, every figure
+that the certificate prints. What cannot be seen from outside is said. Private rows, budgets and keys are out of reach.
 """
 
 from __future__ import annotations
