@@ -32,7 +32,7 @@ from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.statistical import UNLIKELY, agrees
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Check, Verdict, judged
+from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Check, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
 
@@ -96,23 +96,18 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
     seen = _released(setting, policy, made)
     measured = float(seen.smallest or 0)
-    verdict = judged(measured, claimed, "k")
     unit = "persons" if setting.person else "records"
-    return Verdict(
-        mechanism=made.name,
-        variant=setting.variant,
-        basis=str(promise.basis),
+    return Verdict.of(
+        made.name,
+        setting.variant,
+        basis=promise.basis,
         claimed=float(claimed),
-        holds=None,
         measured=measured,
         quantity="k",
-        exact=True,
-        confidence=None,
         method=f"{seen.releases:,} releases counted from outside, {seen.refusals:,} tables refused",
-        verdict=verdict,
         expected=setting.expected,
         sentence=f"The smallest class of {seen.releases:,} releases has {measured:g} {unit}; promised are {claimed}.",
-        seconds=time.perf_counter() - started,
+        started=started,
     )
 
 
@@ -159,23 +154,16 @@ def examine_epsilon(setting: Setting, one: Table, other: Table, mechanism: Any =
     claim = promise.true_loss(Neighbours.REPLACE_ONE)
     found = [_outputs(made, load(pa.table(dict(table)), policy)) for table in (one, other)]
     apart = not found[0] & found[1]
-    claimed = UNBOUNDED if claim.epsilon is None else float(claim.epsilon)
-    measured = UNBOUNDED if apart else 0.0
-    return Verdict(
-        mechanism=made.name,
-        variant=f"{setting.variant}, no epsilon" if setting.variant else "no epsilon",
-        basis=str(promise.basis),
-        claimed=claimed,
-        holds=None,
-        measured=measured,
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
+    return Verdict.of(
+        made.name,
+        f"{setting.variant}, no epsilon" if setting.variant else "no epsilon",
+        basis=promise.basis,
+        claimed=UNBOUNDED if claim.epsilon is None else float(claim.epsilon),
+        measured=UNBOUNDED if apart else 0.0,
         method=f"two tables that differ in one record, each released {_REPEATS} times",
-        verdict=judged(measured, claimed, "epsilon"),
         expected=setting.expected,
         sentence="A k-anonymous release bounds no epsilon: one record can change what is released for certain.",
-        seconds=time.perf_counter() - started,
+        started=started,
     )
 
 
@@ -191,29 +179,23 @@ def examine_order(setting: Setting, table: Table, mechanism: Any = None) -> Verd
     policy = setting.policy()
     made: Any = mechanism_of(policy) if mechanism is None else mechanism
     promise = made.promise(policy.schema)
-    claimed = float(promise.guarantee.k)
     dataset = load(pa.table(dict(table)), policy)
     orders, behind = _orders(made, dataset)
-    measured = float(min(len(records) for records in behind.values()))
     every = itertools.permutations(range(len(dataset)))
     even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(dataset)))) >= UNLIKELY
     problems = () if even else ("some orders of the released rows are likelier than others",)
     told = "A row's place in the release tells nothing of its record: all orders of rows are equally likely."
-    return Verdict(
-        mechanism=made.name,
-        variant=setting.variant,
-        basis=str(promise.basis),
-        claimed=claimed,
-        holds=None,
-        measured=measured,
+    return Verdict.of(
+        made.name,
+        setting.variant,
+        basis=promise.basis,
+        claimed=float(promise.guarantee.k),
+        measured=float(min(len(records) for records in behind.values())),
         quantity="k",
-        exact=True,
-        confidence=None,
         method=f"{len(dataset)} records released {_ORDERINGS} times, their order read from the owner's key",
-        verdict=judged(measured, claimed, "k") if even else FAILS,
         expected=setting.expected,
         sentence=told if even else "The order of the released rows tells which record is which.",
-        seconds=time.perf_counter() - started,
+        started=started,
         problems=problems,
     )
 

@@ -25,7 +25,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
 from dunnage.noise import Noise
 from dunnage.proving.statistical import UNLIKELY
-from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, Checks, Verdict
+from dunnage.proving.verdict import NOISE, UNBOUNDED, Checks, Verdict
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MOST_BINS = 64
@@ -247,21 +247,15 @@ def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
         worst = max(worst, off_by(drawn, trial.law))
     missing = () if tried else ("no check compares its draws with its law",)
     problems = ("its draws do not follow its law",) if worst else missing
-    return Verdict(
-        mechanism=NOISE,
-        variant=f"{name}, {kind}",
-        basis="proved",
+    return Verdict.of(
+        NOISE,
+        f"{name}, {kind}",
         claimed=0.0,
-        holds=None,
         measured=UNBOUNDED if math.isinf(worst) else worst,
-        quantity="epsilon",
-        exact=False,
         confidence=1 - UNLIKELY,
         method=f"{num:,} numbers drawn and compared with the exact law",
-        verdict=FAILS if problems else HOLDS,
-        expected=HOLDS,
         sentence=_sentence(worst, bool(tried)),
-        seconds=time.perf_counter() - start,
+        started=start,
         problems=problems,
     )
 

@@ -18,7 +18,7 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
 from dunnage.policy import Policy
 from dunnage.proving.examining import Case, Rows, examine
 from dunnage.proving.replay import Reach
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict, judged
+from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
 from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 
 BETA = "0.7"
@@ -129,21 +129,15 @@ def examine_largest_rate() -> Verdict:
 def _figure_verdict(
     variant: str, quantity: str, claimed: float, measured: float, num: int, sentence: str, start: float
 ) -> Verdict:
-    return Verdict(
-        mechanism=SampledLattice.name,
-        variant=variant,
-        basis="proved",
+    return Verdict.of(
+        SampledLattice.name,
+        variant,
         claimed=claimed,
-        holds=None,
         measured=measured,
         quantity=quantity,
-        exact=True,
-        confidence=None,
         method=f"worked out anew for {num} settings, of which this is the worst",
-        verdict=judged(measured, claimed, quantity),
-        expected=HOLDS,
         sentence=sentence,
-        seconds=time.perf_counter() - start,
+        started=start,
     )
 
 
