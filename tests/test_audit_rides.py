@@ -26,8 +26,16 @@ from dunnage.auditing import attacks, knowledge
 from dunnage.auditing import rides as auditing_rides
 from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.inside import Case
-from dunnage.auditing.knowledge import attack_by, cards_that_fit, evenly, mean_interval, median_interval
-from dunnage.auditing.rides import class_widths, hourly_boardings, pair_counts
+from dunnage.auditing.rides import (
+    attack_by,
+    cards_that_fit,
+    class_widths,
+    evenly,
+    hourly_boardings,
+    mean_interval,
+    median_interval,
+    pair_counts,
+)
 from dunnage.auditing.sight import Known, Sight
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError

@@ -17,7 +17,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from dunnage.errors import InputError, ParameterError, Problem
@@ -54,6 +54,10 @@ Amount = Annotated[
     WithJsonSchema({"type": ["integer", "number", "string"]}),
 ]
 """An exact number: whole, decimal, or the text "p/q"."""
+
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], Field(strict=False)]
+"""Several items: a list in a file, a tuple in Python."""
 
 M = TypeVar("M", bound=BaseModel)
 

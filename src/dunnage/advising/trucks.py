@@ -35,7 +35,7 @@ from dunnage.errors import NoPlanError, ParameterError
 from dunnage.noise import Noise
 
 if TYPE_CHECKING:
-    from dunnage.auditing.truth import TruePacking
+    from dunnage.auditing.utility import TruePacking
     from dunnage.dataset import Dataset
     from dunnage.planning.models import Model
     from dunnage.release import Release
@@ -406,7 +406,7 @@ def _best_of_data(case: TrucksCase) -> TruePacking:
 
 
 def _packed(case: TrucksCase, data: Dataset, records: IntArray) -> TruePacking:
-    from dunnage.auditing.truth import pack_truth
+    from dunnage.auditing.utility import pack_truth
     from dunnage.planning.trucks import Truck
 
     group = codes_of(data, [case.asked.by] if case.asked.by else [])[records]

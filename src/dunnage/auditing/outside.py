@@ -14,7 +14,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -52,36 +52,29 @@ def _class_risks(sight: Sight) -> list[Finding]:
     """Give the risks that follow from class sizes, under the names they are known by."""
     rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), _protects(sight)
     mean = len(sight.sizes) / rows
-    kinds: dict[str, Any] = {"topic": "records", "private": False}
     return [
-        counted(
+        About("probability", "records").counted(
             "prosecutor risk",
             1 / smallest,
             1 / rows,
             f"Somebody who knows that a {record} is in the release, and its class, names its row with at most "
             f"{percent(1 / smallest)}: the smallest class has {smallest:,} rows.",
-            unit="probability",
             details={"mean": mean, "smallest_class": smallest},
-            **kinds,
         ),
-        Finding(
-            name="journalist risk",
-            value=1 / smallest,
-            interval=(0.0, 1 / smallest),
-            baseline=1 / rows,
-            sentence=f"Somebody who does not know whether a {record} is in the release names its row with at most "
+        About("probability", "records").estimated(
+            "journalist risk",
+            1 / smallest,
+            (0.0, 1 / smallest),
+            1 / rows,
+            f"Somebody who does not know whether a {record} is in the release names its row with at most "
             f"{percent(1 / smallest)}, the prosecutor's; a population table would tell how much less.",
-            unit="probability",
-            **kinds,
         ),
-        counted(
+        About("share", "records").counted(
             "marketer risk",
             mean,
             1 / rows,
             f"Somebody who names a row for every {record} is right for {percent(mean)} of them: "
             f"{len(sight.sizes):,} classes, {rows:,} rows.",
-            unit="share",
-            **kinds,
         ),
     ]
 
@@ -92,15 +85,12 @@ def _homogeneity(sight: Sight) -> list[Finding]:
     for name in sight.sensitive:
         share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
         findings.append(
-            counted(
+            About("share", "attributes").counted(
                 f"homogeneity ({name})",
                 share,
                 chance,
                 f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
                 f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
-                unit="share",
-                topic="attributes",
-                private=False,
             )
         )
     return findings
@@ -114,15 +104,12 @@ def _value_homogeneity(sight: Sight) -> list[Finding]:
         chance = attacks.homogeneous_by_chance(sight.sizes, known)
         more = "" if all_known else " or more, as not every value is told"
         findings.append(
-            counted(
+            About("share", "attributes").counted(
                 f"homogeneity ({told.name})",
                 share,
                 chance,
                 f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
                 f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
-                unit="share",
-                topic="attributes",
-                private=False,
             )
         )
     return findings
@@ -144,15 +131,12 @@ def _exact_guess(sight: Sight, axis: int) -> Finding:
     name, values = sight.names[axis], sight.members[axis]
     share = attacks.best_window(values, sight.class_of_member, 0.0)
     chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-    return counted(
+    return About("probability", "attributes").counted(
         f"value linkage, exact ({name})",
         share,
         chance,
         f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {_protects(sight)}s: "
         f"the most frequent value of each multiset.",
-        unit="probability",
-        topic="attributes",
-        private=False,
     )
 
 
@@ -223,18 +207,15 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
     elsewhere = "the suppressed or left-out ones" if hidden else ""
     if sight.sampled:
         elsewhere = "the noisy rows" if sight.release.noisy else "those not sampled or suppressed"
-    return Finding(
-        name=f"certain absence ({name})",
-        value=share,
-        interval=(share, share) if probes.complete else wilson(share * len(absent), len(absent)),
-        baseline=0.0,
-        unit="share",
-        sentence=f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
+    return About("share", "table").estimated(
+        f"certain absence ({name})",
+        share,
+        (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
+        0.0,
+        f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
         f"looks for a {_protects(sight)} with such a value knows that it was not released"
         + (" in a class" if sight.release.noisy else "")
         + (f"; it may still be among {elsewhere}." if elsewhere else "."),
-        topic="table",
-        private=False,
         details={"values": probes.num_values, "every_value_tried": probes.complete},
     )
 
@@ -258,21 +239,19 @@ def _distortion(sight: Sight) -> list[Finding]:
     losses = {told.name: (_width_sum(sight, told) / told.span + alpha * suppressed) / records for told in sight.told}
     weights = _importance(body["mechanism"].get("importance"), sight.names)
     total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
-    kinds: dict[str, Any] = {"unit": "share", "topic": "utility", "private": False}
     findings = [
-        counted(
+        About("share", "utility").counted(
             "total distortion",
             total,
             1.0,
             f"Intervals are {percent(total)} of the domain wide on average, {counting}; 100 % would tell nothing.",
             details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
-            **kinds,
         )
     ]
     if len(losses) > 1:
         findings += [
-            counted(
-                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open.", **kinds
+            About("share", "utility").counted(
+                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open."
             )
             for name, loss in losses.items()
         ]
@@ -321,16 +300,13 @@ def _linkage_finding(
     elif release.noisy:
         interval, error = noisy_interval(stated, part), NOISY_ERROR
     member = f" This is {MEMBER_NOTE}." if _is_sample(release) else ""
-    return Finding(
-        name=name,
-        value=value,
-        interval=interval,
-        baseline=baseline,
-        unit="probability",
-        sentence=f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
+    return About("probability", "trucks").estimated(
+        name,
+        value,
+        interval,
+        baseline,
+        f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
         f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
-        topic="trucks",
-        private=False,
         details={"kind": str(stated["kind"]), "note": str(stated.get("note", ""))},
     )
 

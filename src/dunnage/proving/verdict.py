@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Self
+from typing import Any, Final, Self
 
-from pydantic import Field, computed_field, model_validator
+from pydantic import computed_field, model_validator
 
-from dunnage.documents import Model
+from dunnage.documents import Listed, Model
 from dunnage.errors import ParameterError
 from dunnage.guarantees import Basis
 
@@ -77,7 +77,7 @@ class Verdict(Model):
     expected: str
     sentence: str
     seconds: float
-    problems: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    problems: Listed[str] = ()
 
     @model_validator(mode="before")
     @classmethod
