@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 
+from dunnage._version import __version__
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact, plain
 
@@ -31,11 +32,17 @@ _TYPE_NAMES = {str: "text", bool: "true or false", list: "a list", dict: "a tabl
 class Model(BaseModel):
     """What all documents share: closed, strict, frozen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
 
     def plain(self) -> dict[str, Any]:
         """Give what was stated as plain data; what was left to its default is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Software(Model):
+    """What made a document."""
+
+    dunnage: str = __version__
 
 
 def _read_amount(value: object) -> Fraction:

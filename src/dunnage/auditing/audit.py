@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from dunnage._version import __version__
 from dunnage.auditing.carriers import (
     CarrierCase,
     EstimatesSight,
@@ -48,7 +47,7 @@ from dunnage.auditing.utility import DEFAULT_SECONDS
 from dunnage.certificate import canonical
 from dunnage.city import City
 from dunnage.dataset import Dataset
-from dunnage.documents import Listed, Model, read, to_text
+from dunnage.documents import Listed, Model, Software, read, to_text
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
 from dunnage.mechanisms.features import Feature
@@ -85,12 +84,6 @@ AnyPlan = Plan | FleetPlan
 
 
 # What is written
-
-
-class Software(Model):
-    """What made a document."""
-
-    dunnage: str = __version__
 
 
 class Approval(Model):
@@ -226,6 +219,8 @@ class Audit(Model):
 
     def __repr__(self) -> str:
         return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"
+
+    __str__ = __repr__
 
     def finding(self, name: str) -> Finding:
         """Return a finding by its name.
