@@ -282,7 +282,6 @@ def choose(points: Sequence[Point], limit: Limit) -> Choice:
 
 
 def _excess(point: Point, limit: Limit) -> float:
-    """Return by how much the upper ends of a point are beyond the limit."""
     pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
     return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
 
@@ -450,7 +449,6 @@ def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA",
 
 
 def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
-    """Write the recommended policy, with what it rests on as comments."""
     notes = [
         f"Made by dunnage advise {__version__}, for the goal {goal.name}. Private until it is published under.",
         *says,

@@ -57,7 +57,6 @@ class Opened(Case):
         return self.asked.size or (MOST_ALONG_SEVERAL if several else MOST_ALONG_ONE)
 
     def most_of(self, tried: Task) -> int:
-        """How many records a draw of a task is measured on, at most."""
         # Clusters that keep to something else than k are searched for again and again.
         fast = tried.mechanism in _FAST or (tried.mechanism == "utility-clusters" and "k" in tried.parameters)
         return self.asked.size or (self.most if fast else min(self.most, MOST_RECORDS))
@@ -69,7 +68,6 @@ class Opened(Case):
 
     @property
     def num_measured(self) -> int:
-        """How many true records a draw is measured on, about."""
         return min(len(self.data), self.most)
 
     @cached_property

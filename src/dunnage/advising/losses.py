@@ -92,7 +92,6 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
 
 
 def _open_table(asked: Asked) -> Opened:
-    """Read the rows."""
     policy, data, digest = opened(asked, "distortion")
     if not policy.schema.quasi_identifiers:
         raise ParameterError(
@@ -103,12 +102,10 @@ def _open_table(asked: Asked) -> Opened:
 
 
 def _table_tasks(case: Opened) -> Tasks:
-    """Name mechanisms and parameters that fit the rows."""
     return checked_tasks(case, _table_candidates(case))
 
 
 def _measure_table(case: Opened, task: Task) -> Drawn:
-    """Release once, and look what is lost and who is named."""
     noise = Noise()
     data = case.rows(task, noise)
     return _table_losses(data, released(data, noise))
@@ -200,12 +197,10 @@ DISTORTION = Goal(
 
 
 def _open_counts(asked: Asked) -> TripCase:
-    """Read trips."""
     return open_trips(asked, most=MOST_TRIPS)
 
 
 def _measure_counts(case: TripCase, task: Task) -> Drawn:
-    """Release trips once, and compare all counts with the true ones."""
     release, truth = released_counts_of(case.drawn({"name": task.mechanism, **task.parameters}, task.on))
     if not truth.num_trips:
         raise Refusal("there are no trips in the hours that are measured. Give --size, or other data.")
@@ -220,7 +215,6 @@ def _measure_counts(case: TripCase, task: Task) -> Drawn:
 
 
 def _counts_reference(case: TripCase) -> Reference:
-    """Compare with the true counts."""
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=0.5,
@@ -278,19 +272,16 @@ def _open_rows(asked: Asked) -> Opened:
 
 
 def _row_tasks(case: Opened) -> Tasks:
-    """Name mechanisms that release numbers, noisy or as means of classes."""
     return checked_tasks(case, _row_candidates(case))
 
 
 def _measure_rows(case: Opened, task: Task) -> Drawn:
-    """Release records once, and compare numbers with the true ones."""
     noise = Noise()
     data = case.rows(task, noise)
     return row_errors(released(data, noise), data)
 
 
 def _rows_reference(case: Opened) -> Reference:
-    """Compare with the true numbers."""
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=1 / case.num_measured,
@@ -379,7 +370,6 @@ ROW_ERROR = Goal(
 
 
 def _checked_carriers(case: CarrierCase) -> Tasks:
-    """Name methods, epsilons and grids, if the maps can be estimated at all."""
     tasks, failed = carrier_tasks(case)
     check_maps(case, tasks)
     return tasks, failed

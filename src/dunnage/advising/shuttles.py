@@ -85,7 +85,6 @@ class FleetDraw:
 
 
 def _open(asked: Asked) -> ShuttleCase:
-    """Read trips and city."""
     if asked.city is None:
         raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
     service = Service(capacity=_seats(asked.capacity)) if asked.capacity else Service()
@@ -113,7 +112,6 @@ def _open(asked: Asked) -> ShuttleCase:
 
 
 def _measure(case: ShuttleCase, task: Task) -> Drawn:
-    """Size a fleet on a release and one on the truth."""
     mechanism = {"name": task.mechanism, **task.parameters}
     repeats = 1 if case.asked.quick else REPEATS
     drawn = [draw_fleets(case, case.drawn(mechanism, task.on)) for _ in range(repeats)]
@@ -148,7 +146,6 @@ def _reference(case: ShuttleCase) -> Reference:
 
 
 def _next_step(case: ShuttleCase, point: Point) -> str:
-    """Say how to size a fleet on a release of this kind."""
     return shlex.join(["dunnage", "size", "RELEASE", "--city", str(case.asked.city), "-o", "PLAN"])
 
 

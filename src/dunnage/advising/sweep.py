@@ -133,7 +133,6 @@ class Goal(Generic[C]):
 
 
 def measured(goal: Goal[C], case: C, task: Task) -> Point:
-    """Measure a task as often as was asked for."""
     start = time.monotonic()
     draws = [_drawn_in_time(goal, case, task) for _ in range(case.asked.draws)]
     names = dict.fromkeys(name for drawn in draws for name in drawn.figures)
@@ -168,7 +167,6 @@ class _TookTooLong(BaseException):
 
 
 def _drawn_in_time(goal: Goal[C], case: C, task: Task) -> Drawn:
-    """Measure a task once, or give it up."""
     try:
         with _alarm(goal.draw_seconds):
             return goal.measure(case, task)
@@ -327,7 +325,6 @@ class Store:
 
     @classmethod
     def nowhere(cls) -> Store:
-        """Return a store that keeps nothing."""
         return cls(None, {})
 
     @classmethod
@@ -338,7 +335,6 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, digest: str, *, force: bool = False) -> Store:
-        """Open the store of a run, or begin one."""
         if os.path.lexists(folder):
             before = _read_points(folder)
             if before is not None and before[0] == digest:

@@ -88,12 +88,10 @@ class TrucksCase(Opened):
 
     @property
     def most_compared(self) -> int:
-        """How many packages are compared with, at most."""
         return self.most if self.several else self.asked.size or MOST_SIMPLE
 
     @property
     def several(self) -> bool:
-        """Whether several quantities are packed, which takes longer."""
         return len(self.held) > 1
 
     @property
@@ -124,7 +122,6 @@ class TrucksCase(Opened):
 
 
 def _open(asked: Asked) -> TrucksCase:
-    """Check capacity and columns, and read the packages."""
     if not asked.capacity:
         raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
     policy, data, digest = opened(asked, "trucks")
@@ -146,7 +143,6 @@ def _open(asked: Asked) -> TrucksCase:
 
 
 def _tasks(case: TrucksCase) -> Tasks:
-    """Name mechanisms, parameters and plans that fit the packages."""
     tasks, failed = checked_tasks(case, _candidates(case))
     if case.weighable:
         return tasks, failed
@@ -182,7 +178,6 @@ def _reference(case: TrucksCase) -> Reference:
 
 
 def _next_step(case: TrucksCase, point: Point) -> str:
-    """Say how to plan on a release of this kind."""
     plan = point.plan
     options = [part for name, value in plan.items() if name != "name" for part in (f"--{name}", str(value))]
     capacity = [part for text in case.asked.capacity for part in ("--capacity", text)]
@@ -281,7 +276,6 @@ def _planned(mechanism: str, parameters: Table, words: str, plan: str) -> Task:
 
 
 def _all(case: TrucksCase, task: Task) -> bool:
-    """Whether a task is measured on all true packages."""
     return task.on != GENERATED and len(case.data) <= case.most_of(task)
 
 
@@ -381,7 +375,6 @@ def _rooms(case: TrucksCase) -> FloatArray:
 
 
 def _best(case: TrucksCase, data: Dataset) -> TruePacking:
-    """Pack all packages by their true weights."""
     return _packed(case, data, np.arange(len(data)))
 
 

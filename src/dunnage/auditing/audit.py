@@ -427,12 +427,10 @@ class Asked:
 
     @property
     def packing(self) -> Plan | None:
-        """The plan, if it is one of packages."""
         return self.plan if isinstance(self.plan, Plan) else None
 
     @property
     def shuttles(self) -> FleetPlan | None:
-        """The plan, if it is one of shuttles."""
         return self.plan if isinstance(self.plan, FleetPlan) else None
 
 
@@ -448,7 +446,6 @@ class Told:
     notes: list[str] = field(default_factory=list)
 
     def add(self, findings: Iterable[Finding], notes: Iterable[str] = ()) -> None:
-        """Put findings and notes behind those there are."""
         self.findings += findings
         self.notes += notes
 
@@ -498,7 +495,6 @@ def _refuse_other_kind(plan: AnyPlan, release: Release) -> None:
 
 
 def told_of(asked: Asked) -> Told:
-    """Audit a release by what it is of."""
     of_kind: Mapping[str, Callable[[Asked], Told]] = {COUNTS: _told_by_counts, ESTIMATES: _told_by_estimates}
     return of_kind.get(asked.release.kind, _told_by_rows)(asked)
 
@@ -507,7 +503,6 @@ def told_of(asked: Asked) -> Told:
 
 
 def _told_by_estimates(asked: Asked) -> Told:
-    """Audit a release of estimates from devices."""
     sight, told = EstimatesSight.of(asked.release), Told(ESTIMATES)
     outside, notes = carrier_outside_findings(sight.task, asked.tell)
     inside: list[Finding] = []
@@ -539,7 +534,6 @@ def _estimates_lacks(asked: Asked) -> list[str]:
 
 
 def _told_by_counts(asked: Asked) -> Told:
-    """Audit a release of counts."""
     sight, told = CountsSight.of(asked.release), Told(COUNTS)
     outside, notes = counts_outside_findings(sight, asked.tell)
     told.add([item for item in outside if item.topic != "utility"], notes)
@@ -585,7 +579,6 @@ def _counts_lacks(asked: Asked) -> list[str]:
 
 
 def _told_by_rows(asked: Asked) -> Told:
-    """Audit a release of rows: of classes, or noisy ones."""
     return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
 
 
@@ -607,7 +600,6 @@ def _told_by_classes(asked: Asked) -> Told:
 
 
 def _add_outside(told: Told, asked: Asked, sight: Sight) -> None:
-    """Add what classes tell anyone."""
     if len(sight.sizes):
         told.add(outside_findings(sight, asked.packing, asked.tell))
     else:
@@ -642,7 +634,6 @@ def _checked(sight: Sight, data: Dataset, key: Key | None) -> Dataset:
 
 
 def _told_by_noise(asked: Asked) -> Told:
-    """Audit a release of noisy rows."""
     told = Told(NOISE)
     _add_noisy(told, asked)
     if asked.data is not None:
@@ -685,7 +676,6 @@ def _further(case: Case, asked: Asked) -> Iterator[tuple[list[Finding], list[str
 
 
 def _plan_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
-    """Apply a plan of packages to the truth, if there is one."""
     if asked.packing is None:
         return [], []
     return plan_findings(asked.release, data, asked.key, asked.packing, asked.seconds, asked.tell)

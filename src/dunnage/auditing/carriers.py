@@ -80,17 +80,14 @@ class MeanEstimate:
 
     @property
     def name(self) -> str:
-        """Name of the quantity."""
         return self.quantity.name
 
     @property
     def label(self) -> str:
-        """What it is called on a page."""
         return f"{self.name}, share present" if self.of_presence else self.name
 
     @property
     def unit(self) -> str:
-        """Its unit."""
         return "share" if self.of_presence else self.quantity.unit
 
 
@@ -120,7 +117,6 @@ class EstimatesSight:
 
     @classmethod
     def of(cls, release: Release) -> EstimatesSight:
-        """Read a release."""
         try:
             check_estimate_columns(release, Path())
             check_estimate_lines(release, Path())
@@ -197,7 +193,6 @@ class Target:
 
     @classmethod
     def all_of(cls, task: Task, losses: TaskLosses) -> list[Target]:
-        """List the kinds of report of a task."""
         found = []
         for purpose in task.purposes:
             tiers = {name: task.slot_tiers(purpose)[task.tier_index(purpose, name)] for name in task.tier_names}
@@ -217,12 +212,10 @@ class Target:
 
     @property
     def law(self) -> Any:
-        """The law of one report."""
         return self.mechanism.channel(self.tier)
 
     @property
     def what(self) -> str:
-        """What is told: a place or a path."""
         return "path" if self.purpose.steps > 1 else "place"
 
     @property
@@ -442,7 +435,6 @@ class CarrierCase:
 
     @classmethod
     def of(cls, sight: EstimatesSight, fleet: Fleet) -> CarrierCase:
-        """Bring release and rows together."""
         if sight.task.digest != fleet.task.digest:
             raise ReleaseError(
                 "the release was made for another task than this policy's. Give the policy as it was when devices "

@@ -118,7 +118,6 @@ class CountsSight:
 
     @classmethod
     def of(cls, release: Release) -> CountsSight:
-        """Read a release."""
         try:
             check_counts(release)
         except CheckFailed as failure:
@@ -136,13 +135,11 @@ class CountsSight:
 
     @property
     def mechanism(self) -> Mapping[str, Any]:
-        """Name and parameters of the mechanism."""
         found: Mapping[str, Any] = self.release.certificate.body["mechanism"]
         return found
 
     @property
     def protects(self) -> str:
-        """What is protected: one trip or one rider."""
         return str(self.release.certificate.body["guarantee"]["protects"])
 
     @property
@@ -152,22 +149,18 @@ class CountsSight:
 
     @property
     def asked_cells(self) -> AskedFeature:
-        """The cells, as they were asked."""
         return self.asked[0]
 
     @property
     def threshold(self) -> int:
-        """Fewest trips that are released in a cell."""
         return int(self.mechanism.get("threshold", 1))
 
     @property
     def floating(self) -> bool:
-        """Whether noise was drawn in floating point."""
         return any(feature.law.name not in LAWS for feature in self.asked)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        """What was asked, for membership."""
         return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.asked)
 
     @property
@@ -431,7 +424,6 @@ class CountsCase:
 
     @classmethod
     def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        """Count trips and put them beside the released counts."""
         truth = _truth(sight, data, key)
         cells = np.union1d(sight.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
@@ -463,7 +455,6 @@ def _truth(sight: CountsSight, data: Dataset, key: Key | None) -> Counted:
 
 
 def columns_of(name: str) -> FeatureColumns:
-    """Return the columns of a feature by its name."""
     return () if name == feature_name(()) else tuple(name.split(" x "))
 
 
@@ -477,7 +468,6 @@ class Errors:
 
     @classmethod
     def of(cls, differences: NDArray[Any], size: int) -> Errors:
-        """Measure differences; those that are not listed are zero, ``size`` counts all."""
         sizes = np.abs(differences.astype(np.float64))
         return cls(
             rmse=math.sqrt(float((sizes**2).sum()) / size),

@@ -61,7 +61,6 @@ class Case:
 
     @property
     def protects(self) -> str:
-        """What one record is."""
         return str(self.sight.release.certificate.body["guarantee"]["protects"])
 
     @property

@@ -55,7 +55,6 @@ class NoisySight:
 
     @classmethod
     def of(cls, release: Release) -> NoisySight:
-        """Read a release."""
         measures = release.certificate.body["measures"]
         names = list(measures.get("noise") or measures.get("published_intervals") or {})
         domains = {
@@ -72,12 +71,10 @@ class NoisySight:
 
     @property
     def protects(self) -> str:
-        """What one record is."""
         return str(self.release.certificate.body["guarantee"]["protects"])
 
     @cached_property
     def positions(self) -> IntArray:
-        """Which rows of the release are noisy."""
         return np.arange(len(self.release)) if self.rows is None else self.rows.rows
 
     @property
@@ -92,7 +89,6 @@ class NoisySight:
         return len(np.unique(strata)) / max(len(strata), 1)
 
     def column(self, name: str) -> FloatArray:
-        """Return a column of the noisy rows."""
         if name not in self.release.data.column_names and self.rows is not None:  # left out: intervals alone
             axis = self.rows.names.index(name)
             return self.rows.cells[axis].domain.grid_values(self.rows.steps[axis])
@@ -110,7 +106,6 @@ class NoisySight:
         ]
 
     def known(self) -> str:
-        """Say what the attacker knows."""
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
         return ", ".join(values[:-1]) + (" and " if values[1:] else "") + values[-1]
 
@@ -307,7 +302,6 @@ class NoisyCase:
 
     @classmethod
     def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
-        """Put records beside their rows."""
         public = [name for name, *_ in sight.public.columns]
         columns = {attribute.name for attribute in data.schema}
         lacking = [name for name in (*public, *sight.domains) if name not in columns]
@@ -611,7 +605,6 @@ def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[Record
 
 
 def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
-    """Compare noisy values with the truth."""
     truth, domain = case.values[axis], case.sight.domains[name]
     middle = (domain.lower_float + domain.upper_float) / 2
     errors, blind = np.abs(case.sight.column(name) - truth), np.abs(middle - truth)

@@ -334,7 +334,6 @@ class TruckByChance:
     columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
 
     def words(self, chance: float, record: str) -> str:
-        """Say what one of the two figures is."""
         if not self.columns:
             return f"the fullest truck has {percent(chance)} of the {record}s"
         return f"who knows only what is public ({', '.join(self.columns)}), and the plan, does with {percent(chance)}"

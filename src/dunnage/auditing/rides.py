@@ -523,7 +523,6 @@ class Knowledge:
 
 
 def known_choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Yield every choice of 1 to 4 attributes."""
     for num in range(1, MOST_KNOWN + 1):
         yield from itertools.combinations(names, num)
 
@@ -670,12 +669,10 @@ class Fitting:
         return cls(groups, members, np.searchsorted(of_record[members], np.arange(int(of_record.max()) + 2)))
 
     def records(self, record: int) -> IntArray:
-        """Return the records that fit."""
         parts = [self.members[self.starts[group] : self.starts[group + 1]] for group in self.groups[record].tolist()]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
     def num_records(self, record: int) -> int:
-        """Return how many records fit."""
         groups = self.groups[record]
         return int((self.starts[groups + 1] - self.starts[groups]).sum())
 
@@ -748,7 +745,6 @@ def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
 
 
 def _rides_of_cards(case: Case, persons: IntArray) -> list[IntArray]:
-    """Return the released rides of each card that has any."""
     released = np.flatnonzero(case.released)
     order = released[np.argsort(persons[released], kind="stable")]
     return np.split(order, np.flatnonzero(np.diff(persons[order])) + 1)

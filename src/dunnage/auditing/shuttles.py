@@ -92,7 +92,6 @@ def _sizes(done: FleetSettlement) -> list[Finding]:
 
 
 def _more(planned: int, needed: int) -> str:
-    """Say by how much a fleet is larger or smaller."""
     if planned == needed or not needed:
         return ""
     return f": {percent(abs(planned - needed) / needed)} {'more' if planned > needed else 'fewer'} because of privacy"

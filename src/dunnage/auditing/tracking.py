@@ -67,7 +67,6 @@ class Guess:
 
     @property
     def computed(self) -> bool:
-        """Whether the chance was computed, not estimated by drawing."""
         return self.interval[0] == self.interval[1]
 
     @classmethod
@@ -78,12 +77,10 @@ class Guess:
 
     @classmethod
     def drawn(cls, hits: int, num: int, baseline: float) -> Guess:
-        """Make a guess that was right so many times."""
         return cls(value=hits / num, interval=wilson(hits, num), baseline=baseline)
 
 
 def uniform(num: int) -> FloatArray:
-    """Return the prior of places that are alike."""
     return np.full(num, 1 / num)
 
 

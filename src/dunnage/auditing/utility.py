@@ -289,7 +289,6 @@ def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Seq
 
 
 def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
-    """Return the records that are loaded, and the bin of each."""
     # loading : a line per source row
     source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
     loaded = bins != LEFT_BEHIND
@@ -307,7 +306,6 @@ def _unplanned(settlement: Settlement, data: Dataset) -> IntArray:
 
 
 def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
-    """Give records that may share a truck the same number."""
     codes = np.zeros(len(records), dtype=np.int64)
     for name in {name for name in apart if name is not None}:
         column = data.column(name).dictionary_encode(null_encoding="encode").indices

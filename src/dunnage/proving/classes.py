@@ -61,7 +61,6 @@ class Setting:
     person: str | None = None  # The column that tells persons apart, if k counts them
 
     def policy(self) -> Policy:
-        """Return the policy."""
         document: dict[str, Any] = {
             "dataset": "proof",
             "protects": "package",
@@ -168,7 +167,6 @@ def examine_epsilon(setting: Setting, one: Table, other: Table, mechanism: Any =
 
 
 def _outputs(mechanism: Any, dataset: Any) -> set[tuple[str, ...]]:
-    """Return what is released, in any order of rows."""
     noise, ledger = Noise(), Ledger(":memory:", again=True)
     return {tuple(sorted(looks(mechanism.release(dataset, ledger=ledger, noise=noise)))) for _ in range(_REPEATS)}
 
@@ -235,14 +233,12 @@ def _scattered(at: int, size: int) -> float:
 
 
 def _weights(long: bool, points: Sequence[float] = (0.0, 1.0, 16.0)) -> Iterator[Table]:
-    """Yield tables of one weight."""
     yield from every_table(["weight"], [(point,) for point in points], 9 if long else 6)
     sizes = range(12, 120, 4) if long else (13, 29, 60)
     yield from larger_tables(["weight"], lambda at, size: (_scattered(at, size),), sizes)
 
 
 def _pairs(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a height."""
     corners = list(itertools.product((0.0, 16.0), repeat=2))
     yield from every_table(["weight", "height"], [*corners, (8.0, 8.0)][: 5 if long else 3], 6)
     sizes = range(12, 80, 4) if long else (13, 29)
@@ -252,7 +248,6 @@ def _pairs(long: bool) -> Iterator[Table]:
 
 
 def _towns(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a public town."""
     records = [(0.0, "north"), (16.0, "north"), (0.0, "south"), (16.0, "south")]
     yield from every_table(["weight", "town"], records, 7 if long else 5)
     sizes = range(12, 60, 4) if long else (13, 29)
@@ -260,7 +255,6 @@ def _towns(long: bool) -> Iterator[Table]:
 
 
 def _kinds(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a kind of package."""
     records = [(0.0, "box"), (16.0, "box"), (1.0, "bag"), (16.0, "bag")][: 4 if long else 3]
     yield from every_table(["weight", "kind"], records, 7 if long else 6)
     sizes = range(12, 60, 4) if long else (13, 29)
@@ -270,7 +264,6 @@ def _kinds(long: bool) -> Iterator[Table]:
 
 
 def _cards(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and of who sent it: few persons with many packages."""
     records = [(0.0, "A"), (16.0, "A"), (0.0, "B"), (16.0, "C")]
     yield from every_table(["weight", "card"], records, 6 if long else 5, least=3)
     sizes = range(12, 60, 4) if long else (13, 29)

@@ -183,7 +183,6 @@ def _checked(name: str, long: bool) -> list[Verdict]:
 
 
 def _in_parallel(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> Iterator[Verdict]:
-    """Check in processes that start afresh."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool

@@ -88,7 +88,6 @@ class Case:
 
     @property
     def neighbours(self) -> list[tuple[int, int]]:
-        """Which tables are neighbours."""
         return list(self.pairs if self.pairs is not None else combinations(range(len(self.tables)), 2))
 
 
@@ -135,12 +134,10 @@ class _Till:
         return self.noise.num_decisions if isinstance(self.noise, Decisions) else self.noise.bytes_drawn
 
     def spend(self, promise: Promise, purpose: object) -> _Receipt:
-        """Accept any spend."""
         self.spent.append((promise, self._drawn() - self._before))
         return _Receipt()
 
     def statement(self, dataset: str) -> Statement:
-        """Return a statement without entries."""
         return Statement(dataset=dataset)
 
 
@@ -177,7 +174,6 @@ class _Examined:
             self.problems.append(text)
 
     def law(self, which: int) -> Outcomes:
-        """Enumerate what can come of a dataset."""
         if which not in self.laws:
             with diverted():
                 self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
@@ -186,7 +182,6 @@ class _Examined:
         return self.laws[which]
 
     def loss(self, one: int, other: int) -> float | str:
-        """Return the loss between two neighbours."""
         if self.quantity == "delta":
             return delta_between(self.law(one), self.law(other), self.epsilon)
         separates, rows = self.case.separates, self.case.tables
@@ -195,7 +190,6 @@ class _Examined:
 
     @property
     def quantity(self) -> str:
-        """What is measured."""
         return "delta" if getattr(self.promise.guarantee, "delta", None) is not None else "epsilon"
 
     @property
@@ -206,7 +200,6 @@ class _Examined:
 
     @property
     def claimed(self) -> float | str:
-        """What is claimed."""
         if self.promise.basis is Basis.VOID:
             return UNBOUNDED
         return float(getattr(self.promise.guarantee, self.quantity)) if self.case.claimed is None else self.case.claimed
@@ -225,7 +218,6 @@ class _Examined:
         return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
 
     def drawn(self, which: int, size: int) -> list[Hashable]:
-        """Draw releases with real entropy."""
         noise = Noise()
         return [self.run(which, noise) for _ in range(size)]
 

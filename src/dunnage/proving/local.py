@@ -94,7 +94,6 @@ class Undecided(Decisions):
         return super()._take([values[at] for at in worth], [chances[at] for at in worth])
 
     def decide(self, chances: Sequence[float]) -> int:
-        """Decide on one of several outcomes, by their number."""
         return int(self._take(range(len(chances)), chances))
 
     def _count(self) -> None:
@@ -104,11 +103,9 @@ class Undecided(Decisions):
             self._draws_left -= 1
 
     def bits(self, n: int) -> int:
-        """Draw a uniform integer from 0 to ``2**n - 1``."""
         return self.below(1 << n)
 
     def below(self, n: int) -> int:
-        """Draw a uniform integer from 0 to ``n - 1``."""
         self._count()
         # To the code that draws it is a whole number like any other.
         return _Drawn(self, [range(n)], int) if n <= MOST_LISTED else _Word(self, n)  # type: ignore[return-value]
@@ -118,7 +115,6 @@ class Undecided(Decisions):
         return super()._yes(chance)
 
     def discrete_laplace(self, scale: int | Fraction) -> int:
-        """Decide on a number of the discrete Laplace law, as far out as a path is worth following."""
         self._count()
         step = 1 / float(scale)
         far = math.ceil(-math.log(CUT) / step)
@@ -307,7 +303,6 @@ class Setting:
     distance: Callable[[Any, Any], float] | None = None
 
     def draw(self, value: Any, noise: Noise) -> bytes:
-        """Draw one report."""
         payload: bytes = self.mechanism.perturb(value, tier=self.tier, noise=noise)
         return payload
 
@@ -439,7 +434,6 @@ def _worst(laws: Sequence[Outcomes]) -> float | str:
 
 
 def _drawn_as(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Found:
-    """Compare real draws with replayed laws."""
     noise = Noise()
     pvalues = [agrees(Counter(draw(noise) for _ in range(num)), law.chances) for draw, law in draws]
     agree = len(pvalues) * min(pvalues) > UNLIKELY
@@ -579,7 +573,6 @@ def _points(steps: int) -> list[tuple[Fraction]]:
 
 
 def _number_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for numbers, and of the published form."""
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
     yield _numbers("method hybrid, missing told", 1, 1, "symbol")
@@ -673,7 +666,6 @@ def _unary(long: bool) -> dict[str, Any]:
 
 
 def _place_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for places, and of the published form."""
     yield _places("method auto", _SMALL, epsilon=2)
     yield _places("method randomised-response", _SMALL, method="randomised-response")
     for method in _UNARY:
@@ -730,7 +722,6 @@ def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Setting:
 
 
 def _path_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for paths, and of the published forms."""
     yield _paths("method auto", _SMALL, epsilon=3)
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)

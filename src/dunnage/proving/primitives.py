@@ -163,7 +163,6 @@ def _arrays(law: Law, name: str, *given: Any) -> Trial:
 
 
 def _number_trials() -> dict[str, list[Trial]]:
-    """Return what to try of every draw of ``Noise``, by its name."""
     half = SOME // 2
     return {
         "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
@@ -185,7 +184,6 @@ def _number_trials() -> dict[str, list[Trial]]:
 
 
 def _array_trials() -> dict[str, list[Trial]]:
-    """Return what to try of every function of ``noise_arrays``, by its name."""
     limits, groups = np.tile(np.array([3, 1000], dtype=np.int64), SOME), np.full(SOME, 12, dtype=np.int64)
     x, y, scale, packed = Fraction(3, 2), Fraction(1, 3), Fraction(5, 2), Fraction(3, 2)
     reached = math.exp(-3 / scale) / (1 + math.exp(-1 / scale))  # that a number of this scale is 3 or more

@@ -103,7 +103,6 @@ def _cell(borders: Sequence[float], value: float) -> int:
 
 
 def _borders(output: Hashable) -> Mapping[str, Sequence[float]]:
-    """Read the borders that a release publishes."""
     assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
     found: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
     return found

@@ -33,7 +33,6 @@ class _OneSampleRule(_CountRule):
     """The sound rule, but for the sample: the node is chosen on the one that is released."""
 
     def sample(self, released: Any, draw: Any) -> Any:
-        """Return the sample that is released."""
         return released
 
 
@@ -47,7 +46,6 @@ class ChosenOnRelease(SampledLattice):
 
 
 def lattice_policy(attributes: Mapping[str, Any]) -> Policy:
-    """Return a policy for packages of a few attributes."""
     mechanism = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
     document = {"dataset": "proof", "protects": "package", "attributes": attributes, "mechanism": mechanism}
     return Policy.from_dict(document)
@@ -57,12 +55,10 @@ FLAGS = {"this": _FLAG, "that": _FLAG}
 
 
 def flags(points: Sequence[Sequence[str]]) -> Rows:
-    """Return records of two flags as columns."""
     return {name: [point[at] for point in points] for at, name in enumerate(FLAGS)}
 
 
 def numbers(values: Sequence[float]) -> Rows:
-    """Return records of one number as a column."""
     return {"weight": [float(value) for value in values]}
 
 
