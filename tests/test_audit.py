@@ -9,7 +9,7 @@ import random
 import stat
 import time
 from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -735,7 +735,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_findings_are_frozen_and_named() -> None:
-    names = {field.name for field in fields(Finding)}
+    names = set(Finding.model_fields)
     assert {"name", "value", "interval", "baseline", "unit", "sentence", "private", "details"} <= names
     data, release, key = parcels()
     found = audit(release, data, key=key)

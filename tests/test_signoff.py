@@ -304,7 +304,7 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     case = CarrierCase(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=True))
     listed, says = vehicles_at_risk(case)
     assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
-    assert 0 < listed[0]["found_if_it_stays"] <= 1
+    assert 0 < listed[0].found_if_it_stays <= 1
     assert "30 reports" in says
 
 

@@ -130,8 +130,8 @@ class RecordAtRisk(Model):
 
     source_row: int  # its place in the source, from 0, as in the key
     record_linkage: float
-    rows: int  # rows that may be it
-    attribute_linkage: dict[str, float]  # by sensitive column
+    rows: int | None = None  # rows that may be it
+    attribute_linkage: Mapping[str, float] = NOTHING  # by sensitive column
 
 
 class TripAtRisk(Model):

@@ -166,6 +166,11 @@ class _Column(NamedTuple):
     name: str
     text: Callable[[Any], str]
 
+    def cell(self, record: AtRisk) -> tuple[str, str]:
+        """Write a record's cell, below its title; an empty one if the record lacks the figure."""
+        figure = getattr(record, self.name)
+        return self.title, "" if figure is None else self.text(figure)
+
 
 def _guesses(figures: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {percent(chance)}" for name, chance in figures.items())
@@ -198,9 +203,6 @@ _RISK_COLUMNS: Mapping[type[AtRisk], tuple[_Column, ...]] = {
 def _risk_table(audit: Audit) -> dict[str, Any]:
     """List the records most at risk by their place in the source, from 1 below the header, without empty columns."""
     columns = _RISK_COLUMNS[type(audit.at_risk[0])] if audit.at_risk else ()
-    lines = [
-        (f"{record.source_row + 1:,}", [(item.title, item.text(getattr(record, item.name))) for item in columns])
-        for record in audit.at_risk
-    ]
+    lines = [(f"{record.source_row + 1:,}", [item.cell(record) for item in columns]) for record in audit.at_risk]
     told = [item.title for place, item in enumerate(columns) if any(cells[place][1] for _, cells in lines)]
     return {"titles": told, "lines": [(row, [cell for cell in cells if cell[0] in told]) for row, cells in lines]}
