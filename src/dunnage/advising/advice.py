@@ -443,9 +443,7 @@ def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA",
         return shlex.join(["dunnage", "device", "task", str(policy), "-o", "TASK.json"])
     ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
     of_period = [] if period is None else ["--period", period]
-    return shlex.join(
-        ["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"],
-    )
+    return shlex.join(["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"])
 
 
 def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:

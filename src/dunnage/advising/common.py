@@ -6,7 +6,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -193,13 +192,9 @@ def in_words(guarantee: Guarantee) -> str:
     """
     named = ("k", "epsilon", "delta", "beta")
     facts = [(name, getattr(guarantee, name)) for name in named if getattr(guarantee, name, None) is not None]
-    numbers = [f"{name} {_number(value)}" for name, value in facts]
+    numbers = [f"{name} {value if isinstance(value, int) else f'{float(value):.4g}'}" for name, value in facts]
     neighbours = getattr(guarantee, "neighbours", None)
     return ", ".join([guarantee.model, *numbers, *([str(neighbours)] if neighbours else [])])
-
-
-def _number(value: int | Fraction) -> str:
-    return str(value) if isinstance(value, int) else f"{float(value):.4g}"
 
 
 def ranges_of(domain: Numeric, number: int) -> list[Any]:

@@ -322,12 +322,7 @@ class Frontier(Model):
         force
             Replace a frontier that is there.
         """
-        texts = {
-            FRONTIER_FILE: to_text(self),
-            TABLE_FILE: self.table(),
-            PAGE_FILE: page,
-            POLICY_FILE: self.policy,
-        }
+        texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
         ) as work:

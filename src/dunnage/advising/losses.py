@@ -40,16 +40,7 @@ from dunnage.advising.alike_trips import (
     open_trips,
     released_counts_of,
 )
-from dunnage.advising.common import (
-    KS,
-    QUICK_KS,
-    Opened,
-    checked_tasks,
-    codes_of,
-    opened,
-    released,
-    sampled_says,
-)
+from dunnage.advising.common import KS, QUICK_KS, Opened, checked_tasks, codes_of, opened, released, sampled_says
 from dunnage.advising.frontier import Point
 from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task, Tasks
 from dunnage.arrays import FloatArray

@@ -220,7 +220,8 @@ def sweep(
     todo = [task for task in tasks if task.name not in found]
     if found and todo:
         tell(f"{len(found)} of {len(tasks)} were done before")
-    results = _one_by_one(todo, measure) if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
+    one_by_one = (attempted(measure, task) for task in todo)
+    results = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
     with contextlib.closing(results):
         for result in results:
             found[result.name] = result
@@ -248,11 +249,6 @@ def _reason(error: DunnageError) -> str:
     return " ".join(text.split())
 
 
-def _one_by_one(tasks: Sequence[Task], measure: Measuring) -> Generator[Point | Failure, None, None]:
-    for task in tasks:
-        yield attempted(measure, task)
-
-
 def _in_parallel(tasks: Sequence[Task], measure: Measuring, jobs: int) -> Generator[Point | Failure, None, None]:
     """Measure in processes that start afresh; an interruption leaves what has not begun undone."""
     import multiprocessing
@@ -260,10 +256,7 @@ def _in_parallel(tasks: Sequence[Task], measure: Measuring, jobs: int) -> Genera
     from concurrent.futures.process import BrokenProcessPool
 
     pool = ProcessPoolExecutor(
-        min(jobs, len(tasks)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(measure,),
+        min(jobs, len(tasks)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
     )
     try:
         for future in as_completed([pool.submit(_attempt_here, task) for task in tasks]):

@@ -495,8 +495,9 @@ def _refuse_other_kind(plan: AnyPlan, release: Release) -> None:
 
 
 def told_of(asked: Asked) -> Told:
-    of_kind: Mapping[str, Callable[[Asked], Told]] = {COUNTS: _told_by_counts, ESTIMATES: _told_by_estimates}
-    return of_kind.get(asked.release.kind, _told_by_rows)(asked)
+    if asked.release.kind in (COUNTS, ESTIMATES):
+        return _told_by_counts(asked) if asked.release.kind == COUNTS else _told_by_estimates(asked)
+    return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
 
 
 # Estimates from devices
@@ -513,21 +514,26 @@ def _told_by_estimates(asked: Asked) -> Told:
         told.at_risk, told.risk_says = vehicles_at_risk(case)
     known = {item.name for item in inside}  # numbers are guessed better by who knows the fleet: that counts
     told.add([item for item in outside if item.name not in known], notes)
-    told.add(inside, [*more, *_estimates_lacks(asked)])
+    lacks = _lacks(
+        asked,
+        "How far estimates are off cannot be told without the truth.",
+        "Reports are attacked by their laws: there are no values to know roughly.",
+        "Estimates have no rows, so a population cannot be looked for in them.",
+        "Estimates have no classes, so they were not compared with other releases; losses of reports add up.",
+    )
+    told.add(inside, [*more, *lacks])
     return told
 
 
-def _estimates_lacks(asked: Asked) -> list[str]:
-    """Say which questions were not put to a release of estimates, or cannot be answered."""
+def _lacks(asked: Asked, truth: str, tolerance: str, population: str, also: str) -> list[str]:
+    """Say which questions were not put to a release that has no classes, or cannot be answered."""
     wanted = {
-        "How far estimates are off cannot be told without the truth.": asked.fleet is None,
-        "Reports are attacked by their laws: there are no values to know roughly.": asked.tolerance is not None,
-        "Estimates have no rows, so a population cannot be looked for in them.": asked.population is not None,
-        "Estimates have no classes, so they were not compared with other releases; losses of reports add up.": bool(
-            asked.also
-        ),
+        truth: asked.external,
+        tolerance: asked.tolerance is not None,
+        population: asked.population is not None,
+        also: bool(asked.also),
     }
-    return [note for note, was_asked in wanted.items() if was_asked]
+    return [note for note, was_asked in wanted.items() if note and was_asked]
 
 
 # Counts of trips
@@ -545,7 +551,15 @@ def _told_by_counts(asked: Asked) -> Told:
         told.add(*counts_inside_findings(case, asked.tell))
         told.at_risk, told.risk_says = counts_at_risk(case)
     # What counts lack in truth tells more than the noise they were given: it comes first.
-    told.add([item for item in outside if item.topic == "utility"], _counts_lacks(asked))
+    fleet = [fleet_note(asked.shuttles)] if asked.external and asked.shuttles is not None else []
+    lacks = _lacks(
+        asked,
+        "How far counts are off, and how many trips were created, cannot be told without the truth.",
+        "Counts are attacked by who knows all trips but one: there are no values to know roughly.",
+        "Counts have no rows, so a population cannot be looked for in them.",
+        "Counts have no classes, so they were not compared with other releases; losses of releases add up.",
+    )
+    told.add([item for item in outside if item.topic == "utility"], fleet + lacks)
     return told
 
 
@@ -559,27 +573,7 @@ def _fleet_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]
     )
 
 
-def _counts_lacks(asked: Asked) -> list[str]:
-    """Say which questions were not put to a release of counts, or cannot be answered."""
-    wanted = {
-        "How far counts are off, and how many trips were created, cannot be told without the truth.": asked.data
-        is None,
-        "Counts are attacked by who knows all trips but one: there are no values to know roughly.": asked.tolerance
-        is not None,
-        "Counts have no rows, so a population cannot be looked for in them.": asked.population is not None,
-        "Counts have no classes, so they were not compared with other releases; losses of releases add up.": bool(
-            asked.also
-        ),
-    }
-    fleet = [fleet_note(asked.shuttles)] if asked.external and asked.shuttles is not None else []
-    return fleet + [note for note, was_asked in wanted.items() if was_asked]
-
-
 # Rows
-
-
-def _told_by_rows(asked: Asked) -> Told:
-    return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
 
 
 def _told_by_classes(asked: Asked) -> Told:
@@ -637,7 +631,14 @@ def _told_by_noise(asked: Asked) -> Told:
     told = Told(NOISE)
     _add_noisy(told, asked)
     if asked.data is not None:
-        told.add([], _noisy_lacks(asked))
+        lacks = _lacks(
+            asked,
+            "",
+            "Noisy rows were attacked with values known exactly; not with values known roughly.",
+            "A population tells nothing more of noisy rows: all records are in the release.",
+            "Noisy rows have no classes, so they were not compared with other releases.",
+        )
+        told.add([], lacks)
         told.add(*_plan_parts(asked, asked.data))
     return told
 
@@ -652,17 +653,6 @@ def _add_noisy(told: Told, asked: Asked) -> None:
         told.add(findings, notes)
         told.at_risk = told.at_risk or at_risk
         told.risk_says = told.risk_says or (ROWS_SAY if at_risk else NO_ROW_KNOWN)
-
-
-def _noisy_lacks(asked: Asked) -> list[str]:
-    """Say which questions were not put to a noisy release."""
-    wanted = {
-        "Noisy rows were attacked with values known exactly; not with values known roughly.": asked.tolerance
-        is not None,
-        "A population tells nothing more of noisy rows: all records are in the release.": asked.population is not None,
-        "Noisy rows have no classes, so they were not compared with other releases.": bool(asked.also),
-    }
-    return [note for note, was_asked in wanted.items() if was_asked]
 
 
 def _further(case: Case, asked: Asked) -> Iterator[tuple[list[Finding], list[str]]]:

@@ -45,14 +45,7 @@ from dunnage.auditing.membership import (
     trips_apart,
     trips_together,
 )
-from dunnage.counting.laplace import (
-    CountLaw,
-    DiscreteLaplace,
-    FloatingLaplace,
-    FlooredLaplace,
-    RoundedLaplace,
-    surplus,
-)
+from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact
@@ -485,9 +478,7 @@ def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Findi
     return findings + more, [*([NO_KEY] if case.key is None else []), *notes]
 
 
-def _pair(
-    name: str, where: str, differences: IntArray, nothing: IntArray, size: int, extra: Mapping[str, Any] | None = None
-) -> Iterator[Finding]:
+def _pair(name: str, where: str, differences: IntArray, nothing: IntArray, size: int) -> Iterator[Finding]:
     """Give both errors of some cells, each by its name."""
     found, without = Errors.of(differences, size), Errors.of(nothing, size)
     parts = (
@@ -500,7 +491,7 @@ def _pair(
             value,
             baseline,
             f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by {number_text(baseline)}.",
-            details={"cells": size, "largest": found.largest, **(extra or {})},
+            details={"cells": size, "largest": found.largest},
         )
 
 
@@ -604,10 +595,7 @@ def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
     places = np.full(size, len(top))
     places[top] = np.arange(len(top))
     names = [case.universe.stops[stop] for stop in top] + ([_REST] if len(top) < size else [])
-    tables["stops"] = {
-        **_flow_table(case, places[origins], places[destinations], names),
-        "with_rest": len(top) < size,
-    }
+    tables["stops"] = {**_flow_table(case, places[origins], places[destinations], names), "with_rest": len(top) < size}
     return tables
 
 

@@ -374,6 +374,7 @@ def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
     least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
     most = worth.objective / least if least else worth.objective
     what = "trucks" if plan.minimises == "trucks" else "in cost"
+    takes = "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
     sure = "and nothing does better" if worth.proven else "the best found, not proven"
     holds = "" if worth.plan_feasible else f" But the plan does not hold as it is: {_overloaded(worth)}."
     return About("ratio", "utility", private=True).estimated(
@@ -384,7 +385,7 @@ def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
             worth.ratio if worth.proven else max(worth.ratio, float(most)),
         ),
         1.0,
-        f"{_whole(worth)} {number_text(worth.objective)} {what}; a plan on the true weights takes "
+        f"{takes} {number_text(worth.objective)} {what}; a plan on the true weights takes "
         f"{number_text(worth.optimum)}, {sure}.{holds}",
         details={"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
     )
@@ -393,10 +394,6 @@ def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
 def _least(worth: PlanUtility) -> float:
     """Return what plan and packages outside take at least: those outside were packed as well as could be found."""
     return worth.in_plan + worth.outside_bound
-
-
-def _whole(worth: PlanUtility) -> str:
-    return "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
 
 
 def _overloaded(worth: PlanUtility) -> str:
@@ -427,7 +424,8 @@ def _trucks(plan: Plan, worth: PlanUtility, record: str) -> Finding:
 def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
     """Say what privacy costs; of a plan that does not hold nobody knows, so what it takes as it is."""
     more = worth.objective - worth.optimum
-    begins = f"Privacy costs {number_text(more)} {_plural(unit, more)}: the plan on the release"
+    unit = "truck" if unit == "trucks" and more == 1 else unit
+    begins = f"Privacy costs {number_text(more)} {unit}: the plan on the release"
     if not worth.plan_feasible:
         begins = f"The plan does not hold as it is: {_overloaded(worth)}, and mended it may take more. It"
     takes = f" takes {number_text(worth.in_plan)}"
@@ -438,10 +436,6 @@ def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
     everyone = f" for all {worth.packages:,}" if num else ""
     sure = "" if worth.proven else f" (the best found; {number_text(worth.bound)} at least)"
     return f"{begins}{takes}, one without privacy {number_text(worth.optimum)}{everyone}{sure}."
-
-
-def _plural(unit: str, number: float) -> str:
-    return "truck" if unit == "trucks" and number == 1 else unit
 
 
 def _feasibility(worth: PlanUtility) -> list[Finding]:

@@ -120,12 +120,8 @@ class Evidence:
         masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
         unit = _SAME * max(1.0, float(np.abs(ratios).max()))
         _, first, places = np.unique(np.rint(ratios / unit), return_index=True, return_inverse=True)
-        absent, present = (_added_up(places.reshape(-1), mass.reshape(-1)) for mass in masses)
+        absent, present = (np.bincount(places.reshape(-1), mass.reshape(-1)).astype(np.float64) for mass in masses)
         return Evidence(ratios[first], absent, present)
-
-
-def _added_up(places: NDArray[np.intp], masses: FloatArray) -> FloatArray:
-    return np.asarray(np.bincount(places, weights=masses), dtype=np.float64)
 
 
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
@@ -222,9 +218,7 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
     above = seen - known
     cut = threshold - 1 - known
     return np.where(
-        seen >= threshold,
-        law.log_mass(above - 1) - law.log_mass(above),
-        law.log_below(cut - 1) - law.log_below(cut),
+        seen >= threshold, law.log_mass(above - 1) - law.log_mass(above), law.log_below(cut - 1) - law.log_below(cut)
     )
 
 

@@ -145,7 +145,9 @@ def most_likely(rows: NoisyRows) -> float:
 
 def _expected(sight: NoisySight) -> list[Finding]:
     """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
-    part = _only_noisy(sight)
+    part = sight.release
+    if len(sight.positions) < len(part):
+        part = Release(certificate=part.certificate, data=part.data.take(sight.positions))
     found = noisy_linkage(part, np.arange(len(part)))
     mean, worst = float(found["mean"]), float(found["worst"])
     top = _worst_interval(sight, found)
@@ -222,12 +224,6 @@ def _known_names(sight: NoisySight, found: Mapping[str, Any], top: tuple[float, 
             f"{_EVEN}; {_AS_IT_FELL}.",
         ),
     ]
-
-
-def _only_noisy(sight: NoisySight) -> Release:
-    if len(sight.positions) == len(sight.release):
-        return sight.release
-    return Release(certificate=sight.release.certificate, data=sight.release.data.take(sight.positions))
 
 
 def _width(sight: NoisySight, name: str) -> Finding:
@@ -452,7 +448,8 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
     trials = num * len(some)
     hits = math.fsum(float(one.hit.sum()) for one, _ in draws)
     stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
-    printed = [math.fsum(float(part.sum()) for part in parts) / trials for parts in _printed_parts(draws)]
+    parts = [one.stated for _, one in draws], [one.hit for _, one in draws]
+    printed = [math.fsum(float(each.sum()) for each in part) / trials for part in parts]
     return About("probability", "records", private=True).estimated(
         "identification by simulation",
         hits / trials,
@@ -471,10 +468,6 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
     )
 
 
-def _printed_parts(draws: list[tuple[Attack, Attack]]) -> tuple[list[FloatArray], list[FloatArray]]:
-    return [printed.stated for _, printed in draws], [printed.hit for _, printed in draws]
-
-
 def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = None) -> Iterator[tuple[Attack, Attack]]:
     """Draw fresh noise on the true records and attack some of them, corrected and as printed, so many times."""
     rows, noise = case.sight.rows, noise or Noise()
@@ -490,10 +483,7 @@ def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = No
             stratum=case.stratum,
         )
         truths, stratum = case.truths[:, some], case.stratum[some]
-        yield (
-            attack_rows(again, truths, stratum, some),
-            attack_rows(again, truths, stratum, some, as_printed=True),
-        )
+        yield (attack_rows(again, truths, stratum, some), attack_rows(again, truths, stratum, some, as_printed=True))
 
 
 def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:

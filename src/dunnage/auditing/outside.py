@@ -184,13 +184,9 @@ class _Probes:
         stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MOST_PROBES)
         place = np.mod(index * _GOLDEN, 1.0)
         steps = np.minimum((place * points).astype(np.int64), points - 1)
-        values = grid.grid_values(steps) if grid is not None else _between(told, place)
+        low = told.numeric.lower_float if told.numeric is not None else 0.0
+        values = grid.grid_values(steps) if grid is not None else np.asarray(low + place * told.span)
         return cls(stratum, values, np.full(MOST_PROBES, 1 / MOST_PROBES), points, False)
-
-
-def _between(told: Told, place: FloatArray) -> FloatArray:
-    low = told.numeric.lower_float if told.numeric is not None else 0.0
-    return np.asarray(low + place * told.span)
 
 
 def _certain_absence(sight: Sight, axis: int) -> Finding:
@@ -236,7 +232,8 @@ def _distortion(sight: Sight) -> list[Finding]:
         else f"suppressed {_protects(sight)}s counted at {number_text(alpha)}"
     )
     records = int(sight.sizes.sum()) + suppressed
-    losses = {told.name: (_width_sum(sight, told) / told.span + alpha * suppressed) / records for told in sight.told}
+    sums = {told.name: math.fsum((sight.sizes * (told.upper - told.lower)).tolist()) / told.span for told in sight.told}
+    losses = {name: (wide + alpha * suppressed) / records for name, wide in sums.items()}
     weights = _importance(body["mechanism"].get("importance"), sight.names)
     total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
     findings = [
@@ -256,10 +253,6 @@ def _distortion(sight: Sight) -> list[Finding]:
             for name, loss in losses.items()
         ]
     return findings
-
-
-def _width_sum(sight: Sight, told: Told) -> float:
-    return math.fsum((sight.sizes * (told.upper - told.lower)).tolist())
 
 
 def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:

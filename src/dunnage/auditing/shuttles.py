@@ -48,7 +48,9 @@ def fleet_findings(
 ) -> tuple[list[Finding], list[str]]:
     """Run planned shuttles on the true trips, beside those that these need; return findings and notes."""
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
-    drawn = _is_drawn(done, data)
+    universe = data.schema.universe(data.period)
+    # Seconds of trips were drawn where only their counts are known.
+    drawn = true_days(data, universe, done.task.ground, done.plan.model.get("day")) is None
     notes = [] if done.checked else [UNCHECKED]
     if done.needed is None:
         notes.append(
@@ -130,12 +132,6 @@ def _zones(done: FleetSettlement) -> Finding:
 
 
 # What drawn seconds leave open
-
-
-def _is_drawn(done: FleetSettlement, data: Dataset) -> bool:
-    """Return whether seconds of trips were drawn, as only their counts are known."""
-    universe = data.schema.universe(data.period)
-    return true_days(data, universe, done.task.ground, done.plan.model.get("day")) is None
 
 
 def _wait_interval(done: FleetSettlement, drawn: bool) -> tuple[float, float]:

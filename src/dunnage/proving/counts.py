@@ -281,11 +281,7 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     for rounding in ("round", "floor"):
         made = NoisyCounts(epsilon=2, rounding=rounding)
         yield examine_large_universe(
-            made,
-            partial(_noisy_table, made),
-            steps=6,
-            draws=_LAZY_DRAWS,
-            variant=f"{rounding}, very many cells",
+            made, partial(_noisy_table, made), steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells"
         )
     for law in (RoundedLaplace, FlooredLaplace):
         yield examine_count_law(NoisyCounts.name, law(Fraction(5)), reach=60)

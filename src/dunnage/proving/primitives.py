@@ -204,9 +204,7 @@ def _array_trials() -> dict[str, list[Trial]]:
             _arrays(_binomial(12, reached), "tail_counts", scale, 3, groups),
             _arrays(_binomial(12, 1 - reached), "tail_counts", scale, -2, groups),
         ],
-        "binomial_exp": [
-            _arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups),
-        ],
+        "binomial_exp": [_arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups)],
         "binomial": [_arrays(_binomial(24, 0.3), "binomial", 24, Fraction(3, 10), MANY)],
         "exponential_choice": [_arrays(_choice(_SCORES), "exponential_choice", _SCORES, MANY)],
         "packed_bits": [
