@@ -102,6 +102,7 @@ def test_every_finding_has_interval_baseline_and_sentence(statistic: str) -> Non
             assert low >= 0
             assert high <= 1
     assert found.statistic == statistic
+    assert str(found) == repr(found)
     assert "PRIVATE" not in repr(found) + found.summary() + json.dumps(found.to_dict())
 
 

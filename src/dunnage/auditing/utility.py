@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -60,13 +60,7 @@ class Feasibility:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
-        return {
-            "value": self.value,
-            "interval": list(self.interval),
-            "bins": self.bins,
-            "kind": self.kind,
-            "permutations": self.permutations,
-        }
+        return {**asdict(self), "interval": list(self.interval)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
