@@ -10,9 +10,10 @@ import shlex
 import stat
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from scipy import stats
 
-from dunnage.advising import advice, alike, common, errors_goal, sweep
-from dunnage.advising.distortion import Lost
+from dunnage.advising import advice, alike, common, losses, sweep
+from dunnage.advising.advice import choose, limit_of, share_of, wish
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
+from dunnage.advising.losses import DISTORTION
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.recommend import choose, limit_of, share_of, wish
-from dunnage.advising.sweep import Asked, Case, Drawn, Reference, Store, Task
-from dunnage.advising.trucks import Trucks, TrucksCase
+from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Store, Task
+from dunnage.advising.trucks import TRUCKS, TrucksCase
 from dunnage.auditing.utility import plan_utility
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
@@ -43,8 +45,6 @@ from dunnage.planning.packing import pack
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
 from dunnage.settle import apply
-
-DISTORTION, TRUCKS = Lost(), Trucks()
 
 POLICY = """# kept
 dataset = "parcels"
@@ -154,9 +154,9 @@ def test_interval_of_counts_is_never_narrower_than_one_more_in_one_draw():
 
 
 def test_measure_needs_its_value_between_its_ends():
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValidationError):
         Measure(value=1, lower=2, upper=3)
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValidationError):
         Measure(value=1, lower=1, upper=float("inf"))
 
 
@@ -222,11 +222,12 @@ def test_other_files_are_no_frontier(tmp_path, content):
 
 
 def test_names_of_points_are_unique_and_the_recommended_one_exists():
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValidationError):
         _frontier(_point("a", 0, 0), _point("a", 1, 0))
-    with pytest.raises(ParameterError):
+    with pytest.raises(ValidationError):
         _frontier(_point("a", 0, 0), recommended="b")
-    assert "private" in repr(_frontier(_point("a", 0, 0)))
+    found = _frontier(_point("a", 0, 0))
+    assert "private" in repr(found) == str(found)
 
 
 # --- Recommending --------------------------------------------------------------------------------------------------
@@ -421,43 +422,29 @@ def test_sweep_in_processes_gives_points_in_the_order_of_tasks(place):
     asked = _asked(place)
     case = DISTORTION.open(asked)
     tasks = [task for task in DISTORTION.tasks(case)[0] if task.mechanism == "full-domain"]
-    points, failed = sweep.sweep(tasks, sweep.GoalMeasuring(DISTORTION, case), jobs=2)
+    points, failed = sweep.sweep(tasks, partial(sweep.measured, DISTORTION, case), jobs=2)
     assert [point.name for point in points] == [task.name for task in tasks]
     assert not failed
 
 
-class Constant:
+def _constant(measure: Callable[[Case, Task], Drawn], **more: Any) -> Goal[Case]:
     """A goal whose draws are given."""
-
-    name, cost_name, cost_unit, risk_name = "constant", "cost", "more", "risk"
-
-    def __init__(self, draws: list[Drawn]) -> None:
-        self.draws = draws
-
-    def open(self, asked: Asked) -> Case:
-        """Open nothing."""
-        return Case(asked=asked, data=None, digest="")
-
-    def tasks(self, case: Case) -> tuple[list[Task], list[Failure]]:
-        """Name one task."""
-        return _tasks("a"), []
-
-    def measure(self, case: Case, task: Task) -> Drawn:
-        """Give the next draw."""
-        return self.draws.pop(0)
-
-    def reference(self, case: Case) -> Reference:
-        """Compare with nothing."""
-        return Reference(risk_without_privacy=1, risk_of_chance=0, cost_baseline="nothing")
-
-    def tables(self, case: Case, point: Point) -> Mapping[str, Mapping[str, Any]]:
-        """Give a mechanism."""
-        return common.mechanism_table(point)
+    return Goal(
+        name="constant",
+        cost_name="cost",
+        cost_unit="more",
+        risk_name="risk",
+        open=lambda asked: Case(asked=asked, data=None, digest=""),
+        tasks=lambda case: (_tasks("a"), []),
+        measure=measure,
+        reference=lambda case: Reference(risk_without_privacy=1, risk_of_chance=0, cost_baseline="nothing"),
+        **more,
+    )
 
 
 def test_every_draw_counts(place):
     draws = [Drawn(cost=0.0, risk=0.5, figures={"x": 1.0}), Drawn(cost=0.2, risk=0.5, figures={"x": 2.0, "y": 4.0})]
-    goal = Constant(draws)
+    goal = _constant(lambda case, task: draws.pop(0))
     point = sweep.measured(goal, goal.open(_asked(place)), _tasks("a")[0])
     assert point.draws == 2
     assert not draws
@@ -551,7 +538,7 @@ def test_of_many_packages_some_are_measured_and_that_is_said(place, monkeypatch)
 
 
 def test_fewer_records_are_measured_for_distortion_and_error(place):
-    for goal in (DISTORTION, errors_goal.RowError()):
+    for goal in (DISTORTION, losses.ROW_ERROR):
         case = goal.open(_asked(place, size=10))
         task = next(task for task in goal.tasks(case)[0] if task.mechanism == "partition")
         assert len(case.rows(task, Noise())) == 10
@@ -583,14 +570,14 @@ def test_figures_of_many_rows_are_those_of_publishing_all_of_them(tmp_path):
     (tmp_path / "base.toml").write_text(
         POLICY.replace("resolution = 1\ndoubling = 5", "resolution = 0.01\ndoubling = 2")
     )
-    for goal in (DISTORTION, errors_goal.RowError()):
+    for goal in (DISTORTION, losses.ROW_ERROR):
         case = goal.open(_asked(tmp_path))
         task = next(task for task in goal.tasks(case)[0] if task.name == "partition k=20")
         assert task.on == "data"
         drawn = goal.measure(case, task)
         policy = case.asked.base.policy({"name": "partition", **task.parameters})
         data = load(tmp_path / "parcels.csv", policy)
-        again = errors_goal.row_errors(publish(data, ledger=":memory:"), data)
+        again = losses.row_errors(publish(data, ledger=":memory:"), data)
         assert drawn.risk == pytest.approx(again.risk, abs=1e-3)
         assert goal is DISTORTION or drawn.cost == pytest.approx(again.cost, abs=1e-3)
     assert "of the true ones" not in " ".join(goal.reference(case).says)
@@ -629,17 +616,14 @@ def test_plans_that_take_minutes_with_several_quantities_are_left_out(place):
 
 
 def test_measurement_that_takes_too_long_is_given_up(place):
-    class Endless(Constant):
-        draw_seconds = 0.05
+    def endless(case: Case, task: Task) -> Drawn:
+        """Take for ever, whatever else is caught on the way."""
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
 
-        def measure(self, case: Case, task: Task) -> Drawn:
-            """Take for ever, whatever else is caught on the way."""
-            while True:
-                with contextlib.suppress(Exception):
-                    time.sleep(0.01)
-
-    goal = Endless([])
-    found = sweep.attempted(sweep.GoalMeasuring(goal, goal.open(_asked(place))), _tasks("a")[0])
+    goal = _constant(endless, draw_seconds=0.05)
+    found = sweep.attempted(partial(sweep.measured, goal, goal.open(_asked(place))), _tasks("a")[0])
     assert isinstance(found, Failure)
     assert "more than 0.05 seconds" in found.why
     time.sleep(0.1)  # no alarm is left behind
@@ -811,11 +795,11 @@ def test_second_run_of_the_same_command_measures_nothing_anew(place, monkeypatch
         "quick": True,
     }
     monkeypatch.setattr(
-        "dunnage.advising.distortion._candidates",
-        lambda case: [common.Candidate(name="p", mechanism="partition", parameters={"k": 4})],
+        "dunnage.advising.losses._table_candidates",
+        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 4})],
     )
     first = advice.advise(place / "parcels.csv", **asked)
-    monkeypatch.setattr(sweep, "measured", lambda *given: pytest.fail("measured anew"))
+    monkeypatch.setattr(advice, "measured", lambda *given: pytest.fail("measured anew"))
     again = advice.advise(place / "parcels.csv", max_cost="1%", **asked)  # another wish, the same points
     assert again.points == first.points
     assert not again.meets_limit
@@ -826,11 +810,11 @@ def test_second_run_of_the_same_command_measures_nothing_anew(place, monkeypatch
 
 
 def test_choosing_dp_by_the_data_is_said_loudly(place, monkeypatch):
-    def only(case: TrucksCase) -> list[common.Candidate]:
+    def only(case: TrucksCase) -> list[Task]:
         plan = {"name": "upper bounds", "model": "standard", "statistic": "upper"}
         return [
-            common.Candidate(name="k", mechanism="partition", parameters={"k": 2}, plan=plan),
-            common.Candidate(name="dp", mechanism="noisy-values", parameters={"epsilon": 8}, plan=plan),
+            Task(name="k", mechanism="partition", parameters={"k": 2}, plan=plan),
+            Task(name="dp", mechanism="noisy-values", parameters={"epsilon": 8}, plan=plan),
         ]
 
     monkeypatch.setattr("dunnage.advising.trucks._candidates", only)
@@ -882,8 +866,8 @@ def test_frontier_folder_that_holds_a_ledger_is_never_replaced(place):
 
 def test_nothing_measured_is_an_error_with_all_reasons(place, monkeypatch):
     monkeypatch.setattr(
-        "dunnage.advising.distortion._candidates",
-        lambda case: [common.Candidate(name="p", mechanism="partition", parameters={"k": 39})],
+        "dunnage.advising.losses._table_candidates",
+        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 39})],
     )
     with pytest.raises(NoPlanError, match="no policy could be measured") as error:
         advice.advise(place / "parcels.csv", policy=place / "base.toml", goal="distortion", draws=2)
@@ -904,7 +888,7 @@ def _commanded(*given: Any) -> Any:
 
 @pytest.mark.parametrize("goal", ["trucks", "distortion", "error"])
 def test_command_says_how_to_publish(place, monkeypatch, goal):
-    for module in ("trucks", "distortion", "errors_goal"):
+    for module in ("trucks", "losses"):
         monkeypatch.setattr(f"dunnage.advising.{module}.QUICK_KS", (3,))
         monkeypatch.setattr(f"dunnage.advising.{module}.QUICK_EPSILONS", (4,))
     (place / "parcels.csv").write_text(_rows(12))
@@ -926,8 +910,8 @@ def test_command_says_how_to_publish(place, monkeypatch, goal):
 
 def test_command_writes_a_frontier_folder(place, monkeypatch):
     monkeypatch.setattr(
-        "dunnage.advising.distortion._candidates",
-        lambda case: [common.Candidate(name="p", mechanism="partition", parameters={"k": 4})],
+        "dunnage.advising.losses._table_candidates",
+        lambda case: [Task(name="p", mechanism="partition", parameters={"k": 4})],
     )
     given = [place / "parcels.csv", "--policy", place / "base.toml", "--goal", "distortion"]
     result = _commanded(*given, "-o", place / "f", "--json")

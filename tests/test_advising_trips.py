@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import pickle
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,11 @@ from dunnage.advising.alike_trips import (
     open_trips,
     released_counts_of,
 )
-from dunnage.advising.errors_goal import CarrierError, RowError, TripError, count_errors, goal_for, row_errors
 from dunnage.advising.frontier import Measure, Point
+from dunnage.advising.losses import CARRIER_ERROR, ROW_ERROR, TRIP_ERROR, count_errors, error_goal, row_errors
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.shuttles import FleetDraw, ShuttleCase, Shuttles, draw_fleets
-from dunnage.advising.sweep import Asked, Goal, GoalMeasuring, Task, attempted, measured
+from dunnage.advising.shuttles import SHUTTLES, FleetDraw, ShuttleCase, draw_fleets
+from dunnage.advising.sweep import Asked, Task, attempted, measured
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
 from dunnage.cli.advising import advise
@@ -237,14 +238,14 @@ def test_candidates_of_counts_are_all_accepted_and_need_no_more_than_is_known(tm
 
 
 def test_the_goal_error_measures_counts(tmp_path):
-    goal = goal_for(_asked(tmp_path, None, _base(tmp_path)))
-    assert isinstance(goal, TripError)
+    goal = error_goal(_asked(tmp_path, None, _base(tmp_path)))
+    assert goal is TRIP_ERROR
     asked = _asked(tmp_path, _trips_file(tmp_path, 300), _base(tmp_path))
     case = goal.open(asked)
     assert isinstance(case, TripCase)
     assert "private" not in repr(case)
     tasks = {task.name: task for task in goal.tasks(case)[0]}
-    measuring = pickle.loads(pickle.dumps(GoalMeasuring(goal, case)))
+    measuring = pickle.loads(pickle.dumps(partial(measured, goal, case)))
     strict, loose = (
         attempted(measuring, tasks[f"constrained-counts O4 uniform epsilon={epsilon}"]) for epsilon in ("0.1", "10")
     )
@@ -277,7 +278,7 @@ def _shuttle_case(folder: Path, **more: Any) -> ShuttleCase:
     city = folder / "city"
     city.mkdir(exist_ok=True)
     (city / "stops.csv").write_text(STOPS)
-    case = Shuttles().open(_asked(folder, data, base, city=city, **more))
+    case = SHUTTLES.open(_asked(folder, data, base, city=city, **more))
     assert isinstance(case, ShuttleCase)
     return case
 
@@ -294,7 +295,7 @@ def test_shuttles_too_many_and_missing_both_count():
 
 def test_without_noise_privacy_costs_no_shuttle(tmp_path):
     case = _shuttle_case(tmp_path)
-    drawn = Shuttles().measure(case, _task("noisy-counts", epsilon=60.0))
+    drawn = SHUTTLES.measure(case, _task("noisy-counts", epsilon=60.0))
     assert drawn.cost == 0
     assert drawn.figures["signed_error"] == drawn.figures["unserved"] == 0
     assert 0 < drawn.figures["wait_seconds"] <= 180
@@ -304,13 +305,13 @@ def test_without_noise_privacy_costs_no_shuttle(tmp_path):
 
 def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
     case = pickle.loads(pickle.dumps(_shuttle_case(tmp_path, quick=True)))
-    point = measured(Shuttles(), case, _task("constrained-counts", epsilon=0.1, features="O4"))
+    point = measured(SHUTTLES, case, _task("constrained-counts", epsilon=0.1, features="O4"))
     assert point.cost.value >= abs(point.figures["signed_error"]) - 1e-9
     assert point.figures["shuttles_needed"] >= 1
     assert point.risk.value == membership_guess(0.1)
     with pytest.raises(Refusal, match="times the trips"):
-        Shuttles().measure(case, _task("noisy-counts", epsilon=0.01))
-    goal: Goal = Shuttles()
+        SHUTTLES.measure(case, _task("noisy-counts", epsilon=0.01))
+    goal = SHUTTLES
     assert goal.tables(case, point)["mechanism"]["features"] == "O4"
     assert "seconds" in " ".join(goal.reference(case).says)
 
@@ -325,15 +326,15 @@ def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):
 def test_what_shuttles_need_is_said(tmp_path):
     base = _base(tmp_path)
     with pytest.raises(ParameterError, match="--city"):
-        Shuttles().open(_asked(tmp_path, None, base))
+        SHUTTLES.open(_asked(tmp_path, None, base))
     city = tmp_path / "city"
     city.mkdir()
     (city / "stops.csv").write_text(STOPS.replace("F,east,48.001,9.065\n", ""))
     data = _trips_file(tmp_path, 100)
     with pytest.raises(ParameterError, match="lacks stops of the policy, such as 'F'"):
-        Shuttles().open(_asked(tmp_path, data, base, city=city))
+        SHUTTLES.open(_asked(tmp_path, data, base, city=city))
     with pytest.raises(ParameterError, match="number of seats"):
-        Shuttles().open(_asked(tmp_path, data, base, city=city, capacity=("500kg",)))
+        SHUTTLES.open(_asked(tmp_path, data, base, city=city, capacity=("500kg",)))
     rows = BasePolicy.of(Policy.from_dict(_PACKAGES))
     with pytest.raises(ParameterError, match="no trips"):
         open_trips(_asked(tmp_path, data, rows))
@@ -403,13 +404,13 @@ def test_errors_of_noisy_numbers_are_those_of_the_release():
 def test_the_goal_error_measures_numbers(tmp_path):
     base = BasePolicy.of(Policy.from_dict(_PACKAGES))
     frame = pa.table({"weight": pa.array([float(w % 97) for w in range(200)])})
-    goal = goal_for(_asked(tmp_path, frame, base))
-    assert isinstance(goal, RowError)
+    goal = error_goal(_asked(tmp_path, frame, base))
+    assert goal is ROW_ERROR
     case = goal.open(_asked(tmp_path, frame, base, quick=True))
     tasks, _ = goal.tasks(case)
     assert {task.mechanism for task in tasks} >= {"partition", "noisy-values"}
     assert {task.on for task in tasks} == {"data", "generated"}
-    points = [attempted(GoalMeasuring(goal, case), task) for task in tasks]
+    points = [attempted(partial(measured, goal, case), task) for task in tasks]
     found = {point.name: point for point in points if isinstance(point, Point)}
     assert len(found) == len(tasks)
     assert found["partition k=2"].cost.value < found["partition k=20"].cost.value
@@ -512,8 +513,8 @@ def test_what_the_allowance_does_not_pay_for_is_told(tmp_path):
 
 def test_a_policy_for_devices_is_written_so_that_it_makes_a_task(tmp_path):
     case = _carriers(tmp_path, PLACES + NUMBERS.replace("as_published = true\n", ""))
-    goal = goal_for(case.asked)
-    assert isinstance(goal, CarrierError)
+    goal = error_goal(case.asked)
+    assert goal.open is CARRIER_ERROR.open
     task = _chosen(case, "places: auto epsilon=2, 2 levels")
     point = measured(goal, case, task)
     text = case.asked.base.text_with(goal.tables(case, point), place=tmp_path)
@@ -556,7 +557,7 @@ def test_too_few_vehicles_for_any_map_are_told_at_once(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "DEVICES", DEVICES.replace("levels = 3", "levels = 6"))
     duties = PLACES + NUMBERS.replace("as_published = true\n", "")
     case = _carriers(tmp_path, duties, size=2)
-    goal = goal_for(case.asked)
+    goal = error_goal(case.asked)
     with pytest.raises(Refusal, match=r"About [\d,]+ are needed at least") as error:
         goal.tasks(case)
     needed = int(str(error.value).split("About ")[1].split(" ")[0].replace(",", ""))

@@ -191,7 +191,7 @@ def test_findings_are_those_counted_by_hand(name: str) -> None:
     squared = found.finding("root mean squared error (weight)").value
     assert squared == pytest.approx(math.sqrt(((told - weights) ** 2).mean()))
     assert found.finding("interval width (weight)").value == pytest.approx((upper - lower).mean() / 100)
-    assert found.at_risk[0]["record_linkage"] == pytest.approx(posterior[np.arange(40), row].max())
+    assert found.at_risk[0].record_linkage == pytest.approx(posterior[np.arange(40), row].max())
     assert found.statistic == "noise"
 
 

@@ -22,12 +22,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dunnage as dn
-from dunnage.auditing import attacks, knowledge
+from dunnage.auditing import attacks, rides
 from dunnage.auditing import rides as auditing_rides
 from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.inside import Case
-from dunnage.auditing.knowledge import attack_by, cards_that_fit, evenly, mean_interval, median_interval
-from dunnage.auditing.rides import class_widths, hourly_boardings, pair_counts
+from dunnage.auditing.rides import (
+    attack_by,
+    cards_that_fit,
+    class_widths,
+    evenly,
+    hourly_boardings,
+    mean_interval,
+    median_interval,
+    pair_counts,
+)
 from dunnage.auditing.sight import Known, Sight
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ReleaseError
@@ -634,10 +642,10 @@ def test_the_interval_of_a_median_covers_it() -> None:
 def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = SMALL[1]
     whole = audit(small.release, small.data, key=small.key)
-    monkeypatch.setattr(knowledge, "LEAST_ATTACKED", 10)
-    monkeypatch.setattr(knowledge, "MOST_PAIRS", 1)
-    monkeypatch.setattr(knowledge, "MOST_CARDS", 4)
-    monkeypatch.setattr(knowledge, "MOST_CHOICES", 2)
+    monkeypatch.setattr(rides, "LEAST_ATTACKED", 10)
+    monkeypatch.setattr(rides, "MOST_PAIRS", 1)
+    monkeypatch.setattr(rides, "MOST_CARDS", 4)
+    monkeypatch.setattr(rides, "MOST_CHOICES", 2)
     some = audit(small.release, small.data, key=small.key)
     fewest = some.finding("candidate rows, fewest (2 attributes known)")
     exact = whole.finding("candidate rows, fewest (2 attributes known)")
@@ -652,7 +660,7 @@ def test_figures_of_some_records_say_so(monkeypatch: pytest.MonkeyPatch) -> None
     assert risk.interval[1] == 1
     assert not risk.details["every_choice_tried"]
     assert "of 9 cards were attacked" in risk.sentence
-    monkeypatch.setattr(knowledge, "MOST_CARD_ROWS", 1)
+    monkeypatch.setattr(rides, "MOST_CARD_ROWS", 1)
     single = audit(small.release, small.data, key=small.key).finding("card risk (1 ride known)")
     assert single.details["attacked"] == 1
     assert single.interval[0] < single.value < single.interval[1]

@@ -18,7 +18,7 @@ import pytest
 
 import dunnage as dn
 from dunnage.auditing.audit import audit
-from dunnage.auditing.finding import counted
+from dunnage.auditing.finding import About
 from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
@@ -582,9 +582,9 @@ def test_the_worst_attribute_is_shown_first(rides):
 
 
 def test_one_is_not_plural():
-    one = counted("persons", 1, 2, "x", unit="persons", topic="records", private=True)
+    one = About("persons", "records", private=True).counted("persons", 1, 2, "x")
     assert (one.text(1), one.text(2)) == ("1 person", "2 persons")
-    assert replace(one, unit="ms").text(1) == "1 ms"
+    assert one.model_copy(update={"unit": "ms"}).text(1) == "1 ms"
 
 
 def test_bars_of_attributes_are_as_long_as_their_distortion(rides):

@@ -20,8 +20,9 @@ import quickjs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.advising.advice import choose
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
-from dunnage.advising.recommend import choose
+from dunnage.documents import Software
 from dunnage.pages.frontier import NOT_PRIVATE, PRIVATE, frontier_figure, frontier_page
 from dunnage.pages.frontier_chart import SHAPES, Axis, looks_of, share_text
 
@@ -212,7 +213,7 @@ def test_hostile_words_stay_words_everywhere():
         says=(HOSTILE, f"WARNING: {HOSTILE}", HOSTILE),
         policy=HOSTILE,
         failed=(Failure(name=HOSTILE, why=HOSTILE),),
-        software=HOSTILE,
+        software=Software(dunnage=HOSTILE),
     )
     text = frontier_page(found)
     page = Page(text)

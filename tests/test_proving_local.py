@@ -35,9 +35,17 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.proving import classes, local
-from dunnage.proving.local import ACROSS, WITHIN, Setting, examine, examine_lifetime, examine_window
+from dunnage.proving.local import (
+    ACROSS,
+    WITHIN,
+    Setting,
+    examine,
+    examine_lifetime,
+    examine_window,
+    loss_between,
+    replayed,
+)
 from dunnage.proving.replay import NotEnumerable
-from dunnage.proving.undecided import loss_between, replayed
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID
 
 BOX = ("103.9", "30.5", "104.2", "30.8")

@@ -25,15 +25,13 @@ from tests.test_settle_fleets import WAIT, policy_of, trip_table
 from tests.test_settle_fleets import publish as publish_trips
 
 import dunnage as dn
-from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE, Audit, audit
-from dunnage.auditing.carriers import CarrierCase, EstimatesSight
-from dunnage.auditing.counts import CountsSight
-from dunnage.auditing.exposed import _guess, vehicles_at_risk
+from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE, Audit, approval, audit
+from dunnage.auditing.carriers import CarrierCase, EstimatesSight, vehicles_at_risk
+from dunnage.auditing.counts import CountsSight, _guess
 from dunnage.auditing.finding import mean_interval
 from dunnage.auditing.fleet import Truth
 from dunnage.auditing.membership import WholeLaw, noisy_answer
 from dunnage.auditing.shuttles import spread_interval
-from dunnage.auditing.statement import approval
 from dunnage.dataset import Dataset
 from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.gtfs import load_city
@@ -81,13 +79,13 @@ def test_a_sign_off_says_policy_odds_risks_cost_terms_and_who() -> None:
     assert "Ada <b>Example</b>" in text
     assert "officer" in text
     assert found.approved is not None
-    assert found.approved["time"][:10] in text
+    assert found.approved.time[:10] in text
     assert "<b>Example" not in page
     assert "://" not in page
     assert "Content-Security-Policy" in page
-    assert page == sign_off_page(replace(found, seconds=9.0))  # nothing but what was found is in it
+    assert page == sign_off_page(found.model_copy(update={"seconds": 9.0}))  # nothing but what was found is in it
     assert "PRIVATE" not in page
-    blank = sign_off_page(replace(found, approved=None))
+    blank = sign_off_page(found.model_copy(update={"approved": None}))
     assert blank.count("<dd></dd>") == 4
 
 
@@ -102,7 +100,7 @@ def test_a_sign_off_to_hand_out_has_no_private_figure() -> None:
     assert "may be handed out" in text
     assert "not given to this audit" in text
     # Even if somebody marks a private audit as external, private findings are left out.
-    forged = said(sign_off_page(replace(found, external=True)))
+    forged = said(sign_off_page(found.model_copy(update={"external": True})))
     assert all(item.sentence not in forged for item in found.findings if item.private)
 
 
@@ -110,8 +108,9 @@ def test_long_texts_are_cut_to_a_page() -> None:
     data, release, key = parcels()
     found = audit(release, data, key=key)
     long = {f"assumption {number}": "word " * 60 for number in range(30)}
-    stated = {**found.statement, "assumptions": long, "in_clear": ["x " * 100] * 9, "warnings": ["y " * 200] * 9}
-    text = said(sign_off_page(replace(found, statement=stated, dataset="d" * 300)))
+    lists = {"assumptions": long, "in_clear": ("x " * 100,) * 9, "warnings": ("y " * 200,) * 9}
+    stated = found.statement.model_copy(update=lists)
+    text = said(sign_off_page(found.model_copy(update={"statement": stated, "dataset": "d" * 300})))
     assert "and 8 more: see the certificate." in text
     assert len(text) < 6_000
     assert "assumption 3" in text
@@ -132,9 +131,10 @@ def test_an_audit_folder_holds_its_sign_off_and_who_approved(tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == [PAGE_FILE, AUDIT_FILE, SIGNOFF_FILE]
     assert stat.S_IMODE((folder / SIGNOFF_FILE).stat().st_mode) == 0o600
     read = Audit.read(folder)
-    assert read.approved == found.approved == json.loads((folder / AUDIT_FILE).read_text())["approved"]
+    assert read.approved == found.approved
+    assert json.loads((folder / AUDIT_FILE).read_text())["approved"] == read.approved.model_dump()
     assert read.approved is not None
-    assert read.approved["name"] == "Ada Example, officer"
+    assert read.approved.name == "Ada Example, officer"
     assert sign_off_page(read) == (folder / SIGNOFF_FILE).read_text()
     write_audit(read, folder, force=True)
     old = json.loads((folder / AUDIT_FILE).read_text())
@@ -176,7 +176,7 @@ def test_noise_without_a_law_limits_nothing_and_lists_who_is_nearest() -> None:
     assert found.finding("prosecutor risk").value == 1
     assert found.finding("marketer risk").value == found.finding("record linkage").value
     assert len(found.at_risk) == 10
-    assert found.at_risk[0]["record_linkage"] == max(item["record_linkage"] for item in found.at_risk) > 0
+    assert found.at_risk[0].record_linkage == max(item.record_linkage for item in found.at_risk) > 0
     assert "prosecutor risk" not in finding_names(audit(release, external=True))
 
 
@@ -220,13 +220,13 @@ def test_trips_most_at_risk_are_those_that_the_noise_tells_of() -> None:
     seen = {(r["origin"], r["destination"], starts.index(r["window"])): r["count"] for r in release.data.to_pylist()}
     law = WholeLaw("round", Fraction(1))
     for item in found.at_risk:
-        own = types[item["source_row"]]
-        assert (item["alike"], item["released"]) == (alike[own], seen.get(own, 0))
-        above = item["released"] - item["alike"]
+        own = types[item.source_row]
+        assert (item.alike, item.released) == (alike[own], seen.get(own, 0))
+        above = item.released - item.alike
         there, missing = (float(np.exp(law.log_mass(above + more))) for more in (0, 1))
-        if item["released"]:
-            assert item["suspicion"] == pytest.approx(there / (there + missing))
-    order = [(-round(item["suspicion"], 9), item["alike"]) for item in found.at_risk]
+        if item.released:
+            assert item.suspicion == pytest.approx(there / (there + missing))
+    order = [(-round(item.suspicion, 9), item.alike) for item in found.at_risk]
     assert order == sorted(order)
     page = said(audit_page(found))
     assert found.risk_says in page
@@ -258,11 +258,11 @@ def test_riders_most_at_risk_have_most_trips_of_one_type(mechanism: dict[str, An
     check_findings(found)
     assert data.persons is not None
     assert len(found.at_risk) == len(np.unique(data.persons)) == 7
-    guesses = [item["guess"] for item in found.at_risk]
+    guesses = [item.guess for item in found.at_risk]
     assert guesses == sorted(guesses, reverse=True)
-    assert all(item["trips"] <= 3 and item["types"] <= item["trips"] for item in found.at_risk)
+    assert all(item.trips <= 3 and item.types <= item.trips for item in found.at_risk)
     worst = found.finding("membership guess").value  # all three of one type
-    alone = [item["guess"] for item in found.at_risk if item["types"] == 1 and item["trips"] == 3]
+    alone = [item.guess for item in found.at_risk if item.types == 1 and item.trips == 3]
     assert alone == pytest.approx([worst] * len(alone))
     assert max(guesses) <= worst + 1e-12
 
@@ -303,8 +303,8 @@ def test_vehicles_most_at_risk_are_those_that_stay(tmp_path: Path) -> None:
     sight = EstimatesSight(task=fleet.task, num_reports=12, confidence=0.95, means=(), maps={})
     case = CarrierCase(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=True))
     listed, says = vehicles_at_risk(case)
-    assert [(item["source_row"], item["stays"]) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
-    assert 0 < listed[0]["found_if_it_stays"] <= 1
+    assert [(item.source_row, item.stays) for item in listed] == [(1, 1.0), (2, 0.5), (0, 0.25)]
+    assert 0 < listed[0].found_if_it_stays <= 1
     assert "30 reports" in says
 
 
@@ -363,7 +363,7 @@ def test_waits_of_counted_trips_are_estimated(tmp_path: Path) -> None:
     low, high = found.finding("wait").interval
     assert low < found.finding("wait").value < high
     assert any("were drawn" in note for note in found.notes)
-    assert all(item["alike"] >= 2 for item in found.at_risk)  # each line stands for two trips
+    assert all(item.alike >= 2 for item in found.at_risk)  # each line stands for two trips
 
 
 def test_the_command_audits_a_plan_of_shuttles(

@@ -21,6 +21,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -29,6 +30,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from dunnage._version import __version__
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact, plain
 
@@ -45,6 +47,12 @@ class Model(BaseModel):
     def plain(self) -> dict[str, Any]:
         """Give what was stated as plain data; what was left to its default is left out."""
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Software(Model):
+    """What made a document."""
+
+    dunnage: str = __version__
 
 
 def _read_amount(value: object) -> Fraction:
@@ -66,6 +74,9 @@ Amount = Annotated[
 
 Number = int | float
 """A number that stays whole if it is written as one."""
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], Field(strict=False)]
+"""Several items: a list in a file, a tuple in Python."""
 
 M = TypeVar("M", bound=BaseModel)
 

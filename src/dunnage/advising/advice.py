@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import re
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import (
@@ -30,36 +32,24 @@ from dunnage.advising.frontier import (
     per_cent,
     with_ends,
 )
+from dunnage.advising.losses import DISTORTION, error_goal
 from dunnage.advising.policies import BasePolicy
-from dunnage.advising.recommend import DEFAULT_MAX_COST, Choice, choose, limit_of, wish
-from dunnage.advising.sweep import ON, Asked, Case, Goal, GoalMeasuring, Store, digest_of, sweep
+from dunnage.advising.shuttles import SHUTTLES
+from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, measured, sweep
+from dunnage.advising.trucks import TRUCKS
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.policy import Policy, suggestion
 
-# Each module has a goal_for; they are heavy, so only the one asked for is imported.
-GOALS = {"trucks": "trucks", "shuttles": "shuttles", "distortion": "distortion", "error": "errors_goal"}
+GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
+    "trucks": lambda asked: TRUCKS,
+    "shuttles": lambda asked: SHUTTLES,
+    "distortion": lambda asked: DISTORTION,
+    "error": error_goal,
+}
+"""By name, the goal that suits what the policy is about; it refuses what it cannot measure."""
+DEFAULT_MAX_COST = 0.05
 DRAWS, QUICK_DRAWS, MOST_DRAWS = 7, 4, 1000
 Progress = Callable[[str], None]
-
-
-@runtime_checkable
-class Planned(Protocol):
-    """A goal whose release is planned on next."""
-
-    def next_step(self, case: Case, point: Point) -> str:
-        """Say how to plan on a release of a point."""
-
-
-def _check_goal(name: str) -> None:
-    if name not in GOALS:
-        raise ParameterError(f"there is no goal {str(name)[:20]!r}. {suggestion(str(name), GOALS)}")
-
-
-def goal_named(name: str, asked: Asked) -> Goal:
-    """Return the goal of a name that suits what the policy is about."""
-    _check_goal(name)
-    goal: Goal = importlib.import_module(f"dunnage.advising.{GOALS[name]}").goal_for(asked)
-    return goal
 
 
 def advise(
@@ -125,20 +115,21 @@ def advise(
         If nothing could be measured at all.
     """
     start, tell = time.monotonic(), progress or (lambda line: None)
-    _check_goal(goal)
+    if goal not in GOALS:
+        raise ParameterError(f"there is no goal {str(goal)[:20]!r}. {suggestion(str(goal), GOALS)}")
     limit_of(max_cost, max_risk)  # refuse what cannot be read before anything is opened
     asked = _asked(
         data, policy, capacity, period=period, by=by, city=city, on=on, size=size, draws=draws, quick=quick, jobs=jobs
     )
-    chosen = goal_named(goal, asked)
-    limit = limit_of(max_cost, max_risk, getattr(chosen, "default_max_cost", DEFAULT_MAX_COST))
+    chosen = GOALS[goal](asked)
+    limit = limit_of(max_cost, max_risk, chosen.default_max_cost)
     if out is not None:
         check_place(out, force=force)
     tell("reading")
     case = chosen.open(asked)
     tasks, unfit = chosen.tasks(case)
     store = Store.nowhere() if out is None else Store.open(Store.beside(out), digest_of(case, goal), force=force)
-    points, failed = sweep(tasks, GoalMeasuring(chosen, case), jobs=jobs, progress=tell, store=store)
+    points, failed = sweep(tasks, partial(measured, chosen, case), jobs=jobs, progress=tell, store=store)
     if not points:
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
         raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
@@ -194,7 +185,7 @@ def _asked(
 
 
 def _frontier(
-    goal: Goal,
+    goal: Goal[Any],
     case: Case,
     points: tuple[Point, ...],
     failures: tuple[tuple[Failure, ...], tuple[Failure, ...]],
@@ -223,14 +214,96 @@ def _frontier(
         says=says,
         policy="" if choice.point is None else _policy_text(goal, case, choice.point, says, place),
         seconds=seconds,
-        software=__version__,
     )
+
+
+# --- Which point keeps to what the owner asked for ------------------------------------------------------------------
+
+_SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<below>[1-9]\d*)|)\s*$")
+
+
+def share_of(given: str | float | Fraction, what: str, *, most: float = float("inf")) -> float:
+    """Read ``5%``, ``1/20`` or ``0.05``.
+
+    Examples
+    --------
+    >>> share_of("5%", "max_cost"), share_of("1/20", "max_risk"), share_of("0.05", "max_cost"), share_of(0, "max_cost")
+    (0.05, 0.05, 0.05, 0.0)
+    """
+    found = _SHARE.match(str(given))
+    if found is None:
+        raise ParameterError(f"{what} must be a share: 5%, 1/20 or 0.05. Got {str(given)[:20]!r}. Write one of these.")
+    number = Fraction(found["number"])
+    value = float(number / 100 if found["end"] == "%" else number / int(found["below"] or 1))
+    if value > most:
+        raise ParameterError(f"{what} must be {most:g} at most. Got {str(given)[:20]!r}. Write 5%, say, or 0.05.")
+    return value
+
+
+def limit_of(
+    max_cost: str | float | None, max_risk: str | float | None, default_max_cost: float = DEFAULT_MAX_COST
+) -> Limit:
+    """Read what was asked for; if nothing was, at most so much cost."""
+    if max_cost is None and max_risk is None:
+        return Limit(max_cost=default_max_cost, asked=False)
+    return Limit(
+        max_cost=None if max_cost is None else share_of(max_cost, "max_cost"),
+        max_risk=None if max_risk is None else share_of(max_risk, "max_risk", most=1.0),
+    )
+
+
+class Choice(NamedTuple):
+    """The point that was chosen."""
+
+    point: Point | None  # It; None if there is none
+    meets_limit: bool  # Whether it keeps to the limit, the upper ends of its intervals included
+
+
+def choose(points: Sequence[Point], limit: Limit) -> Choice:
+    """Choose a point: with a limit on the cost that of least risk, with one on the risk alone that of least cost.
+
+    Guarantees that are proved come before those that are only claimed; one that is void is never chosen. One whose plan
+    overloads many trucks is chosen only if there is no other, and so is one that hardly protects anybody, if there is
+    no limit on the risk. If no point keeps to the limit, the one that comes closest to it is chosen.
+    """
+    promising = [point for point in points if point.basis != "void"]
+    kept = [point for point in promising if not point.mended] or promising
+    usable = [point for point in kept if limit.max_risk is not None or not point.weak] or kept
+    for basis in ("proved", "claimed"):
+        fitting = [point for point in usable if point.basis == basis and _excess(point, limit) <= 0]
+        if fitting:
+            return Choice(point=min(fitting, key=lambda point: _preference(point, limit)), meets_limit=True)
+    proved = [point for point in usable if point.basis == "proved"] or usable
+    if not proved:
+        return Choice(point=None, meets_limit=False)
+    return Choice(
+        point=min(proved, key=lambda point: (_excess(point, limit), *_preference(point, limit))), meets_limit=False
+    )
+
+
+def _excess(point: Point, limit: Limit) -> float:
+    pairs = ((point.cost, limit.max_cost), (point.risk, limit.max_risk))
+    return sum(max(measure.upper - most, 0.0) for measure, most in pairs if most is not None)
+
+
+def _preference(point: Point, limit: Limit) -> tuple[float, float]:
+    first, second = (point.risk, point.cost) if limit.max_cost is not None else (point.cost, point.risk)
+    return first.value, second.value
+
+
+def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
+    """Say what was asked for: ``at most 5 % more trucks``."""
+    parts: Iterable[str] = (
+        *([f"at most {per_cent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
+        *([f"{risk_name} of at most {per_cent(limit.max_risk)}"] if limit.max_risk is not None else []),
+    )
+    return " and ".join(parts)
 
 
 # --- What is said ----------------------------------------------------------------------------------------------------
 
 
-def _recommendation(goal: Goal, choice: Choice, limit: Limit) -> str:
+def _recommendation(goal: Goal[Any], choice: Choice, limit: Limit) -> str:
     asked = wish(limit, goal.cost_unit, goal.risk_name)
     if not limit.asked:
         asked += " (the default: give --max-cost or --max-risk for another)"
@@ -277,9 +350,8 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
     if private:
         says.append(
-            f"WARNING: {_points(private)} with a differential-privacy guarantee {_were(private)} measured on the true "
-            "data. If you choose by them, the choice is NOT covered by epsilon. Leave --on data away to choose on "
-            "generated data."
+            f"WARNING: {_points(private, f'{_WITH_DP} was', f'{_WITH_DP} were')} measured on the true data. If you "
+            "choose by them, the choice is NOT covered by epsilon. Leave --on data away to choose on generated data."
         )
     says += _left_out_says(points)
     says.append(
@@ -313,16 +385,8 @@ def _went_in(case: Case) -> str:
 _RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
 
 
-def _points(points: Sequence[Point]) -> str:
-    return "1 point" if len(points) == 1 else f"{len(points)} points"
-
-
-def _were(points: Sequence[Point]) -> str:
-    return "was" if len(points) == 1 else "were"
-
-
-def _are(points: Sequence[Point]) -> str:
-    return "is" if len(points) == 1 else "are"
+def _points(points: Sequence[Point], one: str, several: str) -> str:
+    return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
 
 
 def _left_out_says(points: Sequence[Point]) -> list[str]:
@@ -330,18 +394,18 @@ def _left_out_says(points: Sequence[Point]) -> list[str]:
     says = []
     if weak := [point for point in points if point.weak]:
         says.append(
-            f"{_points(weak)} {_are(weak)} recommended only if --max-risk allows it: the attacker is right more than "
+            f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
             f"{per_cent(WEAK_RISK)} of the time, which protects hardly anybody."
         )
     if mended := [point for point in points if point.mended]:
         says.append(
-            f"{_points(mended)} {_are(mended)} not recommended, and no reason to leave out others: the plan overloads "
+            f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
             f"more than {per_cent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
             "planned, by the true weights."
         )
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
         says.append(
-            f"{_points(unproven)} {_were(unproven)} compared with the best plan found on the true weights, which was "
+            f"{_points(unproven, 'was', 'were')} compared with the best plan found on the true weights, which was "
             "not always proven to have the fewest trucks: costs may be somewhat higher than told."
         )
     return says
@@ -360,6 +424,7 @@ def _untried_says(unfit: Sequence[Failure]) -> list[str]:
     ]
 
 
+_WITH_DP = "with a differential-privacy guarantee"
 _SPREAD = {
     "rows": "values spread evenly over their domains",
     "trips": "trips spread over the policy's stops and hours by how far apart and how busy such places are",
@@ -378,20 +443,17 @@ def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA",
         return shlex.join(["dunnage", "device", "task", str(policy), "-o", "TASK.json"])
     ledger = [] if base.path is None else ["--ledger", str(base.path.parent / LEDGER_FILE)]
     of_period = [] if period is None else ["--period", period]
-    return shlex.join(
-        ["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"],
-    )
+    return shlex.join(["dunnage", "publish", data, "--policy", str(policy), *of_period, *ledger, "-o", "RELEASE"])
 
 
-def _policy_text(goal: Goal, case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
-    """Write the recommended policy, with what it rests on as comments."""
+def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
     notes = [
         f"Made by dunnage advise {__version__}, for the goal {goal.name}. Private until it is published under.",
         *says,
         "",
         "To go on" + (":" if case.asked.base.for_devices else ", with the ledger beside the policy advice began with:"),
         f"  {publish_command(case.asked.base, place, period=case.asked.period)}",
-        *([f"  {step}"] if isinstance(goal, Planned) and (step := goal.next_step(case, point)) else []),
+        *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(case, point)) else []),
     ]
     return case.asked.base.text_with(goal.tables(case, point), place=place, notes=_wrapped(notes))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,8 @@ from dunnage.advising.alike import (
     takes_whole_groups,
     with_mechanism,
 )
-from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Point
-from dunnage.advising.sweep import Asked, Case, Task
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure
+from dunnage.advising.sweep import Asked, Case, Task, Tasks
 from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
@@ -56,8 +55,7 @@ class Opened(Case):
         several = len(self.policy.schema.quasi_identifiers) > 1
         return self.asked.size or (MOST_ALONG_SEVERAL if several else MOST_ALONG_ONE)
 
-    def most_of(self, tried: Task | Candidate) -> int:
-        """How many records a draw of a task is measured on, at most."""
+    def most_of(self, tried: Task) -> int:
         # Clusters that keep to something else than k are searched for again and again.
         fast = tried.mechanism in _FAST or (tried.mechanism == "utility-clusters" and "k" in tried.parameters)
         return self.asked.size or (self.most if fast else min(self.most, MOST_RECORDS))
@@ -69,7 +67,6 @@ class Opened(Case):
 
     @property
     def num_measured(self) -> int:
-        """How many true records a draw is measured on, about."""
         return min(len(self.data), self.most)
 
     @cached_property
@@ -96,7 +93,7 @@ class Opened(Case):
         size = self.asked.size or self.num_measured
         return generated_rows(self.data, self.policy, size, noise, self.largest)
 
-    def kind_of_rows(self, tried: Task | Candidate) -> str:
+    def kind_of_rows(self, tried: Task) -> str:
         """Say what true rows are that a task is measured on: data if its classes are those of all rows."""
         most = self.most_of(tried)
         if len(self.data) <= most:
@@ -152,47 +149,30 @@ def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
 # --- Candidates ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A policy that may fit: as of a task, before its promise is known."""
-
-    name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
-    mechanism: str
-    parameters: Mapping[str, Any]
-    plan: Mapping[str, Any] = field(default_factory=dict)
-
-
-def checked_tasks(case: Opened, candidates: Iterable[Candidate]) -> tuple[Sequence[Task], Sequence[Failure]]:
+def checked_tasks(case: Opened, candidates: Iterable[Task]) -> Tasks:
     """Return candidates that the policy allows, with what they promise, and why others are not: each reason once."""
-    tasks: list[Task] = []
-    failed: dict[tuple[str, str], Failure] = {}
-    for candidate in candidates:
-        made = _task(case, candidate)
-        if isinstance(made, Task):
-            tasks.append(made)
-        else:
-            failed.setdefault((candidate.mechanism, made.why), made)
-    return tasks, list(failed.values())
-
-
-def _task(case: Opened, candidate: Candidate) -> Task | Failure:
     from dunnage.publishing import mechanism_of
 
-    try:
-        policy = with_mechanism(case.policy, {"name": candidate.mechanism, **candidate.parameters})
-        promise = mechanism_of(policy).promise(policy.schema)
-    except PolicyError as error:
-        return Failure(name=candidate.mechanism, why="; ".join(str(problem) for problem in error.problems))
-    on = measured_on(case.asked.on, promise.guarantee)
-    return Task(
-        name=candidate.name,
-        mechanism=candidate.mechanism,
-        parameters=candidate.parameters,
-        plan=candidate.plan,
-        guarantee=in_words(promise.guarantee),
-        basis=str(promise.basis),
-        on=GENERATED if on == GENERATED else case.kind_of_rows(candidate),
-    )
+    tasks: list[Task] = []
+    failed: dict[tuple[str, str], Failure] = {}
+    for task in candidates:
+        try:
+            policy = with_mechanism(case.policy, {"name": task.mechanism, **task.parameters})
+            promise = mechanism_of(policy).promise(policy.schema)
+        except PolicyError as error:
+            why = "; ".join(str(problem) for problem in error.problems)
+            failed.setdefault((task.mechanism, why), Failure(name=task.mechanism, why=why))
+            continue
+        on = measured_on(case.asked.on, promise.guarantee)
+        tasks.append(
+            replace(
+                task,
+                guarantee=in_words(promise.guarantee),
+                basis=str(promise.basis),
+                on=GENERATED if on == GENERATED else case.kind_of_rows(task),
+            )
+        )
+    return tasks, list(failed.values())
 
 
 def measured_on(asked: str, guarantee: Guarantee) -> str:
@@ -212,13 +192,9 @@ def in_words(guarantee: Guarantee) -> str:
     """
     named = ("k", "epsilon", "delta", "beta")
     facts = [(name, getattr(guarantee, name)) for name in named if getattr(guarantee, name, None) is not None]
-    numbers = [f"{name} {_number(value)}" for name, value in facts]
+    numbers = [f"{name} {value if isinstance(value, int) else f'{float(value):.4g}'}" for name, value in facts]
     neighbours = getattr(guarantee, "neighbours", None)
     return ", ".join([guarantee.model, *numbers, *([str(neighbours)] if neighbours else [])])
-
-
-def _number(value: int | Fraction) -> str:
-    return str(value) if isinstance(value, int) else f"{float(value):.4g}"
 
 
 def ranges_of(domain: Numeric, number: int) -> list[Any]:
@@ -232,11 +208,6 @@ def ranges_of(domain: Numeric, number: int) -> list[Any]:
     assert domain.resolution is not None
     steps = sorted({domain.num_steps * part // number for part in range(1, number)} - {0})
     return [plain(domain.lower + step * domain.resolution) for step in steps if step < domain.num_steps]
-
-
-def mechanism_table(point: Point) -> Mapping[str, Mapping[str, Any]]:
-    """Give the mechanism of a point, as a policy writes it."""
-    return {"mechanism": {"name": point.mechanism, **point.parameters}}
 
 
 # --- Releases ------------------------------------------------------------------------------------------------------

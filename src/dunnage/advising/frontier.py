@@ -9,16 +9,16 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Literal, Self
 
-from dunnage._version import __version__
-from dunnage.errors import InputError, OutputError, ParameterError
+from pydantic import field_validator, model_validator
+
+from dunnage.documents import Listed, Model, Software, read, to_text
+from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
 
-FORMAT = 1
 FRONTIER_FILE = "frontier.json"
 TABLE_FILE = "frontier.csv"
 PAGE_FILE = "frontier.html"
@@ -37,10 +37,11 @@ MOST_OVERLOADED = 0.1
 WEAK_RISK = 0.9
 """An attacker who is right more often is hardly kept out: only a limit on the risk can ask for such a point."""
 _SAME = 1e-12
+Table = Mapping[str, Any]
+"""A table of a policy, or the options of a command: TOML values by their names."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
+class Measure(Model):
     """A measured figure, and where a second, independent measurement with as many draws falls with 99 %.
 
     Parameters
@@ -51,15 +52,17 @@ class Measure:
         Ends of the interval; equal to the value where every draw must come out the same.
     """
 
-    value: float
-    lower: float
-    upper: float
+    value: int | float
+    lower: int | float
+    upper: int | float
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not (self.lower <= self.value <= self.upper and math.isfinite(self.upper - self.lower)):
             raise ParameterError(
                 "a measure needs finite figures, its value between its ends. Got others. Measure anew."
             )
+        return self
 
     @classmethod
     def of(
@@ -106,8 +109,7 @@ class Measure:
         return cls(value=mean, lower=min(mean, max(mean - reach, least)), upper=max(mean, min(mean + reach, most)))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(Model):
     """One policy, with what it costs and what an attacker still gets.
 
     Parameters
@@ -141,15 +143,15 @@ class Point:
 
     name: str
     mechanism: str
-    parameters: Mapping[str, Any]
-    plan: Mapping[str, Any]
+    parameters: Table
+    plan: Table
     cost: Measure
     risk: Measure
     guarantee: str
     basis: str
     measured_on: str
     draws: int
-    figures: Mapping[str, float]
+    figures: Mapping[str, int | float]
     seconds: float
     dominated: bool = False
 
@@ -163,27 +165,15 @@ class Point:
         """Whether the attacker is right so often that hardly anybody is protected."""
         return self.risk.value > WEAK_RISK
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the point as plain data."""
-        return asdict(self)
 
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Point:
-        """Make a point of plain data."""
-        measures = {name: Measure(**content[name]) for name in ("cost", "risk")}
-        return cls(**{**content, **measures})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
+class Failure(Model):
     """A policy that could not be measured, and why."""
 
     name: str  # name, why: the point's name, and a sentence without private figures
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
+class Limit(Model):
     """What the owner asked for; at least one of both is given."""
 
     max_cost: float | None = None  # Most that privacy may cost, in the goal's unit: 0.05
@@ -191,8 +181,7 @@ class Limit:
     asked: bool = True  # False if nothing was asked for, so that a default was taken
 
 
-@dataclass(frozen=True, kw_only=True)
-class Frontier:
+class Frontier(Model):
     """Policies against what they cost: points, those that failed, and the recommended one. Private.
 
     Parameters
@@ -225,34 +214,44 @@ class Frontier:
         Version of Dunnage.
     """
 
+    format: Literal[1] = 1
+    kind: Literal["frontier"] = "frontier"
     dataset: str
     goal: str
     cost_name: str
     cost_unit: str
     cost_baseline: str
     risk_name: str
-    risk_without_privacy: float
-    risk_of_chance: float
-    points: tuple[Point, ...]
-    failed: tuple[Failure, ...] = ()
-    limit: Limit = field(default_factory=Limit)
+    risk_without_privacy: int | float
+    risk_of_chance: int | float
     recommended: str | None = None
     meets_limit: bool = False
-    says: tuple[str, ...] = ()
-    policy: str = field(default="", repr=False)
-    seconds: float = 0.0
-    software: str = __version__
+    policy: str = ""
+    seconds: int | float = 0.0
+    says: Listed[str] = ()
+    limit: Limit = Limit()
+    points: Listed[Point]
+    failed: Listed[Failure] = ()
+    software: Software = Software()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "points", _with_dominated(self.points))
+    @field_validator("points")
+    @classmethod
+    def _tell_dominated(cls, points: tuple[Point, ...]) -> tuple[Point, ...]:
+        return tuple(p.model_copy(update={"dominated": any(_beats(other, p) for other in points)}) for p in points)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         names = [point.name for point in self.points]
         if len(set(names)) < len(names):
             raise ParameterError("points of a frontier need names of their own. Got one twice. Rename it.")
         if self.recommended is not None and self.recommended not in names:
             raise ParameterError(f"the recommended point {self.recommended!r} is not among the points. Name one.")
+        return self
 
     def __repr__(self) -> str:
         return f"Frontier({self.dataset!r}, {self.goal}, {len(self.points)} points, private)"
+
+    __str__ = __repr__
 
     def point(self, name: str) -> Point:
         """Return a point by its name.
@@ -270,17 +269,7 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the frontier as plain data."""
-        content = {name: getattr(self, name) for name in _PLAIN}
-        return {
-            "format": FORMAT,
-            "kind": "frontier",
-            **content,
-            "says": list(self.says),
-            "limit": asdict(self.limit),
-            "points": [point.to_dict() for point in self.points],
-            "failed": [asdict(item) for item in self.failed],
-            "software": {"dunnage": self.software},
-        }
+        return self.model_dump(mode="json")
 
     def summary(self) -> str:
         """Describe the frontier for its owner: points that none beats, the recommended one, and what it rests on."""
@@ -308,7 +297,17 @@ class Frontier:
         writer = csv.DictWriter(text, [*_COLUMNS, *more], restval="", lineterminator="\n")
         writer.writeheader()
         for point in self.points:
-            writer.writerow({**_line(point), "recommended": _word(point.name == self.recommended), **point.figures})
+            line = {name: getattr(point, name) for name in _COLUMNS if name in Point.model_fields}
+            for name, measure in (("cost", point.cost), ("risk", point.risk)):
+                line |= {name: measure.value, f"{name}_lower": measure.lower, f"{name}_upper": measure.upper}
+            line |= {
+                "parameters": json.dumps(dict(point.parameters), ensure_ascii=False),
+                "plan": json.dumps(dict(point.plan), ensure_ascii=False) if point.plan else "",
+                "dominated": "yes" if point.dominated else "no",
+                "recommended": "yes" if point.name == self.recommended else "no",
+                "seconds": round(point.seconds, 3),
+            }
+            writer.writerow({**line, **point.figures})
         return text.getvalue()
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
@@ -323,12 +322,7 @@ class Frontier:
         force
             Replace a frontier that is there.
         """
-        texts = {
-            FRONTIER_FILE: json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-            TABLE_FILE: self.table(),
-            PAGE_FILE: page,
-            POLICY_FILE: self.policy,
-        }
+        texts = {FRONTIER_FILE: to_text(self), TABLE_FILE: self.table(), PAGE_FILE: page, POLICY_FILE: self.policy}
         with new_folder(
             folder, marker=FRONTIER_FILE, force=force, private=True, may_hold=(PAGE_FILE, POLICY_FILE)
         ) as work:
@@ -346,18 +340,8 @@ class Frontier:
         InputError
             If it is not one.
         """
-        path = Path(folder) / FRONTIER_FILE
-        try:
-            if path.stat().st_size > MOST_FRONTIER_BYTES:
-                raise ValueError
-            content = json.loads(path.read_bytes())
-            if content["format"] != FORMAT or content["kind"] != "frontier":
-                raise ValueError
-            return _frontier_from(content)
-        except OSError as error:
-            raise InputError(str(path), [f"cannot be read: {error.strerror}. Give a frontier folder."]) from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ParameterError):
-            raise InputError(str(path), [f"is not a frontier of format {FORMAT}. Make it anew."]) from None
+        path, what = Path(folder) / FRONTIER_FILE, "a frontier folder"
+        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MOST_FRONTIER_BYTES)
 
 
 def check_place(folder: str | os.PathLike[str], *, force: bool = False) -> None:
@@ -373,54 +357,21 @@ _NOT_RECOMMENDED = (
     f"or more than {MOST_OVERLOADED:.0%} of the trucks are overloaded before repair"
 ).replace("%", " %")
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
-_PLAIN = (
-    "dataset",
-    "goal",
-    "cost_name",
-    "cost_unit",
-    "cost_baseline",
-    "risk_name",
-    "risk_without_privacy",
-    "risk_of_chance",
-    "recommended",
-    "meets_limit",
-    "policy",
-    "seconds",
-)
 _COLUMNS = (
-    "name",
-    "mechanism",
-    "parameters",
-    "plan",
-    "cost",
-    "cost_lower",
-    "cost_upper",
-    "risk",
-    "risk_lower",
-    "risk_upper",
-    "guarantee",
-    "basis",
-    "measured_on",
-    "draws",
-    "dominated",
-    "recommended",
-    "seconds",
+    *(
+        "name",
+        "mechanism",
+        "parameters",
+        "plan",
+        "cost",
+        "cost_lower",
+        "cost_upper",
+        "risk",
+        "risk_lower",
+        "risk_upper",
+    ),
+    *("guarantee", "basis", "measured_on", "draws", "dominated", "recommended", "seconds"),
 )
-
-
-def _frontier_from(content: Mapping[str, Any]) -> Frontier:
-    return Frontier(
-        **{name: content[name] for name in _PLAIN},
-        points=tuple(Point.from_dict(item) for item in content["points"]),
-        failed=tuple(Failure(**item) for item in content["failed"]),
-        limit=Limit(**content["limit"]),
-        says=tuple(map(str, content["says"])),
-        software=str(content["software"]["dunnage"]),
-    )
-
-
-def _with_dominated(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple(replace(point, dominated=any(_beats(other, point) for other in points)) for point in points)
 
 
 def _beats(other: Point, point: Point) -> bool:
@@ -433,27 +384,6 @@ def _beats(other: Point, point: Point) -> bool:
         return False
     cost, risk = point.cost.value - other.cost.value, point.risk.value - other.risk.value
     return cost >= -_SAME and risk >= -_SAME and max(cost, risk) > _SAME
-
-
-def _line(point: Point) -> dict[str, Any]:
-    measures = {
-        f"{name}{end}": getattr(getattr(point, name), part)
-        for name in ("cost", "risk")
-        for end, part in (("", "value"), ("_lower", "lower"), ("_upper", "upper"))
-    }
-    plain = ("name", "mechanism", "guarantee", "basis", "measured_on", "draws")
-    return {
-        **{name: getattr(point, name) for name in plain},
-        **measures,
-        "parameters": json.dumps(dict(point.parameters), ensure_ascii=False),
-        "plan": json.dumps(dict(point.plan), ensure_ascii=False) if point.plan else "",
-        "dominated": _word(point.dominated),
-        "seconds": round(point.seconds, 3),
-    }
-
-
-def _word(truth: bool) -> str:
-    return "yes" if truth else "no"
 
 
 def with_ends(measure: Measure) -> str:

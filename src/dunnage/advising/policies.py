@@ -28,13 +28,11 @@ class BasePolicy:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> BasePolicy:
-        """Read a policy file, whatever stands in its mechanism."""
         text, file = policy_text(path)
         return cls(text=text, document=policy_document(text, file), path=file)
 
     @classmethod
     def of(cls, policy: Policy) -> BasePolicy:
-        """Begin with a policy that was read already."""
         return cls(text=policy.to_toml(), document=policy.document, path=policy.path)
 
     @property
@@ -60,11 +58,9 @@ class BasePolicy:
 
     @property
     def dataset(self) -> str:
-        """The name the ledger accounts for."""
         return str(self.document.get("dataset", ""))
 
     def policy(self, mechanism: Mapping[str, Any]) -> Policy:
-        """Return the policy with this mechanism: its name and parameters."""
         return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
 
     def text_with(

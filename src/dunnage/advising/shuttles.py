@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
@@ -27,9 +26,8 @@ from dunnage.advising.alike_trips import (
     open_trips,
     released_counts_of,
 )
-from dunnage.advising.common import mechanism_table
-from dunnage.advising.frontier import Failure, Point
-from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task
+from dunnage.advising.frontier import Point
+from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.mechanisms.counting import Counted, true_counts
@@ -85,90 +83,69 @@ class FleetDraw:
         return sum(self.planned) / sum(self.needed) - 1
 
 
-@dataclass(frozen=True)
-class Shuttles:
-    """Shuttles too many or missing, against whether one trip or rider was there."""
+def _open(asked: Asked) -> ShuttleCase:
+    if asked.city is None:
+        raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
+    service = Service(capacity=_seats(asked.capacity)) if asked.capacity else Service()
+    from dunnage.gtfs import load_city
 
-    name: str = "shuttles"
-    cost_name: str = "shuttles"
-    cost_unit: str = "shuttles too many or missing"
-    risk_name: str = "membership guess"
-    default_max_cost: float = 0.15
+    ground = Ground.of(load_city(asked.city))
+    trips = open_trips(asked, ground.city, most=QUICK_TRIPS if asked.quick else MOST_TRIPS)
+    universe = trips.part.policy.schema.universe(asked.period)
+    _check_city(universe, ground)
+    day = _only_day(universe)
+    told = (f"Only {day} was sized for.",) if day else ()
+    case = ShuttleCase(
+        asked=asked,
+        data=trips.data,
+        digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
+        part=trips.part,
+        place=trips.place,
+        size=trips.size,
+        says=(*trips.says, *told),
+        ground=ground,
+        service=service,
+        day=day,
+    )
+    return replace(case, max_wait=_least_wait(case))
 
-    def open(self, asked: Asked) -> Case:
-        """Read trips and city."""
-        if asked.city is None:
-            raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
-        service = Service(capacity=_seats(asked.capacity)) if asked.capacity else Service()
-        from dunnage.gtfs import load_city
 
-        ground = Ground.of(load_city(asked.city))
-        trips = open_trips(asked, ground.city, most=QUICK_TRIPS if asked.quick else MOST_TRIPS)
-        universe = trips.part.policy.schema.universe(asked.period)
-        _check_city(universe, ground)
-        day = _only_day(universe)
-        told = (f"Only {day} was sized for.",) if day else ()
-        case = ShuttleCase(
-            asked=asked,
-            data=trips.data,
-            digest=hashlib.sha256(f"{trips.digest} {ground.digest()}".encode()).hexdigest(),
-            part=trips.part,
-            place=trips.place,
-            size=trips.size,
-            says=(*trips.says, *told),
-            ground=ground,
-            service=service,
-            day=day,
-        )
-        return replace(case, max_wait=_least_wait(case))
+def _measure(case: ShuttleCase, task: Task) -> Drawn:
+    mechanism = {"name": task.mechanism, **task.parameters}
+    repeats = 1 if case.asked.quick else REPEATS
+    drawn = [draw_fleets(case, case.drawn(mechanism, task.on)) for _ in range(repeats)]
+    return Drawn(
+        cost=fmean(one.apart for one in drawn),
+        risk=membership_guess(float(task.parameters["epsilon"])),
+        cost_step=fmean(1 / sum(one.needed) for one in drawn) / repeats,
+        cost_least=0.0,
+        figures={
+            "shuttles": fmean(sum(one.planned) for one in drawn),
+            "shuttles_needed": fmean(sum(one.needed) for one in drawn),
+            "signed_error": fmean(one.signed for one in drawn),
+            "wait_seconds": fmean(one.wait_seconds for one in drawn),
+            "unserved": fmean(one.unserved for one in drawn),
+        },
+    )
 
-    def tasks(self, case: Case) -> tuple[Sequence[Task], Sequence[Failure]]:
-        """Name the mechanisms of counts."""
-        assert isinstance(case, ShuttleCase)
-        return count_tasks(case)
 
-    def measure(self, case: Case, task: Task) -> Drawn:
-        """Size a fleet on a release and one on the truth."""
-        assert isinstance(case, ShuttleCase)
-        mechanism = {"name": task.mechanism, **task.parameters}
-        repeats = 1 if case.asked.quick else REPEATS
-        drawn = [draw_fleets(case, case.drawn(mechanism, task.on)) for _ in range(repeats)]
-        return Drawn(
-            cost=fmean(one.apart for one in drawn),
-            risk=membership_guess(float(task.parameters["epsilon"])),
-            cost_step=fmean(1 / sum(one.needed) for one in drawn) / repeats,
-            cost_least=0.0,
-            figures={
-                "shuttles": fmean(sum(one.planned) for one in drawn),
-                "shuttles_needed": fmean(sum(one.needed) for one in drawn),
-                "signed_error": fmean(one.signed for one in drawn),
-                "wait_seconds": fmean(one.wait_seconds for one in drawn),
-                "unserved": fmean(one.unserved for one in drawn),
-            },
-        )
+def _reference(case: ShuttleCase) -> Reference:
+    """Compare with the fleet that the same method finds on the true trips."""
+    return Reference(
+        risk_without_privacy=1.0,
+        risk_of_chance=0.5,
+        cost_baseline="the fleet that the same method sizes on the true counts, zone by zone",
+        says=(
+            *case.says,
+            f"Fleets are sized for a mean wait of {case.max_wait:g} seconds and {case.service.capacity} seats. "
+            "Shuttles too many and shuttles missing both count as cost: look at wait_seconds, too.",
+            membership_says(case.part.policy),
+        ),
+    )
 
-    def reference(self, case: Case) -> Reference:
-        """Compare with the fleet that the same method finds on the true trips."""
-        assert isinstance(case, ShuttleCase)
-        return Reference(
-            risk_without_privacy=1.0,
-            risk_of_chance=0.5,
-            cost_baseline="the fleet that the same method sizes on the true counts, zone by zone",
-            says=(
-                *case.says,
-                f"Fleets are sized for a mean wait of {case.max_wait:g} seconds and {case.service.capacity} seats. "
-                "Shuttles too many and shuttles missing both count as cost: look at wait_seconds, too.",
-                membership_says(case.part.policy),
-            ),
-        )
 
-    def tables(self, case: Case, point: Point) -> Mapping[str, Mapping[str, Any]]:
-        """Give the mechanism."""
-        return mechanism_table(point)
-
-    def next_step(self, case: Case, point: Point) -> str:
-        """Say how to size a fleet on a release of this kind."""
-        return shlex.join(["dunnage", "size", "RELEASE", "--city", str(case.asked.city), "-o", "PLAN"])
+def _next_step(case: ShuttleCase, point: Point) -> str:
+    return shlex.join(["dunnage", "size", "RELEASE", "--city", str(case.asked.city), "-o", "PLAN"])
 
 
 def _seats(capacity: Sequence[str]) -> int:
@@ -263,6 +240,16 @@ def _mean_wait(task: FleetTask, fleet: tuple[int, ...]) -> float:
     return total / rides if rides else 0.0
 
 
-def goal_for(asked: Asked) -> Goal:
-    """Return the goal, whatever the policy is about; it refuses what it cannot measure."""
-    return Shuttles()
+SHUTTLES = Goal(
+    name="shuttles",
+    cost_name="shuttles",
+    cost_unit="shuttles too many or missing",
+    risk_name="membership guess",
+    open=_open,
+    tasks=count_tasks,
+    measure=_measure,
+    reference=_reference,
+    next_step=_next_step,
+    default_max_cost=0.15,
+)
+"""Shuttles too many or missing, against whether one trip or rider was there."""

@@ -18,10 +18,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any, Protocol
+from typing import IO, Any, Generic, TypeVar
 
 from dunnage._version import __version__
-from dunnage.advising.frontier import DATA, Failure, Measure, Point
+from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
 from dunnage.advising.policies import BasePolicy
 from dunnage.errors import DunnageError, NoPlanError, OutputError
 
@@ -67,10 +67,10 @@ class Task:
 
     name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
     mechanism: str
-    parameters: Mapping[str, Any]
-    plan: Mapping[str, Any] = field(default_factory=dict)
-    guarantee: str  # guarantee, basis: the promise in words, and what it rests on
-    basis: str
+    parameters: Table
+    plan: Table = field(default_factory=dict)
+    guarantee: str = ""  # guarantee, basis: the promise in words, and what it rests on; empty until it was looked up
+    basis: str = ""
     on: str = DATA  # What it is measured on: `data`, `sample` or `generated`
 
 
@@ -102,43 +102,37 @@ class Reference:
     says: tuple[str, ...] = ()  # Sentences of the goal's own: what was left out, measured on a sample, and so on
 
 
-class Goal(Protocol):
-    """What privacy may cost something in. A module of a goal gives one by ``goal_for``; it must pickle."""
-
-    @property
-    def name(self) -> str:
-        """``trucks``, ``shuttles``, ``distortion`` or ``error``."""
-
-    @property
-    def cost_name(self) -> str:
-        """What the cost is: ``trucks``."""
-
-    @property
-    def cost_unit(self) -> str:
-        """What a cost of 5 % is 5 % of: ``more trucks``."""
-
-    @property
-    def risk_name(self) -> str:
-        """What the risk is: ``truck linkage``."""
-
-    def open(self, asked: Asked) -> Case:
-        """Check what was asked for and read the data; raise a UserError that says what to give or fill in."""
-
-    def tasks(self, case: Case) -> tuple[Sequence[Task], Sequence[Failure]]:
-        """Name the candidates that fit the data, and those that do not and would be missed."""
-
-    def measure(self, case: Case, task: Task) -> Drawn:
-        """Measure a task once, with randomness of its own. Spends nothing and writes nothing."""
-
-    def reference(self, case: Case) -> Reference:
-        """Say what costs and risks are compared with."""
-
-    def tables(self, case: Case, point: Point) -> Mapping[str, Mapping[str, Any]]:
-        """Give the tables that a point replaces in the policy: ``{"mechanism": {"name": ..., "k": 5}}``."""
+Tasks = tuple[Sequence[Task], Sequence[Failure]]
+C = TypeVar("C", bound=Case)
 
 
-def measured(goal: Goal, case: Case, task: Task) -> Point:
-    """Measure a task as often as was asked for."""
+def mechanism_table(case: Case, point: Point) -> Mapping[str, Table]:
+    """Give the mechanism of a point, as a policy writes it."""
+    return {"mechanism": {"name": point.mechanism, **point.parameters}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal(Generic[C]):
+    """What privacy may cost something in, and how that is measured; its functions pickle."""
+
+    name: str  # `trucks`, `shuttles`, `distortion` or `error`
+    cost_name: str  # What the cost is: `trucks`
+    cost_unit: str  # What a cost of 5 % is 5 % of: `more trucks`
+    risk_name: str  # What the risk is: `truck linkage`
+    # Checks what was asked for and reads the data; raises a UserError that says what to give or fill in
+    open: Callable[[Asked], C]
+    tasks: Callable[[C], Tasks]  # Names the candidates that fit the data, and those that do not and would be missed
+    # Measures a task once, with randomness of its own. Spends nothing and writes nothing
+    measure: Callable[[C, Task], Drawn]
+    reference: Callable[[C], Reference]  # Says what costs and risks are compared with
+    # Gives the tables that a point replaces in the policy: `{"mechanism": {"name": ..., "k": 5}}`
+    tables: Callable[[C, Point], Mapping[str, Table]] = mechanism_table
+    next_step: Callable[[C, Point], str] | None = None  # Says how to plan on a release of a point
+    default_max_cost: float = 0.05  # If nothing is asked for
+    draw_seconds: float = math.inf  # After how long one measurement is given up
+
+
+def measured(goal: Goal[C], case: C, task: Task) -> Point:
     start = time.monotonic()
     draws = [_drawn_in_time(goal, case, task) for _ in range(case.asked.draws)]
     names = dict.fromkeys(name for drawn in draws for name in drawn.figures)
@@ -172,16 +166,14 @@ class _TookTooLong(BaseException):
     """Time is up. It is no error, so that nothing on the way takes it for one of its own."""
 
 
-def _drawn_in_time(goal: Goal, case: Case, task: Task) -> Drawn:
-    """Measure a task once; a goal may say with ``draw_seconds`` after how long it is given up."""
-    seconds = float(getattr(goal, "draw_seconds", math.inf))
+def _drawn_in_time(goal: Goal[C], case: C, task: Task) -> Drawn:
     try:
-        with _alarm(seconds):
+        with _alarm(goal.draw_seconds):
             return goal.measure(case, task)
     except _TookTooLong:
         raise NoPlanError(
-            f"one measurement takes more than {seconds:g} seconds, so it was given up. Measure on fewer records: "
-            "--size 500, say."
+            f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
+            "records: --size 500, say."
         ) from None
 
 
@@ -214,18 +206,6 @@ Measuring = Callable[[Task], Point]
 _measuring: Measuring | None = None
 
 
-@dataclass(frozen=True)
-class GoalMeasuring:
-    """Measures tasks of one case; it pickles, so that another process can do it."""
-
-    goal: Goal
-    case: Case
-
-    def __call__(self, task: Task) -> Point:
-        """Measure a task."""
-        return measured(self.goal, self.case, task)
-
-
 def sweep(
     tasks: Sequence[Task],  # What to measure
     measure: Measuring,  # Measures one of them. With several jobs it is pickled once for each process
@@ -240,7 +220,8 @@ def sweep(
     todo = [task for task in tasks if task.name not in found]
     if found and todo:
         tell(f"{len(found)} of {len(tasks)} were done before")
-    results = _one_by_one(todo, measure) if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
+    one_by_one = (attempted(measure, task) for task in todo)
+    results = one_by_one if jobs <= 1 or len(todo) <= 1 else _in_parallel(todo, measure, jobs)
     with contextlib.closing(results):
         for result in results:
             found[result.name] = result
@@ -268,11 +249,6 @@ def _reason(error: DunnageError) -> str:
     return " ".join(text.split())
 
 
-def _one_by_one(tasks: Sequence[Task], measure: Measuring) -> Generator[Point | Failure, None, None]:
-    for task in tasks:
-        yield attempted(measure, task)
-
-
 def _in_parallel(tasks: Sequence[Task], measure: Measuring, jobs: int) -> Generator[Point | Failure, None, None]:
     """Measure in processes that start afresh; an interruption leaves what has not begun undone."""
     import multiprocessing
@@ -280,10 +256,7 @@ def _in_parallel(tasks: Sequence[Task], measure: Measuring, jobs: int) -> Genera
     from concurrent.futures.process import BrokenProcessPool
 
     pool = ProcessPoolExecutor(
-        min(jobs, len(tasks)),
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_begin,
-        initargs=(measure,),
+        min(jobs, len(tasks)), mp_context=multiprocessing.get_context("spawn"), initializer=_begin, initargs=(measure,)
     )
     try:
         for future in as_completed([pool.submit(_attempt_here, task) for task in tasks]):
@@ -345,7 +318,6 @@ class Store:
 
     @classmethod
     def nowhere(cls) -> Store:
-        """Return a store that keeps nothing."""
         return cls(None, {})
 
     @classmethod
@@ -356,7 +328,6 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, digest: str, *, force: bool = False) -> Store:
-        """Open the store of a run, or begin one."""
         if os.path.lexists(folder):
             before = _read_points(folder)
             if before is not None and before[0] == digest:
@@ -382,12 +353,9 @@ class Store:
         """Keep a result, so that it is there after a crash of the machine."""
         if self.folder is None:
             return
-        if isinstance(result, Failure):
-            self._append({"failed": {"name": result.name, "why": result.why}})
-        else:
-            self._append({"point": result.to_dict()})
+        self._append({"failed" if isinstance(result, Failure) else "point": result.model_dump(mode="json")})
 
-    def _append(self, line: Mapping[str, Any], *, first: bool = False) -> None:
+    def _append(self, line: Table, *, first: bool = False) -> None:
         """Add a line to the file that this run opened: never to one that another run put in its place."""
         assert self.folder is not None
         path = self.folder / POINTS_FILE
@@ -442,12 +410,13 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
     done: dict[str, Point | Failure] = {}
     for line in lines[1:]:
         with contextlib.suppress(TypeError, KeyError, ValueError):
-            made = Point.from_dict(line["point"]) if "point" in line else Failure(**line["failed"])
+            kind: type[Point | Failure] = Point if "point" in line else Failure
+            made = kind.model_validate(line["point" if "point" in line else "failed"])
             done[made.name] = made
     return str(lines[0].get("digest")), done
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[Table]:
     with contextlib.suppress(OSError, ValueError):
         for line in path.read_bytes().split(b"\n"):
             with contextlib.suppress(ValueError):

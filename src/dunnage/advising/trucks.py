@@ -16,26 +16,24 @@ from dunnage.advising.alike import MOST_RECORDS
 from dunnage.advising.common import (
     KS,
     QUICK_KS,
-    Candidate,
     Opened,
     check_by,
     checked_tasks,
     codes_of,
-    mechanism_table,
     opened,
     ranges_of,
     released,
     sampled_says,
 )
-from dunnage.advising.frontier import GENERATED, OVERLOADED, PROVEN, Failure, Point
-from dunnage.advising.sweep import Asked, Case, Drawn, Goal, Reference, Task
+from dunnage.advising.frontier import GENERATED, OVERLOADED, PROVEN, Failure, Point, Table
+from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task, Tasks
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.noise import Noise
 
 if TYPE_CHECKING:
-    from dunnage.auditing.truth import TruePacking
+    from dunnage.auditing.utility import TruePacking
     from dunnage.dataset import Dataset
     from dunnage.planning.models import Model
     from dunnage.planning.plan import Linkage
@@ -65,7 +63,7 @@ ESTIMATED_REACH, SEALED_REACH = 0.2, 0.05
 
 # What each plan is told of a class, and how pack is asked for it.
 _STATISTICS = {UPPER: "bounds", MEAN: "mean", CERTIFIED: "multiset", SEALED: "multiset"}
-_PLANS: Mapping[str, Mapping[str, Any]] = {
+_PLANS: Mapping[str, Table] = {
     UPPER: {"model": "standard", "statistic": "upper"},
     MEAN: {"model": "standard", "statistic": "mean"},
     CERTIFIED: {"model": "stochastic", "risk": 0.05},
@@ -84,19 +82,17 @@ class TrucksCase(Opened):
         """How many packages a draw is measured on, at most: fewer if several quantities make packing slow."""
         return self.asked.size or (MOST_WITH_SEVERAL if self.several else MOST_RECORDS)
 
-    def most_of(self, tried: Task | Candidate) -> int:
+    def most_of(self, tried: Task) -> int:
         """How many packages a draw is measured on, at most: more, if classes are packed by one number each."""
         simple = tried.mechanism in _SIMPLE and tried.plan.get("name") in (UPPER, MEAN)
         return self.most_compared if simple else self.most
 
     @property
     def most_compared(self) -> int:
-        """How many packages are compared with, at most."""
         return self.most if self.several else self.asked.size or MOST_SIMPLE
 
     @property
     def several(self) -> bool:
-        """Whether several quantities are packed, which takes longer."""
         return len(self.held) > 1
 
     @property
@@ -126,84 +122,68 @@ class TrucksCase(Opened):
         return bool(full * MOST_IN_A_TRUCK >= 1)
 
 
-@dataclass(frozen=True)
-class Trucks:
-    """What privacy costs in trucks."""
-
-    name: str = "trucks"
-    cost_name: str = "trucks"
-    cost_unit: str = "more trucks"
-    risk_name: str = "truck linkage"
-    draw_seconds: float = 60.0
-
-    def open(self, asked: Asked) -> TrucksCase:
-        """Check capacity and columns, and read the packages."""
-        if not asked.capacity:
-            raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
-        policy, data, digest = opened(asked, self.name)
-        quantities = [item for item in policy.schema.quasi_identifiers if isinstance(item.domain, Numeric)]
-        if not quantities:
-            raise ParameterError(
-                "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
-                'role = "quasi-identifier", kind = "numeric" and a domain.'
-            )
-        check_by(policy, asked.by)
-        from dunnage.planning.trucks import parse_capacities
-
-        held = parse_capacities(asked.capacity, {item.name: item.numeric.unit for item in quantities})
-        case = TrucksCase(asked=asked, data=data, digest=digest, policy=policy, held=held)
-        heavy = int((case_amounts(case, data) > _rooms(case)).any(axis=1).sum())
-        if heavy:
-            raise ParameterError(f"{heavy:,} of the packages are too large for the truck. Give a larger --capacity.")
-        return case
-
-    def tasks(self, case: Case) -> tuple[Sequence[Task], Sequence[Failure]]:
-        """Name mechanisms, parameters and plans that fit the packages."""
-        assert isinstance(case, TrucksCase)
-        tasks, failed = checked_tasks(case, _candidates(case))
-        if case.weighable:
-            return tasks, failed
-        kinds = [CERTIFIED, SEALED]
-        left_out = [Failure(name=f"{kind} plans", why=_TOO_SLOW) for kind in kinds[case.asked.quick :]]
-        return [task for task in tasks if task.plan["name"] not in kinds], [*failed, *left_out]
-
-    def measure(self, case: Case, task: Task) -> Drawn:
-        """Publish, plan, apply and repair once, and count the trucks."""
-        assert isinstance(case, TrucksCase)
-        noise = Noise()
-        data = case.rows(task, noise)
-        best = _best_of_data(case) if _all(case, task) else _best(case, data)
-        return _figures(case, task, data, best, *_settled(case, task, data, noise))
-
-    def reference(self, case: Case) -> Reference:
-        """Pack the true weights, and see what somebody who has them all, or nothing but the plan, names."""
-        from dunnage.planning.linkage import truck_linkage
-
-        assert isinstance(case, TrucksCase)
-        data = case.rows_alike(Noise())
-        best = _best(case, data)
-        told = [item.name for item in (*case.policy.schema.public, *case.policy.schema.quasi_identifiers)]
-        public = [name for name in told if case.policy.schema[name] in case.policy.schema.public]
-        where = "generated packages" if case.asked.on == GENERATED else f"{len(data):,} packages"
-        sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
-        return Reference(
-            risk_without_privacy=truck_linkage(codes_of(data, told), best.bin_of_row).mean,
-            risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
-            cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
-            says=(_REPAIR, _SEARCHED, *sampled_says(case, self.tasks(case)[0])),
+def _open(asked: Asked) -> TrucksCase:
+    if not asked.capacity:
+        raise ParameterError("the goal trucks needs what a truck holds. Got none. Give --capacity 500kg, say.")
+    policy, data, digest = opened(asked, "trucks")
+    quantities = [item for item in policy.schema.quasi_identifiers if isinstance(item.domain, Numeric)]
+    if not quantities:
+        raise ParameterError(
+            "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
+            'role = "quasi-identifier", kind = "numeric" and a domain.'
         )
+    check_by(policy, asked.by)
+    from dunnage.planning.trucks import parse_capacities
 
-    def tables(self, case: Case, point: Point) -> Mapping[str, Mapping[str, Any]]:
-        """Give the mechanism of a point."""
-        return mechanism_table(point)
+    held = parse_capacities(asked.capacity, {item.name: item.numeric.unit for item in quantities})
+    case = TrucksCase(asked=asked, data=data, digest=digest, policy=policy, held=held)
+    heavy = int((case_amounts(case, data) > _rooms(case)).any(axis=1).sum())
+    if heavy:
+        raise ParameterError(f"{heavy:,} of the packages are too large for the truck. Give a larger --capacity.")
+    return case
 
-    def next_step(self, case: Case, point: Point) -> str:
-        """Say how to plan on a release of this kind."""
-        plan = point.plan
-        options = [part for name, value in plan.items() if name != "name" for part in (f"--{name}", str(value))]
-        capacity = [part for text in case.asked.capacity for part in ("--capacity", text)]
-        by = ["--by", case.asked.by] if case.asked.by else []
-        return shlex.join(["dunnage", "pack", "RELEASE", *capacity, *by, *options, "-o", "PLAN"])
+
+def _tasks(case: TrucksCase) -> Tasks:
+    tasks, failed = checked_tasks(case, _candidates(case))
+    if case.weighable:
+        return tasks, failed
+    kinds = [CERTIFIED, SEALED]
+    left_out = [Failure(name=f"{kind} plans", why=_TOO_SLOW) for kind in kinds[case.asked.quick :]]
+    return [task for task in tasks if task.plan["name"] not in kinds], [*failed, *left_out]
+
+
+def _measure(case: TrucksCase, task: Task) -> Drawn:
+    """Publish, plan, apply and repair once, and count the trucks."""
+    noise = Noise()
+    data = case.rows(task, noise)
+    best = _best_of_data(case) if _all(case, task) else _best(case, data)
+    return _figures(case, task, data, best, *_settled(case, task, data, noise))
+
+
+def _reference(case: TrucksCase) -> Reference:
+    """Pack the true weights, and see what somebody who has them all, or nothing but the plan, names."""
+    from dunnage.planning.linkage import truck_linkage
+
+    data = case.rows_alike(Noise())
+    best = _best(case, data)
+    told = [item.name for item in (*case.policy.schema.public, *case.policy.schema.quasi_identifiers)]
+    public = [name for name in told if case.policy.schema[name] in case.policy.schema.public]
+    where = "generated packages" if case.asked.on == GENERATED else f"{len(data):,} packages"
+    sure = "proven" if best.cost == best.bound else f"not proven: at least {best.bound}"
+    return Reference(
+        risk_without_privacy=truck_linkage(codes_of(data, told), best.bin_of_row).mean,
+        risk_of_chance=truck_linkage(codes_of(data, public), best.bin_of_row).mean,
+        cost_baseline=f"{best.cost} trucks for {where}: the best plan on the true weights ({sure})",
+        says=(_REPAIR, _SEARCHED, *sampled_says(case, _tasks(case)[0])),
+    )
+
+
+def _next_step(case: TrucksCase, point: Point) -> str:
+    plan = point.plan
+    options = [part for name, value in plan.items() if name != "name" for part in (f"--{name}", str(value))]
+    capacity = [part for text in case.asked.capacity for part in ("--capacity", text)]
+    by = ["--by", case.asked.by] if case.asked.by else []
+    return shlex.join(["dunnage", "pack", "RELEASE", *capacity, *by, *options, "-o", "PLAN"])
 
 
 _REPAIR = (
@@ -225,10 +205,10 @@ _TOO_SLOW = (
 )
 
 
-# --- Candidates ----------------------------------------------------------------------------------------------------
+# --- Tasks ----------------------------------------------------------------------------------------------------
 
 
-def _candidates(case: TrucksCase) -> Iterator[Candidate]:
+def _candidates(case: TrucksCase) -> Iterator[Task]:
     quick = case.asked.quick
     ks = [k for k in (QUICK_KS if quick else KS) if k <= case.num_measured // 2]
     if case.several:  # they take longer to pack
@@ -246,7 +226,7 @@ def _candidates(case: TrucksCase) -> Iterator[Candidate]:
     yield from _noisy_candidates(case, QUICK_EPSILONS if quick else epsilons, quick=quick)
 
 
-def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: bool) -> Iterator[Candidate]:
+def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: bool) -> Iterator[Task]:
     plans = (MEAN,) if quick else (UPPER, MEAN)
     for epsilon in epsilons:
         for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
@@ -261,7 +241,7 @@ def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: boo
         yield _planned("sampled-lattice", parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
 
 
-def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Table]]:
     """Give the ways to cut domains into ranges: at public borders, and if asked for at private quantiles."""
     domains = {
         item.name: item.numeric
@@ -279,13 +259,13 @@ def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Mapping[s
         )
 
 
-def _alone(table: Mapping[str, Any]) -> Any:
+def _alone(table: Table) -> Any:
     """Write the list of a single attribute without its name."""
     return next(iter(table.values())) if len(table) == 1 else dict(table)
 
 
-def _planned(mechanism: str, parameters: Mapping[str, Any], words: str, plan: str) -> Candidate:
-    return Candidate(
+def _planned(mechanism: str, parameters: Table, words: str, plan: str) -> Task:
+    return Task(
         name=f"{mechanism} {words}, {plan} plan",
         mechanism=mechanism,
         parameters=parameters,
@@ -297,7 +277,6 @@ def _planned(mechanism: str, parameters: Mapping[str, Any], words: str, plan: st
 
 
 def _all(case: TrucksCase, task: Task) -> bool:
-    """Whether a task is measured on all true packages."""
     return task.on != GENERATED and len(case.data) <= case.most_of(task)
 
 
@@ -395,7 +374,6 @@ def _rooms(case: TrucksCase) -> FloatArray:
 
 
 def _best(case: TrucksCase, data: Dataset) -> TruePacking:
-    """Pack all packages by their true weights."""
     return _packed(case, data, np.arange(len(data)))
 
 
@@ -405,7 +383,7 @@ def _best_of_data(case: TrucksCase) -> TruePacking:
 
 
 def _packed(case: TrucksCase, data: Dataset, records: IntArray) -> TruePacking:
-    from dunnage.auditing.truth import pack_truth
+    from dunnage.auditing.utility import pack_truth
     from dunnage.planning.trucks import Truck
 
     group = codes_of(data, [case.asked.by] if case.asked.by else [])[records]
@@ -418,6 +396,15 @@ def _packed(case: TrucksCase, data: Dataset, records: IntArray) -> TruePacking:
     )
 
 
-def goal_for(asked: Asked) -> Goal:
-    """Return the goal, whatever the policy is about; it refuses what it cannot measure."""
-    return Trucks()
+TRUCKS = Goal(
+    name="trucks",
+    cost_name="trucks",
+    cost_unit="more trucks",
+    risk_name="truck linkage",
+    open=_open,
+    tasks=_tasks,
+    measure=_measure,
+    reference=_reference,
+    next_step=_next_step,
+    draw_seconds=60.0,
+)

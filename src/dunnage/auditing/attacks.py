@@ -109,7 +109,6 @@ class _Join:
         return cls(of_class[order], first, np.where(asked < 0, 0, np.maximum(stop - first, 0)))
 
     def pairs(self) -> Iterator[tuple[IntArray, IntArray]]:
-        """Yield record and class of each pair, by record."""
         until = np.cumsum(self.counts)
         start = 0
         while start < len(self.counts):
@@ -309,7 +308,6 @@ class Occurrences:
 
     @property
     def distinct(self) -> IntArray:
-        """Number of different values in each class."""
         return np.diff(self.starts)
 
     def expand(self, classes: IntArray) -> tuple[IntArray, IntArray]:

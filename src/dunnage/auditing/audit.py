@@ -9,39 +9,157 @@ code that is never given the data.
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from dunnage._version import __version__
-from dunnage.auditing.asked import AnyPlan, Asked, Other, Place, Progress, Told, opened, plan_of
-from dunnage.auditing.belonging import refuse_other_policy
-from dunnage.auditing.finding import TOPICS, Finding
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+
+from dunnage.auditing.carriers import (
+    CarrierCase,
+    EstimatesSight,
+    carrier_inside_findings,
+    carrier_outside_findings,
+    vehicles_at_risk,
+)
+from dunnage.auditing.counts import (
+    CountsCase,
+    CountsSight,
+    columns_of,
+    counts_at_risk,
+    counts_inside_findings,
+    counts_outside_findings,
+)
+from dunnage.auditing.finding import NOTHING, TOPICS, AtRisk, Finding
 from dunnage.auditing.fleet import Fleet
-from dunnage.auditing.kinds import told_of
-from dunnage.auditing.statement import approval, statement_of
+from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
+from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
+from dunnage.auditing.outside import outside_findings
+from dunnage.auditing.rides import ride_inside_findings, ride_outside_findings
+from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_outside_findings
+from dunnage.auditing.shuttles import fleet_findings, fleet_note
+from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
 from dunnage.city import City
 from dunnage.dataset import Dataset
-from dunnage.errors import InputError, ParameterError
+from dunnage.documents import Listed, Model, Software, canonical, read, to_text
+from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
-from dunnage.planning.plan import FleetPlan
-from dunnage.publication import Key
+from dunnage.kinds.common import same
+from dunnage.mechanisms.features import Feature
+from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
+from dunnage.publication import Key, key_path
+from dunnage.publishing import mechanism_of
 from dunnage.release import COUNTS, ESTIMATES, Release
+from dunnage.trips import Universe
 
-FORMAT = 1
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
 SIGNOFF_FILE = "sign-off.html"
 MOST_AUDIT_BYTES = 1 << 26
+MOST_APPROVER = 120
+_STATED = ("guarantee", "basis", "mechanism", "claim", "why", "holds", "assumptions", "in_clear", "warnings", "time")
+_SAYS = {
+    True: "Made from release and plan alone: whoever has those can compute it. It may be handed out.",
+    False: "Private: compares the release with the true data. For the owner's eyes only; do not hand out.",
+}
+NOISE = "noise"
+"""What a noisy release tells, in the place of a statistic of classes."""
+ROWS_SAY = (
+    "The records whose row is named most easily by who knows their values; of equally easy ones, those whose sensitive "
+    "value is guessed most easily."
+)
+NO_ROW_KNOWN = "Nobody is listed: which noisy row is whose only the key tells."
+
+Progress = Callable[[str], None]
+Place = Release | str | os.PathLike[str]
+Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
+AnyPlan = Plan | FleetPlan
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Audit:
+# What is written
+
+
+class Approval(Model):
+    """Who approved a release, and when."""
+
+    name: str
+    time: str
+
+
+class ComparedPolicy(Model):
+    """The policy that data were read under, and in what it differs from the release."""
+
+    digest: str
+    differs: Listed[str]
+
+
+class ComparedPlan(Model):
+    """What a plan that was looked at came to."""
+
+    minimises: str
+    objective: int | float
+    model: str
+
+
+Stated = Mapping[str, Any]
+"""A part of a certificate, as it stands there."""
+
+
+class Statement(Model):
+    """What a release promises, as its certificate states it, and what it was compared with: public facts, to sign."""
+
+    guarantee: Stated = NOTHING
+    basis: str = ""
+    mechanism: Stated = NOTHING
+    claim: str = ""
+    why: str = ""
+    holds: Stated | None = None
+    assumptions: Mapping[str, str] = NOTHING
+    in_clear: Listed[str] = ()
+    warnings: Listed[str] = ()
+    time: str = "unknown"
+    meaning: Stated = NOTHING
+    composition: Stated = NOTHING
+    signed: bool = False
+    policy: ComparedPolicy | None = None
+    plan: ComparedPlan | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out what the certificate does not state, wherever the statement is written."""
+        return {name: value for name, value in write(self).items() if name in self.model_fields_set}
+
+    @classmethod
+    def of(cls, asked: Asked) -> Statement:
+        """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
+        certificate = asked.release.certificate
+        body = certificate.body
+        policy = plan = None
+        if asked.data is not None:
+            differs = tuple(other_parameters(asked.release, asked.data))
+            policy = ComparedPolicy(digest=asked.data.policy.digest(), differs=differs)
+        elif asked.fleet is not None:
+            policy = ComparedPolicy(digest=asked.fleet.policy_digest, differs=())
+        if asked.plan is not None:
+            kind = "shuttles" if asked.shuttles is not None else str(asked.plan.to_dict()["minimises"])
+            model = asked.plan.model.name if asked.plan.model is not None else ""
+            plan = ComparedPlan(minimises=kind, objective=asked.plan.objective, model=model)
+        return cls(
+            **{name: body[name] for name in _STATED if name in body},
+            meaning=body["meaning"],
+            composition=body["composition"],
+            signed=certificate.signature is not None,
+            policy=policy,
+            plan=plan,
+        )
+
+
+class Audit(Model):
     """Findings about one release. Private unless ``external``; its ``repr`` shows no figure.
 
     Parameters
@@ -73,24 +191,34 @@ class Audit:
         What the release promises and the policy it was compared with, for the sign-off: public facts alone.
     approved
         Who approved it, and when: ``name``, ``time``; None if nobody did yet.
+    says
+        Who may see it.
+    software
+        Version of Dunnage that made it.
     """
 
+    format: Literal[1] = 1
+    kind: Literal["audit"] = "audit"
     dataset: str
     period: str | None
     release: str
     protects: str
     statistic: str
-    findings: tuple[Finding, ...]
-    at_risk: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...]
     external: bool
+    says: str = Field(default_factory=lambda known: _SAYS[known["external"]])
+    findings: Listed[Finding]
+    at_risk: Listed[AtRisk]
+    risk_says: str = Field(default="", alias="at_risk_says")
+    notes: Listed[str]
+    statement: Statement = Statement()
+    approved: Approval | None = None
     seconds: float
-    risk_says: str = ""
-    statement: Mapping[str, Any] = field(default_factory=dict)
-    approved: Mapping[str, str] | None = None
+    software: Software = Software()
 
     def __repr__(self) -> str:
         return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"
+
+    __str__ = __repr__
 
     def finding(self, name: str) -> Finding:
         """Return a finding by its name.
@@ -106,34 +234,9 @@ class Audit:
         known = ", ".join(item.name for item in self.findings)
         raise ParameterError(f"the audit has no finding {name!r}. It has: {known}.")
 
-    @property
-    def says(self) -> str:
-        """Say who may see the audit."""
-        if self.external:
-            return "Made from release and plan alone: whoever has those can compute it. It may be handed out."
-        return "Private: compares the release with the true data. For the owner's eyes only; do not hand out."
-
     def to_dict(self) -> dict[str, Any]:
         """Give the audit as plain data."""
-        return {
-            "format": FORMAT,
-            "kind": "audit",
-            "dataset": self.dataset,
-            "period": self.period,
-            "release": self.release,
-            "protects": self.protects,
-            "statistic": self.statistic,
-            "external": self.external,
-            "says": self.says,
-            "findings": [item.to_dict() for item in self.findings],
-            "at_risk": [dict(item) for item in self.at_risk],
-            "at_risk_says": self.risk_says,
-            "notes": list(self.notes),
-            "statement": dict(self.statement),
-            "approved": None if self.approved is None else dict(self.approved),
-            "seconds": round(self.seconds, 3),
-            "software": {"dunnage": __version__},
-        }
+        return self.model_dump(mode="json", by_alias=True)
 
     def summary(self) -> str:
         """Describe the audit for a person: each finding with its baseline, then its sentence."""
@@ -150,9 +253,7 @@ class Audit:
         """Write ``audit.json`` and, if given, its pages; readable by their owner alone unless external."""
         held, private = (PAGE_FILE, SIGNOFF_FILE), not self.external
         with new_folder(folder, marker=AUDIT_FILE, force=force, private=private, may_hold=held) as work:
-            text = json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-            (work / AUDIT_FILE).write_text(text, encoding="utf-8")
-            for name, text in ((PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
+            for name, text in ((AUDIT_FILE, to_text(self)), (PAGE_FILE, page), (SIGNOFF_FILE, sign_off)):
                 if text:
                     (work / name).write_text(text, encoding="utf-8")
         return Path(folder)
@@ -166,37 +267,8 @@ class Audit:
         InputError
             If it is not one.
         """
-        path = Path(folder) / AUDIT_FILE
-        try:
-            if path.stat().st_size > MOST_AUDIT_BYTES:
-                raise ValueError
-            content = json.loads(path.read_bytes())
-            if content["format"] != FORMAT or content["kind"] != "audit":
-                raise ValueError
-            findings = tuple(_finding_from(item) for item in content["findings"])
-            names = ("dataset", "period", "release", "protects", "statistic", "external", "seconds")
-            return cls(
-                findings=findings,
-                at_risk=tuple(content["at_risk"]),
-                notes=tuple(content["notes"]),
-                risk_says=str(content.get("at_risk_says", "")),
-                statement=dict(content.get("statement", {})),
-                approved=_approval_from(content.get("approved")),
-                **{name: content[name] for name in names},
-            )
-        except OSError as error:
-            raise InputError(str(path), [f"cannot be read: {error.strerror}. Give an audit folder."]) from None
-        except (ValueError, TypeError, KeyError, RecursionError):
-            raise InputError(str(path), [f"is not an audit of format {FORMAT}. Make it anew."]) from None
-
-
-def _approval_from(content: Any) -> dict[str, str] | None:
-    return None if content is None else {name: str(content[name]) for name in ("name", "time")}
-
-
-def _finding_from(content: Mapping[str, Any]) -> Finding:
-    low, high = content["interval"]
-    return Finding(**{**content, "interval": (float(low), float(high))})
+        path, what = Path(folder) / AUDIT_FILE, "an audit folder"
+        return read(path, cls, what=what, remedy="Make it anew.", max_bytes=MOST_AUDIT_BYTES)
 
 
 def audit(
@@ -261,11 +333,14 @@ def audit(
     approved = approval(approved_by)
     found, key = opened(release, key, with_key=not external)
     rows, fleet = (None, None) if external else _rows_or_fleet(found, data)
+    planned = plan_of(plan, found, external=external)
+    if isinstance(planned, FleetPlan) and city is None and not external:
+        raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
     asked = Asked(
         release=found,
         data=rows,
         fleet=fleet,
-        plan=_planned(plan, found, city, external=external),
+        plan=planned,
         city=city,
         shuttle_hour=shuttle_hour,
         key=key,
@@ -275,12 +350,7 @@ def audit(
         seconds=seconds,
         tell=progress or (lambda line: None),
     )
-    return _audit_of(asked, told_of(asked), approved, start)
-
-
-def _audit_of(asked: Asked, told: Told, approved: Mapping[str, str] | None, start: float) -> Audit:
-    """Put what was found under what was audited."""
-    body = asked.release.certificate.body
+    told, body = told_of(asked), asked.release.certificate.body
     return Audit(
         dataset=str(body["dataset"]),
         period=body.get("period"),
@@ -291,21 +361,11 @@ def _audit_of(asked: Asked, told: Told, approved: Mapping[str, str] | None, star
         at_risk=tuple(told.at_risk),
         notes=tuple(told.notes),
         external=asked.external,
-        seconds=time.monotonic() - start,
-        risk_says=told.risk_says,
-        statement=statement_of(asked),
+        seconds=round(time.monotonic() - start, 3),
+        at_risk_says=told.risk_says,
+        statement=Statement.of(asked),
         approved=approved,
     )
-
-
-def _planned(
-    plan: AnyPlan | str | os.PathLike[str] | None, release: Release, city: City | None, *, external: bool
-) -> AnyPlan | None:
-    """Return the plan, if there is what it takes to look at it."""
-    found = plan_of(plan, release, external=external)
-    if isinstance(found, FleetPlan) and city is None and not external:
-        raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
-    return found
 
 
 def _rows_or_fleet(release: Release, data: Dataset | Fleet | None) -> tuple[Dataset | None, Fleet | None]:
@@ -319,3 +379,379 @@ def _rows_or_fleet(release: Release, data: Dataset | Fleet | None) -> tuple[Data
     if data is not None and release.certificate.body["kind"] != COUNTS:  # which have other attributes
         refuse_other_policy(release, data)
     return data, None
+
+
+def approval(approved_by: str | None, clock: datetime | None = None) -> Approval | None:
+    """Record who approves a release, and when."""
+    if approved_by is None:
+        return None
+    name = approved_by.strip()
+    if not name or len(name) > MOST_APPROVER or not name.isprintable():
+        raise ParameterError(
+            f"who approves has a name of 1 to {MOST_APPROVER} printable characters. Got another. Write "
+            '--approved-by "Ada Example, data protection officer", say.'
+        )
+    moment = clock or datetime.now(UTC)
+    return Approval(name=name, time=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+# What is audited and with what, and what was found so far: handed from one kind of attack to the next
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Asked:
+    """What is audited, and with what; no data for an external audit."""
+
+    release: Release  # release, key: the release, and which row is which record, if that is at hand
+    data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
+    fleet: Fleet | None
+    # plan, city, shuttle_hour: a plan made on the release; of shuttles, the city that it is for, and what an hour of
+    # one costs
+    plan: AnyPlan | None
+    city: City | None
+    shuttle_hour: float | None
+    key: Key | None
+    population: Dataset | None  # population, also, tolerance: as for :func:`dunnage.audit`
+    also: Sequence[Other]
+    tolerance: float | None
+    # seconds, tell: most time for the plan on the true weights, and what is called as each attack begins
+    seconds: float
+    tell: Progress
+
+    @property
+    def external(self) -> bool:
+        """Whether there is no truth to compare with."""
+        return self.data is None and self.fleet is None
+
+    @property
+    def packing(self) -> Plan | None:
+        return self.plan if isinstance(self.plan, Plan) else None
+
+    @property
+    def shuttles(self) -> FleetPlan | None:
+        return self.plan if isinstance(self.plan, FleetPlan) else None
+
+
+@dataclass(eq=False)
+class Told:
+    """What was found so far."""
+
+    statistic: str  # What was told about a class, or `noise`, `counts`, `estimates`
+    findings: list[Finding] = field(default_factory=list)  # findings, notes: findings, and what could not be found
+    # at_risk, risk_says: the records that are most at risk, and what that means or why there is none
+    at_risk: Sequence[AtRisk] = ()
+    risk_says: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, findings: Iterable[Finding], notes: Iterable[str] = ()) -> None:
+        self.findings += findings
+        self.notes += notes
+
+
+def opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:
+    """Read a release folder, and the key beside it if there is one."""
+    if isinstance(release, Release):
+        return release, key
+    beside = key_path(release)
+    found = Release.read(release)
+    return found, Key.read(beside) if with_key and key is None and beside.is_file() else key
+
+
+def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> AnyPlan | None:
+    """Read a plan, and check that it may be looked at here."""
+    found = plan if plan is None or isinstance(plan, Plan | FleetPlan) else _read_plan(Path(plan))
+    if found is None:
+        return None
+    _refuse_other_kind(found, release)
+    if found.release != release.certificate.digest and (found.release or not found.external):
+        raise ReleaseError("the plan was made on another release. Give that release, or plan on this one.")
+    if external and isinstance(found, Plan) and found.private:
+        raise ParameterError("the plan was made on true weights, so nothing of it may be handed out. Leave it away.")
+    return found
+
+
+def _read_plan(path: Path) -> AnyPlan:
+    if path.is_file() and told_fleet_plan(path):
+        return FleetPlan.read(path)
+    if not path.is_dir():
+        raise ParameterError(
+            f"{os.fspath(path)} is not a plan folder. Give the folder that pack or size wrote, or a CSV zone,shuttles."
+        )
+    return FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
+
+
+def _refuse_other_kind(plan: AnyPlan, release: Release) -> None:
+    """Refuse shuttles for anything but counts of trips, and packages for anything but rows."""
+    if release.kind == ESTIMATES:
+        raise ParameterError("nothing is planned on estimates from devices. Got a plan. Leave --plan out.")
+    if isinstance(plan, FleetPlan) != (release.kind == COUNTS):
+        wanted = "shuttles, made by size" if release.kind == COUNTS else "packages, made by pack"
+        raise ParameterError(f"this release goes with a plan of {wanted}. Got another. Give the plan made on it.")
+
+
+# Which attacks and measures fit a release, by what it is of: classes, noisy rows, counts or estimates
+
+
+def told_of(asked: Asked) -> Told:
+    if asked.release.kind in (COUNTS, ESTIMATES):
+        return _told_by_counts(asked) if asked.release.kind == COUNTS else _told_by_estimates(asked)
+    return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
+
+
+# Estimates from devices
+
+
+def _told_by_estimates(asked: Asked) -> Told:
+    sight, told = EstimatesSight.of(asked.release), Told(ESTIMATES)
+    outside, notes = carrier_outside_findings(sight.task, asked.tell)
+    inside: list[Finding] = []
+    more: list[str] = []
+    if asked.fleet is not None:
+        case = CarrierCase.of(sight, asked.fleet)
+        inside, more = carrier_inside_findings(case, asked.tell)
+        told.at_risk, told.risk_says = vehicles_at_risk(case)
+    known = {item.name for item in inside}  # numbers are guessed better by who knows the fleet: that counts
+    told.add([item for item in outside if item.name not in known], notes)
+    lacks = _lacks(
+        asked,
+        "How far estimates are off cannot be told without the truth.",
+        "Reports are attacked by their laws: there are no values to know roughly.",
+        "Estimates have no rows, so a population cannot be looked for in them.",
+        "Estimates have no classes, so they were not compared with other releases; losses of reports add up.",
+    )
+    told.add(inside, [*more, *lacks])
+    return told
+
+
+def _lacks(asked: Asked, truth: str, tolerance: str, population: str, also: str) -> list[str]:
+    """Say which questions were not put to a release that has no classes, or cannot be answered."""
+    wanted = {
+        truth: asked.external,
+        tolerance: asked.tolerance is not None,
+        population: asked.population is not None,
+        also: bool(asked.also),
+    }
+    return [note for note, was_asked in wanted.items() if note and was_asked]
+
+
+# Counts of trips
+
+
+def _told_by_counts(asked: Asked) -> Told:
+    sight, told = CountsSight.of(asked.release), Told(COUNTS)
+    outside, notes = counts_outside_findings(sight, asked.tell)
+    told.add([item for item in outside if item.topic != "utility"], notes)
+    if asked.data is not None:
+        refuse_other_universe(sight, asked.data)
+        told.add([], policy_notes(sight, asked.data))
+        case = CountsCase.of(sight, asked.data, asked.key)
+        told.add(*_fleet_parts(asked, asked.data))
+        told.add(*counts_inside_findings(case, asked.tell))
+        told.at_risk, told.risk_says = counts_at_risk(case)
+    # What counts lack in truth tells more than the noise they were given: it comes first.
+    fleet = [fleet_note(asked.shuttles)] if asked.external and asked.shuttles is not None else []
+    lacks = _lacks(
+        asked,
+        "How far counts are off, and how many trips were created, cannot be told without the truth.",
+        "Counts are attacked by who knows all trips but one: there are no values to know roughly.",
+        "Counts have no rows, so a population cannot be looked for in them.",
+        "Counts have no classes, so they were not compared with other releases; losses of releases add up.",
+    )
+    told.add([item for item in outside if item.topic == "utility"], fleet + lacks)
+    return told
+
+
+def _fleet_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
+    """Run planned shuttles on the true trips, if there are any, and a city to run them in."""
+    if asked.shuttles is None or asked.city is None:
+        return [], []
+    hour = asked.shuttle_hour
+    return fleet_findings(
+        asked.shuttles, data, asked.release, asked.city, asked.key, shuttle_hour=hour, tell=asked.tell
+    )
+
+
+# Rows
+
+
+def _told_by_classes(asked: Asked) -> Told:
+    """Audit a release of classes: k-anonymous, or of a secret sample."""
+    sight = Sight.of(asked.release)
+    told = Told(sight.statistic)
+    _add_outside(told, asked, sight)
+    if asked.data is not None and len(sight.sizes):
+        _add_inside(told, asked, Case.of(sight, asked.data, asked.key))
+    elif asked.data is not None:
+        told.risk_says = NO_ROWS
+    if asked.data is not None and sight.sampled:
+        asked.tell("drawing the sample again")
+        told.add(sampled_inside_findings(sight, _checked(sight, asked.data, asked.key), asked.key))
+    if "noise" in asked.release.certificate.body["measures"]:
+        _add_noisy(told, asked)
+    return told
+
+
+def _add_outside(told: Told, asked: Asked, sight: Sight) -> None:
+    if len(sight.sizes):
+        told.add(outside_findings(sight, asked.packing, asked.tell))
+    else:
+        told.add([], [NO_ROWS])
+    if sight.clustered:  # what they lose is measured by their own distances
+        told.findings = [item for item in told.findings if item.topic != "utility"]
+        told.add(ride_outside_findings(sight))
+    if sight.sampled:
+        told.add(sampled_outside_findings(sight))
+
+
+def _add_inside(told: Told, asked: Asked, case: Case) -> None:
+    """Add what it takes the true records to tell of classes."""
+    more, told.at_risk = linkage_findings(case, asked.tolerance, asked.tell)
+    told.risk_says = ROWS_SAY
+    told.add(more, case.notes)
+    if asked.population is not None:
+        known = population_findings(case, asked.population)
+        told.findings = [item for item in told.findings if item.name != known[0].name] + known
+    if case.sight.clustered:
+        told.add(*ride_inside_findings(case, asked.tell))
+    for part in _further(case, asked):
+        told.add(*part)
+
+
+def _checked(sight: Sight, data: Dataset, key: Key | None) -> Dataset:
+    """Return the data, if they have what was released, and the key is theirs: a release without rows tells no more."""
+    Known.of_records(sight, data)
+    if key is not None and not key.belongs_to(data):
+        raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+    return data
+
+
+def _told_by_noise(asked: Asked) -> Told:
+    told = Told(NOISE)
+    _add_noisy(told, asked)
+    if asked.data is not None:
+        lacks = _lacks(
+            asked,
+            "",
+            "Noisy rows were attacked with values known exactly; not with values known roughly.",
+            "A population tells nothing more of noisy rows: all records are in the release.",
+            "Noisy rows have no classes, so they were not compared with other releases.",
+        )
+        told.add([], lacks)
+        told.add(*_plan_parts(asked, asked.data))
+    return told
+
+
+def _add_noisy(told: Told, asked: Asked) -> None:
+    sight = NoisySight.of(asked.release)
+    told.add(noisy_outside_findings(sight, asked.packing, asked.tell), sight.notes)
+    if asked.data is not None:
+        findings, at_risk, notes = noisy_inside_findings(
+            NoisyCase.of(sight, asked.data, asked.key), asked.packing, asked.tell
+        )
+        told.add(findings, notes)
+        told.at_risk = told.at_risk or at_risk
+        told.risk_says = told.risk_says or (ROWS_SAY if at_risk else NO_ROW_KNOWN)
+
+
+def _further(case: Case, asked: Asked) -> Iterator[tuple[list[Finding], list[str]]]:
+    """Compare with other releases and with the truth of a plan."""
+    for number, (release, data, *keys) in enumerate(asked.also, 1):
+        asked.tell("comparing with another release")
+        other, key = opened(release, keys[0] if keys else None)
+        refuse_other_policy(other, data)
+        yield correspondence_findings(case, Case.of(Sight.of(other), data, key), number)
+    yield _plan_parts(asked, case.data)
+
+
+def _plan_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
+    if asked.packing is None:
+        return [], []
+    return plan_findings(asked.release, data, asked.key, asked.packing, asked.seconds, asked.tell)
+
+
+# Whether data were read as they were published: under the same policy, city and period. Messages name public facts
+
+
+def refuse_other_policy(release: Release, data: Dataset) -> None:
+    """Refuse data read under a policy whose public facts are not those of the release."""
+    stated, read = release.attributes, {item["name"]: item for item in data.schema.describe()}
+    differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name].plain())]
+    differ += [name for name in read if name not in stated]
+    if differ:
+        raise ReleaseError(
+            f"the release was made under another policy: {'; '.join(_difference(n, stated, read) for n in differ)}. "
+            "Give the policy, and the files that it names, as they were published."
+        )
+
+
+def _difference(name: str, stated: Mapping[str, Any], read: Mapping[str, Any]) -> str:
+    """Say in which public facts two descriptions of an attribute differ."""
+    if name not in stated or name not in read:
+        return f"{name!r} is only in the {'release' if name in stated else 'policy'}"
+    first, second = stated[name], read[name]
+    facts = [fact for fact in (*first, *(f for f in second if f not in first)) if first.get(fact) != second.get(fact)]
+    return f"{name!r} has another {' and '.join(facts)}"
+
+
+def refuse_other_universe(sight: CountsSight, data: Dataset) -> None:
+    """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
+    if data.schema.trip is None:
+        raise ReleaseError("the policy does not say what a trip is. Give the policy that the counts were made under.")
+    universe = data.schema.universe(data.period)
+    differ = _other_facts(sight.universe, universe) or _other_groups(sight, universe)
+    if differ:
+        raise ReleaseError(
+            f"the release was made under another policy, or of another period: it has other {', '.join(differ)}. Give "
+            "policy, city and period as they were published."
+        )
+
+
+def _other_facts(stated: Universe, read: Universe) -> list[str]:
+    """Name the public facts in which two universes differ."""
+    pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
+    differ = [name for name, (one, other) in pairs.items() if one != other]
+    if stated.time is not None and read.time is not None and not differ:
+        first, second = stated.time.describe(), read.time.describe()
+        words = {"lower": "windows", "upper": "windows", "window_minutes": "windows", "day": "days"}
+        differ += [words.get(fact, fact) for fact in first if first[fact] != second[fact]]
+    if (stated.days, stated.num_dates) != (read.days, read.num_dates):
+        differ.append("days")
+    return list(dict.fromkeys(differ))
+
+
+def _other_groups(sight: CountsSight, universe: Universe) -> list[str]:
+    """Name zones and modes, if by them cells fall into another number of groups than the release states."""
+    differ = []
+    for item in sight.asked[1:]:
+        columns = columns_of(item.name)
+        words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
+        absent = [words[name] for name in columns if name not in universe.columns]
+        if not absent and Feature.of(universe, columns).size == item.groups:
+            continue
+        differ += absent or [words[name] for name in columns if name in words]
+    return list(dict.fromkeys(differ))
+
+
+def other_parameters(release: Release, data: Dataset) -> list[str]:
+    """Name the parameters in which the policy that data were read under differs from what was released."""
+    stated = dict(release.certificate.body["mechanism"])
+    try:
+        read = dict(mechanism_of(data.policy).promise(data.schema).mechanism)
+    except DunnageError:  # of a policy that could not be published under
+        read = dict(data.policy.mechanism)
+    differ = [name for name in {**stated, **read} if not same(stated.get(name), read.get(name))]
+    return ["mechanism"] if "name" in differ else differ
+
+
+def policy_notes(sight: CountsSight, data: Dataset) -> list[str]:
+    """Say in what the policy that data were read under would release other counts, which does not matter here."""
+    measures = sight.release.certificate.body["measures"]
+    differ = other_parameters(sight.release, data)
+    told, bound = measures.get("contribution") or {}, data.schema.contribution
+    if (told.get("max"), told.get("per")) != ((bound.max, bound.per) if bound is not None else (None, None)):
+        differ.append("contribution")
+    if sight.protects != data.schema.protects:
+        differ.append("protects")
+    return [f"The policy says otherwise than the release of: {', '.join(differ)}. The release's own are used."][
+        : len(differ)
+    ]

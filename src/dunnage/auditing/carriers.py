@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent, wilson
-from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Finding, VehicleAtRisk, percent, wilson
+from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth, inputs_of
 from dunnage.auditing.tracking import (
     Guess,
     NumberGuess,
@@ -57,6 +57,7 @@ UNIQUE_HOURS = (1, 2, 4)
 MOST_COMPARED = 500
 """Vehicles whose drawn slots are compared with the whole fleet."""
 MOST_MAP_CELLS = 4_096
+DAYS_SEEN = 30
 _MEAN, _PRESENT = "mean", "present"
 _MOST_SLOTS = 1 << 27
 """Most slots of all vehicles, whether drawn or not, that the truth is averaged over."""
@@ -78,17 +79,14 @@ class MeanEstimate:
 
     @property
     def name(self) -> str:
-        """Name of the quantity."""
         return self.quantity.name
 
     @property
     def label(self) -> str:
-        """What it is called on a page."""
         return f"{self.name}, share present" if self.of_presence else self.name
 
     @property
     def unit(self) -> str:
-        """Its unit."""
         return "share" if self.of_presence else self.quantity.unit
 
 
@@ -118,7 +116,6 @@ class EstimatesSight:
 
     @classmethod
     def of(cls, release: Release) -> EstimatesSight:
-        """Read a release."""
         try:
             check_estimate_columns(release)
             check_estimate_lines(release)
@@ -195,7 +192,6 @@ class Target:
 
     @classmethod
     def all_of(cls, task: Task, losses: TaskLosses) -> list[Target]:
-        """List the kinds of report of a task."""
         found = []
         for purpose in task.purposes:
             tiers = {name: task.slot_tiers(purpose)[task.tier_index(purpose, name)] for name in task.tier_names}
@@ -215,12 +211,10 @@ class Target:
 
     @property
     def law(self) -> Any:
-        """The law of one report."""
         return self.mechanism.channel(self.tier)
 
     @property
     def what(self) -> str:
-        """What is told: a place or a path."""
         return "path" if self.purpose.steps > 1 else "place"
 
     @property
@@ -265,31 +259,22 @@ def _suspicion(losses: TaskLosses) -> Iterator[Finding]:
         # Only what has no bound is certain; a float would say so from a loss of 37 on.
         value = 1.0 if loss is None else min(1 / (1 + math.exp(-float(loss))), math.nextafter(1.0, 0.0))
         bound = "there is no bound" if loss is None else f"their loss is at most {number_text(float(loss))}"
-        yield counted(
+        yield About("probability", "table" if name == "one slot" else "several releases").counted(
             f"suspicion at most, {name}",
             value,
             0.5,
             f"By {words} a suspicion of one half about a vehicle becomes {percent(value)} at most: {bound}.",
-            unit="probability",
-            topic="table" if name == "one slot" else "several releases",
-            private=False,
             details={"loss": None if loss is None else float(loss)},
         )
 
 
-def _guess_finding(
-    name: str, guess: Guess, sentence: str, *, topic: str, private: bool = False, details: Mapping[str, Any]
-) -> Finding:
-    how = "" if guess.computed else " Estimated by drawing."
-    return Finding(
-        name=name,
-        value=guess.value,
-        interval=guess.interval,
-        baseline=min(guess.baseline, 1.0),
-        unit="probability",
-        sentence=sentence + how,
-        topic=topic,
-        private=private,
+def _guess_finding(about: About, name: str, guess: Guess, sentence: str, details: Details) -> Finding:
+    return about.estimated(
+        name,
+        guess.value,
+        guess.interval,
+        min(guess.baseline, 1.0),
+        sentence + ("" if guess.computed else " Estimated by drawing."),
         details={**details, "computed": guess.computed},
     )
 
@@ -303,11 +288,11 @@ def _place_findings(target: Target) -> Iterator[Finding]:
         guess = located(law, num)
         ends = " (where the allowance ends)" if num < days * target.task.schedule.slots_per_day else ""
         yield _guess_finding(
+            About("probability", "several releases" if number else "attributes"),
             f"localisation, {words} ({name})",
             guess,
             f"{target.subject} is found by {several(num, 'report')}{ends} with {percent(guess.value)}{told}; guessing "
             f"among {law.num_inputs:,} {target.what}s gives {percent(guess.baseline)}.",
-            topic="several releases" if number else "attributes",
             details={"reports": num} | ({} if number else {"curve": localisation_curve(target)}),
         )
     yield from _every_slot(target)
@@ -336,11 +321,11 @@ def _every_slot(target: Target) -> Iterator[Finding]:
         guess = located(target.law, num)
         finds = "finds" if target.task.schedule.slots_per_day == target.task.schedule.num_moments else "would find"
         yield _guess_finding(
+            About("probability", "several releases"),
             f"localisation, every slot for {several(hours, 'hour')} ({target.purpose.name})",
             guess,
             f"A report every {several(minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, {finds} a "
             f"truck that does not move with {percent(guess.value)}.",
-            topic="several releases",
             details={"reports": num},
         )
 
@@ -349,27 +334,21 @@ def _movement(target: Target) -> Iterator[Finding]:
     if not isinstance(target.mechanism, LocalLocation):
         return
     found, name = movement(target.law), target.purpose.name
-    yield counted(
+    yield About("share", "attributes").counted(
         f"movement seen ({name})",
         found.fresh,
         0.0,
         f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
         "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
         "is drawn anew.",
-        unit="share",
-        topic="attributes",
-        private=False,
     )
-    yield counted(
+    yield About("share", "attributes").counted(
         f"movement seen if reports were kept ({name})",
         found.kept,
         found.fresh,
         f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
         f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
         "kept.",
-        unit="share",
-        topic="attributes",
-        private=False,
     )
 
 
@@ -386,7 +365,7 @@ def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
     prior = "spread evenly" if truth is None else "spread as they really are"
     for attribute, guess, else_guess in zip(mechanism.attributes, guesses, other_guesses, strict=True):
         if not attribute.presence:
-            yield counted(
+            yield About("probability", "attributes", private=truth is not None).counted(
                 f"number guess ({attribute.name})",
                 guess.value,
                 guess.baseline,
@@ -394,24 +373,18 @@ def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
                 f"with {percent(guess.value)}, if numbers are {prior}, and without any with "
                 f"{percent(guess.baseline)}; the {other_name} form at the same stated epsilon would give "
                 f"{percent(else_guess.value)}.",
-                unit="probability",
-                topic="attributes",
-                private=truth is not None,
                 details={"told": guess.told, "share": guess.share, other_name: else_guess.value},
             )
     value, else_value = guess_tuple(guesses, num_told), guess_tuple(other_guesses, other_told)
     blind = math.prod(guess.baseline for guess in guesses)
     num = sum(not attribute.presence for attribute in mechanism.attributes)
-    yield counted(
+    yield About("probability", "attributes", private=truth is not None).counted(
         f"tuple guess ({target.purpose.name})",
         value,
         blind,
         f"All {several(num, 'number')} of a vehicle are guessed into the right buckets at once by one report with "
         f"{_small(value)}, numbers having nothing to do with each other, and without any with {_small(blind)}; the "
         f"{other_name} form would give {_small(else_value)}.",
-        unit="probability",
-        topic="attributes",
-        private=truth is not None,
         details={
             "numbers_told": num_told,
             other_name: else_value,
@@ -461,7 +434,6 @@ class CarrierCase:
 
     @classmethod
     def of(cls, sight: EstimatesSight, fleet: Fleet) -> CarrierCase:
-        """Bring release and rows together."""
         if sight.task.digest != fleet.task.digest:
             raise ReleaseError(
                 "the release was made for another task than this policy's. Give the policy as it was when devices "
@@ -515,13 +487,12 @@ def _habit_findings(case: CarrierCase, target: Target) -> Iterator[Finding]:
             prior = counts.astype(np.float64)
             guess = locate(target.law, num, prior)
             yield _guess_finding(
+                About("probability", "several releases" if days > 1 else "attributes", private=True),
                 f"localisation, fleet known, {words} ({target.purpose.name})",
                 guess,
                 f"{target.subject} is found by {several(num, 'report')} with {percent(guess.value)} by who also knows "
                 f"how often each {target.what} is taken in the whole fleet; by that knowledge alone it is "
                 f"{percent(guess.baseline)}.",
-                topic="several releases" if days > 1 else "attributes",
-                private=True,
                 details={"reports": num},
             )
     if isinstance(target.law, InClear) and target.law.num_groups > 1 and target.purpose.steps == 1:
@@ -548,16 +519,13 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
     ]
     clock = f"{worst % fleet.task.schedule.num_moments // per_hour:02}:00"
     for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
-        yield counted(
+        yield About("share", "records", private=True).counted(
             f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})",
             share,
             0.0,
             f"Seen in clear at every slot for {several(hours, 'hour')}, {percent(share)} of the {fleet.num_vehicles:,} "
             f"vehicles have a sequence of areas that no other has: from {clock} UTC on, when most are after "
             f"{several(UNIQUE_HOURS[len(lengths) - 1], 'hour')}.",
-            unit="share",
-            topic="records",
-            private=True,
             details={"curve": curve, "starts": clock, "areas": grid.num_areas},
         )
     yield _unique_as_scheduled(fleet, target, areas)
@@ -572,16 +540,13 @@ def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Findi
         for first in range(0, areas.shape[1], schedule.num_moments):
             seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
     share = unique_by_slots(areas, seen)
-    return Finding(
-        name=f"unique by areas, as scheduled ({target.purpose.name})",
-        value=share,
-        interval=wilson(share * num, num),
-        baseline=0.0,
-        unit="share",
-        sentence=f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
+    return About("share", "records", private=True).estimated(
+        f"unique by areas, as scheduled ({target.purpose.name})",
+        share,
+        wilson(share * num, num),
+        0.0,
+        f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
         f"alone: no other one was in the same areas at the same times. Drawn for {several(num, 'vehicle')}.",
-        topic="records",
-        private=True,
     )
 
 
@@ -626,16 +591,13 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
     told = f"T{what[1:]} is estimated as {number_text(found.value or 0.0)}{in_units}"
     if found.value is None:
         told = f"Nothing was told of {what}"
-    return counted(
+    return About(unit or NO_UNIT, "utility", private=True).counted(
         f"error of the mean ({found.label})",
         error,
         abs(middle - truth),
         f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: "
         f"off by {number_text(error)}{in_units}{relative}. The interval {holds} it. The middle of the domain would be "
         f"off by {number_text(abs(middle - truth))}.",
-        unit=unit or NO_UNIT,
-        topic="utility",
-        private=True,
         details={
             "label": found.label,
             "truth": truth,
@@ -651,16 +613,12 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
 
 def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Finding:
     share, stated = num_covered / num, case.sight.confidence
-    return Finding(
-        name=f"coverage ({name})",
-        value=share,
-        interval=wilson(num_covered, num),
-        baseline=stated,
-        unit="share",
-        sentence=f"{num_covered:,} of {num:,} intervals hold the truth; {percent(stated)} of them should, each for "
-        "itself.",
-        topic="utility",
-        private=True,
+    return About("share", "utility", private=True).estimated(
+        f"coverage ({name})",
+        share,
+        wilson(num_covered, num),
+        stated,
+        f"{num_covered:,} of {num:,} intervals hold the truth; {percent(stated)} of them should, each for itself.",
     )
 
 
@@ -684,26 +642,20 @@ def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Fi
         ),
     }
     for measure, (value, baseline, words) in measures.items():
-        yield counted(
+        yield About("share", "utility", private=True).counted(
             f"{measure} ({name})",
             value,
             baseline,
             f"The share of each of {found.num_inputs:,} {found.what}s is off by {number_text(100 * value)} points of "
             f"a hundred {words}; a map on which all are alike would be off by {number_text(100 * baseline)}.",
-            unit="share",
-            topic="utility",
-            private=True,
         )
     apart = min(1.0, float(np.abs(differences).sum()) / 2)
-    yield counted(
+    yield About("share", "utility", private=True).counted(
         f"total variation distance ({name})",
         apart,
         min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
         f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true; of a map "
         f"on which all are alike {percent(min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2))}.",
-        unit="share",
-        topic="utility",
-        private=True,
         details=_map_details(found, truth) | {"unlisted": rest},
     )
     holds = (found.lower <= listed + 1e-12) & (listed <= found.upper + 1e-12)
@@ -725,3 +677,55 @@ def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
         [grid.cell_at(column, row) for column in range(grid.num_columns)] for row in range(grid.num_rows - 1, -1, -1)
     ]
     return {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}
+
+
+# Vehicles most at risk
+
+
+def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
+    """List the vehicles that stay longest in one place, or on one path, and say how surely such are found."""
+    fleet = case.fleet
+    targets = [
+        target
+        for target in Target.all_of(fleet.task, check_task(fleet.task))
+        if target.purpose.grid is not None and target.purpose.name in case.truth.maps
+    ]
+    if not targets:
+        return [], (
+            "No vehicle is listed: every report is bound by the same odds, whatever was measured. One whose numbers "
+            "never change is told more surely by each further report, up to what the allowance pays for."
+        )
+    target = min(targets, key=lambda item: item.purpose.steps)  # a place is found before a path is
+    vehicles, share = _staying(case, target)
+    first = np.unique(fleet.vehicles, return_index=True)[1]
+    num = target.reports_of(DAYS_SEEN)
+    try:
+        found = located(target.law, num).value
+    except ParameterError:  # said in a note already
+        return [], "No vehicle is listed: how surely one that stays is found could not be computed."
+    order = np.lexsort((first[vehicles], -share.round(12)))[:MOST_AT_RISK]
+    listed = [
+        VehicleAtRisk(source_row=int(first[vehicles[place]]), stays=float(share[place]), found_if_it_stays=found)
+        for place in order.tolist()
+    ]
+    return listed, (
+        f"The vehicles with the largest share of rows in one {target.what} ({target.purpose.name}). One that always "
+        f"stays there is found by {several(num, 'report')} with {percent(found)}, others less surely; by one report "
+        "all have the same odds. Source row: their first one."
+    )
+
+
+def _staying(case: CarrierCase, target: Target) -> tuple[IntArray, FloatArray]:
+    """Return vehicles with a known place, and the share of their rows that is in the commonest one."""
+    fleet = case.fleet
+    vehicles = fleet.vehicles[fleet.order]
+    readings = next(fleet.by_row())
+    inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
+    # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
+    known = inputs < len(case.truth.maps[target.purpose.name]) - 1
+    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
+    owner = pairs // (int(inputs.max()) + 1)
+    seen, starts = np.unique(owner, return_index=True)
+    if not len(seen):
+        return seen, np.zeros(0)
+    return seen, np.maximum.reduceat(counts, starts) / np.bincount(vehicles)[seen]

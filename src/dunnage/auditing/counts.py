@@ -21,7 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NOTHING,
+    About,
+    Details,
+    Finding,
+    RiderAtRisk,
+    TripAtRisk,
+    percent,
+    wilson,
+)
 from dunnage.auditing.membership import (
     LAWS,
     Answer,
@@ -35,19 +45,12 @@ from dunnage.auditing.membership import (
     trips_apart,
     trips_together,
 )
-from dunnage.counting.laplace import (
-    CountLaw,
-    DiscreteLaplace,
-    FloatingLaplace,
-    FlooredLaplace,
-    RoundedLaplace,
-    surplus,
-)
+from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import Basis
-from dunnage.mechanisms.counting import Counted, true_counts
+from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
 from dunnage.publication import Key
@@ -70,6 +73,9 @@ _COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
 }
 _REST = "rest"
 _ROUNDING = 1e-9
+MOST_RIDERS = 50
+"""Riders whose trips are weighed exactly: those with most counted trips of one type."""
+_SAME_ODDS = "Noise gives every {unit} the same odds ({bound})"
 _KNOWS = "Somebody who knows all trips but"
 NO_KEY = (
     "Without the key nothing ties these rows to this release: errors are right only if they are the rows that were "
@@ -105,7 +111,6 @@ class CountsSight:
 
     @classmethod
     def of(cls, release: Release) -> CountsSight:
-        """Read a release."""
         try:
             check_release(release)
         except CheckFailed as failure:
@@ -123,13 +128,11 @@ class CountsSight:
 
     @property
     def mechanism(self) -> Mapping[str, Any]:
-        """Name and parameters of the mechanism."""
         found: Mapping[str, Any] = self.release.certificate.body["mechanism"]
         return found
 
     @property
     def protects(self) -> str:
-        """What is protected: one trip or one rider."""
         return str(self.release.certificate.body["guarantee"]["protects"])
 
     @property
@@ -139,22 +142,18 @@ class CountsSight:
 
     @property
     def asked_cells(self) -> AskedFeature:
-        """The cells, as they were asked."""
         return self.asked[0]
 
     @property
     def threshold(self) -> int:
-        """Fewest trips that are released in a cell."""
         return int(self.mechanism.get("threshold", 1))
 
     @property
     def floating(self) -> bool:
-        """Whether noise was drawn in floating point."""
         return any(feature.law.name not in LAWS for feature in self.asked)
 
     @cached_property
     def answers(self) -> tuple[Answer, ...]:
-        """What was asked, for membership."""
         return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.asked)
 
     @property
@@ -210,15 +209,12 @@ def _noise(sight: CountsSight, item: AskedFeature) -> Finding:
     spread, total = item.law.spread, item.name == feature_name(())
     sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
     what = "The total" if total else f"Each of the {item.groups:,} {sums}"
-    return counted(
+    return About("trips", "utility").counted(
         f"noise ({item.name})",
         spread,
         0.0,
         f"{what} was given noise of {_trips(spread)} (standard deviation) before anything was made of it; without "
         "privacy it would be none.",
-        unit="trips",
-        topic="utility",
-        private=False,
         details={"groups": item.groups, "law": item.law.name},
     )
 
@@ -236,16 +232,13 @@ def _rounded_law(sight: CountsSight) -> CountLaw:
 
 def _expected_created(sight: CountsSight) -> Finding:
     most = surplus(_rounded_law(sight), sight.threshold) * sight.universe.num_cells
-    return Finding(
-        name="trips created, expected",
-        value=most,
-        interval=(0.0, most),
-        baseline=0.0,
-        unit="trips",
-        sentence=f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
+    return About("trips", "utility").estimated(
+        "trips created, expected",
+        most,
+        (0.0, most),
+        0.0,
+        f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
         f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
-        topic="utility",
-        private=False,
     )
 
 
@@ -304,21 +297,18 @@ def _moved(sight: CountsSight, item: AskedFeature, *, dropped: int | None = None
 
 
 def _told_at_most(
-    sight: CountsSight, name: str, value: float, baseline: float, sentence: str, unit: str = "share", **more: Any
+    sight: CountsSight,
+    name: str,
+    value: float,
+    baseline: float,
+    sentence: str,
+    unit: str = "share",
+    details: Details = NOTHING,
 ) -> Finding:
     """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
     # A released count tells as much as the noisy one where all that is left out says the same.
-    return Finding(
-        name=name,
-        value=value,
-        interval=(value if sight.cells_alone else baseline, value),
-        baseline=baseline,
-        unit=unit,
-        sentence=sentence,
-        topic="table",
-        private=False,
-        **more,
-    )
+    interval = (value if sight.cells_alone else baseline, value)
+    return About(unit, "table").estimated(name, value, interval, baseline, sentence, details)
 
 
 def _details(found: Membership) -> dict[str, float]:
@@ -335,15 +325,12 @@ def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
     if not sight.cells_alone:
         return
     found = Membership.of([_moved(sight, sight.asked_cells, dropped=sight.threshold - 1)])
-    yield counted(
+    yield About("probability", "table").counted(
         "membership guess, empty cell",
         found.success,
         0.5,
         f"For a {sight.protects} where nobody else travelled the guess is right with {percent(found.success)}, as "
         f"noisy counts below {sight.threshold:,} are left out.",
-        unit="probability",
-        topic="table",
-        private=False,
         details=_details(found),
     )
 
@@ -377,15 +364,12 @@ def _bounds(sight: CountsSight) -> Iterator[Finding]:
     """Repeat what the certificate prints for a suspicion of one half."""
     for row in sight.release.certificate.body["meaning"]["odds"]:
         if row.get("before") == 0.5 and "at_most" in row:
-            yield counted(
+            yield About("probability", "table").counted(
                 "membership bound",
                 float(row["at_most"]),
                 0.5,
                 f"The certificate promises that {row['sentence']}, whatever else is known; no guess can be right more "
                 "often.",
-                unit="probability",
-                topic="table",
-                private=False,
             )
 
 
@@ -394,29 +378,24 @@ def _unbounded(sight: CountsSight) -> list[Finding]:
     scale = sight.asked_cells.law.scale
     told, draws = impossible_share(scale, FLOATING_DRAWS, Noise())
     share = told / draws
-    kinds: dict[str, Any] = {"topic": "table", "private": False}
     return [
-        Finding(
-            name="membership bound",
-            value=1.0,
-            interval=(0.5, 1.0),
-            baseline=0.5,
-            unit="probability",
-            sentence=f"No bound is proved for one {sight.protects}: noise was drawn in floating point, whose last "
+        About("probability", "table").estimated(
+            "membership bound",
+            1.0,
+            (0.5, 1.0),
+            0.5,
+            f"No bound is proved for one {sight.protects}: noise was drawn in floating point, whose last "
             "digits tell what it was added to.",
-            **kinds,
         ),
-        Finding(
-            name="values of one world only",
-            value=share,
-            interval=wilson(told, draws),
-            baseline=0.0,
-            unit="share",
-            sentence=f"Of {draws:,} noisy counts of an empty cell, {percent(share)} are numbers that a cell with one "
+        About("share", "table").estimated(
+            "values of one world only",
+            share,
+            wilson(told, draws),
+            0.0,
+            f"Of {draws:,} noisy counts of an empty cell, {percent(share)} are numbers that a cell with one "
             "trip can never give: who saw such a number would be certain. Only whole counts are released, which hides "
             "those digits; how much they still tell, nobody has proved.",
             details={"draws": draws},
-            **kinds,
         ),
     ]
 
@@ -438,7 +417,6 @@ class CountsCase:
 
     @classmethod
     def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        """Count trips and put them beside the released counts."""
         truth = _truth(sight, data, key)
         cells = np.union1d(sight.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
@@ -470,7 +448,6 @@ def _truth(sight: CountsSight, data: Dataset, key: Key | None) -> Counted:
 
 
 def columns_of(name: str) -> FeatureColumns:
-    """Return the columns of a feature by its name."""
     return () if name == feature_name(()) else tuple(name.split(" x "))
 
 
@@ -484,7 +461,6 @@ class Errors:
 
     @classmethod
     def of(cls, differences: NDArray[Any], size: int) -> Errors:
-        """Measure differences; those that are not listed are zero, ``size`` counts all."""
         sizes = np.abs(differences.astype(np.float64))
         return cls(
             rmse=math.sqrt(float((sizes**2).sum()) / size),
@@ -502,9 +478,7 @@ def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Findi
     return findings + more, [*([NO_KEY] if case.key is None else []), *notes]
 
 
-def _pair(
-    name: str, where: str, differences: IntArray, nothing: IntArray, size: int, extra: Mapping[str, Any] | None = None
-) -> Iterator[Finding]:
+def _pair(name: str, where: str, differences: IntArray, nothing: IntArray, size: int) -> Iterator[Finding]:
     """Give both errors of some cells, each by its name."""
     found, without = Errors.of(differences, size), Errors.of(nothing, size)
     parts = (
@@ -512,15 +486,12 @@ def _pair(
         ("MAE", found.mae, without.mae, "on average"),
     )
     for measure, value, baseline, words in parts:
-        yield counted(
+        yield About("trips", "utility", private=True).counted(
             f"{measure} {name}",
             value,
             baseline,
             f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by {number_text(baseline)}.",
-            unit="trips",
-            topic="utility",
-            private=True,
-            details={"cells": size, "largest": found.largest, **(extra or {})},
+            details={"cells": size, "largest": found.largest},
         )
 
 
@@ -539,29 +510,23 @@ def _cell_errors(case: CountsCase) -> Iterator[Finding]:
 def _totals(case: CountsCase) -> Iterator[Finding]:
     true, released = int(case.true.sum()), int(case.released.sum())
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
-    yield counted(
+    yield About("trips", "utility", private=True).counted(
         "error of the total",
         abs(released - true),
         true,
         f"The release has {several(released, 'trip')}, the truth {true:,}{off}.",
-        unit="trips",
-        topic="utility",
-        private=True,
         details={"true": true, "released": released},
     )
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
         apart = float(np.abs(case.true / true - case.released / released).sum()) / 2
-    yield counted(
+    yield About("share", "utility", private=True).counted(
         "total variation distance",
         min(apart, 1.0),
         1.0,
         f"{percent(min(apart, 1.0))} of all trips would have to be of another type to make shares of types equal to "
         "the true ones; a table that shares nothing with the truth has 100 %.",
-        unit="share",
-        topic="utility",
-        private=True,
         details={"flows": flows(case)},
     )
 
@@ -573,15 +538,12 @@ def _created(case: CountsCase) -> Iterator[Finding]:
     cells, released = int((more[~occupied] > 0).sum()), int(case.released.sum())
     kept = int(np.minimum(case.released, case.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
-    yield counted(
+    yield About("trips", "utility", private=True).counted(
         "trips created in empty cells",
         created,
         0.0,
         f"{several(created, 'trip')} of the release{share}, {'is' if created == 1 else 'are'} of types that nobody "
         f"travelled: in {several(cells, 'cell')}.",
-        unit="trips",
-        topic="utility",
-        private=True,
         details={"cells": cells, "kept": kept, "added": added, "lost": int(case.true.sum()) - kept},
     )
 
@@ -600,16 +562,13 @@ def _feature_error(case: CountsCase, feature: Feature) -> Finding:
     asked = {item.name: item.law.spread for item in case.sight.asked}
     noise = asked.get(feature.name)
     told = f" The noise on each was {number_text(noise)}." if noise is not None else " It was not asked by itself."
-    return counted(
+    return About("trips", "utility", private=True).counted(
         f"RMSE of sums ({feature.name})",
         found.rmse,
         without.rmse,
         f"Each of the {feature.size:,} sums by {feature.name} is off by {_trips(found.rmse)} by the root mean square "
         f"(RMSE), {number_text(found.mae)} on average (MAE), at most by "
         f"{number_text(found.largest)}; publishing nothing would be off by {number_text(without.rmse)}." + told,
-        unit="trips",
-        topic="utility",
-        private=True,
         details={
             "groups": feature.size,
             "mae": found.mae,
@@ -636,10 +595,7 @@ def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
     places = np.full(size, len(top))
     places[top] = np.arange(len(top))
     names = [case.universe.stops[stop] for stop in top] + ([_REST] if len(top) < size else [])
-    tables["stops"] = {
-        **_flow_table(case, places[origins], places[destinations], names),
-        "with_rest": len(top) < size,
-    }
+    tables["stops"] = {**_flow_table(case, places[origins], places[destinations], names), "with_rest": len(top) < size}
     return tables
 
 
@@ -669,26 +625,25 @@ def _told_here(case: CountsCase) -> tuple[list[Finding], list[str]]:
         ]
     found = told_by_counts(sight, case.released[case.true > 0], case.true[case.true > 0])
     num, mean, right = int((case.true > 0).sum()), found["mean"], found["right"]
-    kinds: dict[str, Any] = {"topic": "table", "private": True, "baseline": 0.5, "unit": "probability"}
     return [
-        Finding(
-            name="membership guess on this release",
-            value=right,
-            interval=wilson(right * num, num),
-            sentence=f"Asked in each of the {num:,} cells with trips about one of them, and about one more that is not "
+        About("probability", "table", private=True).estimated(
+            "membership guess on this release",
+            right,
+            wilson(right * num, num),
+            0.5,
+            f"Asked in each of the {num:,} cells with trips about one of them, and about one more that is not "
             f"there, {_KNOWS.lower()} that one is right in {percent(right)} of all cases.",
             details=found,
-            **kinds,
         ),
-        Finding(
-            name="suspicion on this release",
-            value=mean,
-            interval=(mean, mean),
-            sentence=f"Of a trip that is there, a suspicion of one half became {percent(mean)} on average over cells, "
+        About("probability", "table", private=True).estimated(
+            "suspicion on this release",
+            mean,
+            (mean, mean),
+            0.5,
+            f"Of a trip that is there, a suspicion of one half became {percent(mean)} on average over cells, "
             f"and {percent(found['largest'])} at most; in {percent(found['at_bound'])} of the cells it reached its "
             "bound.",
             details=found,
-            **kinds,
         ),
     ], []
 
@@ -709,3 +664,128 @@ def told_by_counts(sight: CountsSight, seen: IntArray, true: IntArray) -> dict[s
 def _sign(ratios: FloatArray) -> FloatArray:
     """Return 1 where evidence speaks for a trip, 0 where against, one half where for neither."""
     return np.where(np.abs(ratios) < _ROUNDING, 0.5, ratios > 0)
+
+
+# Trips and riders most at risk
+
+
+def counts_at_risk(case: CountsCase) -> tuple[list[TripAtRisk] | list[RiderAtRisk], str]:
+    """List the trips or riders that a release of counts tells most of, and say what that means."""
+    sight, trip = case.sight, case.data.schema.trip
+    if sight.floating:
+        return [], (
+            f"Nobody is listed: noise was drawn in floating point, so no {sight.protects} has a bound, and which one "
+            "the last digits gave away cannot be told from whole counts."
+        )
+    if sight.protects == RIDER:
+        return _riders_at_risk(case)
+    if not sight.cells_alone or trip is None or not case.true.any():
+        return [], (
+            f"Nobody is listed. {_odds_of(sight)}: it takes no heed of how many others made the same trip, and what is "
+            "released was made of many noisy sums, none of which is one trip's own. Who made many trips is told more "
+            "surely, as is said above of a rider."
+        )
+    return _trips_at_risk(case)
+
+
+def _odds_of(sight: CountsSight) -> str:
+    for row in sight.release.certificate.body["meaning"]["odds"]:
+        if row.get("before") == 0.5 and "sentence" in row:
+            return _SAME_ODDS.format(unit=sight.protects, bound=row["sentence"])
+    return _SAME_ODDS.format(unit=sight.protects, bound="no bound is proved")
+
+
+def _trips_at_risk(case: CountsCase) -> tuple[list[TripAtRisk], str]:
+    """List the trips of which this very release tells most; of equal ones those of the rarest types come first."""
+    sight = case.sight
+    true, released = case.true, case.released
+    suspicion = np.where(
+        true > 0, posterior(released_ratios(sight.answers[0].law, released, true - 1, sight.threshold)), 0.0
+    )
+    cells = trip_cells(case.data, case.universe)
+    place = np.minimum(np.searchsorted(case.cells, cells), len(case.cells) - 1)
+    made = (case.cells[place] == cells) & (true[place] > 0)  # a line may stand for no trip at all
+    rows, place = np.flatnonzero(made), place[made]
+    source = case.data.source_rows[rows]
+    order = np.lexsort((source, true[place], -suspicion[place].round(12)))[:MOST_AT_RISK]
+    listed = [
+        TripAtRisk(
+            source_row=int(source[row]),
+            suspicion=float(suspicion[place[row]]),
+            alike=int(true[place[row]]),
+            released=int(released[place[row]]),
+        )
+        for row in order.tolist()
+    ]
+    return listed, (
+        f"The trips of which this release tells most to somebody who knows all others and suspects them with one half: "
+        f"the noise fell so. {_odds_of(sight)}; of trips that are told equally well the rarest come first."
+    )
+
+
+def _riders_at_risk(case: CountsCase) -> tuple[list[RiderAtRisk], str]:
+    """List the riders whose trips, by their own types, are told best before any noise is drawn."""
+    persons, sight = case.data.persons, case.sight
+    if persons is None:
+        return [], "Nobody is listed: the policy does not tell riders apart. Give the one with [contribution] person."
+    chosen = _bunched(persons, trip_cells(case.data, case.universe), sight.change)
+    known: dict[tuple[tuple[int, ...], ...], float] = {}
+    listed = []
+    try:
+        for rows in chosen:
+            moved = _moved_by(case, rows)
+            if moved not in known:
+                known[moved] = _guess(sight, moved)
+            listed.append((known[moved], rows))
+    except ParameterError as error:
+        return [], f"Nobody is listed: what each rider's trips tell was too much to compute. {error}"
+    listed.sort(key=lambda item: (-round(item[0], 12), int(case.data.source_rows[item[1]].min())))
+    return [_rider(case, guess, rows) for guess, rows in listed[:MOST_AT_RISK]], (
+        "The riders whose presence is guessed best by somebody who knows all other riders' trips and sees the noisy "
+        f"counts themselves: those with many trips of one type. {_odds_of(sight)}; source row: a trip of theirs."
+    )
+
+
+def _rider(case: CountsCase, guess: float, rows: IntArray) -> RiderAtRisk:
+    types = len(np.unique(trip_cells(case.data, case.universe)[rows]))
+    first = int(case.data.source_rows[rows].min())
+    return RiderAtRisk(source_row=first, guess=guess, trips=len(rows), types=types)
+
+
+def _bunched(persons: IntArray, cells: IntArray, most: int) -> list[IntArray]:
+    """Return the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
+    order = np.lexsort((cells, persons))
+    starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
+    # pair : (rider, type), rising; its trips
+    fresh = np.flatnonzero((np.diff(persons[order], prepend=-1) != 0) | (np.diff(cells[order], prepend=-1) != 0))
+    sizes = np.diff(np.append(fresh, len(order)))
+    largest = np.maximum.reduceat(sizes, np.searchsorted(fresh, starts))
+    trips = np.diff(np.append(starts, len(order)))
+    best = np.lexsort((starts, -np.minimum(trips, most), -np.minimum(largest, most)))[:MOST_RIDERS]
+    ends = starts + trips
+    return [_fewest_types(order[starts[rider] : ends[rider]], cells, most) for rider in best.tolist()]
+
+
+def _fewest_types(rows: IntArray, cells: IntArray, most: int) -> IntArray:
+    """Choose so many trips of one rider at most, of the types that he has most of."""
+    _, kind, sizes = np.unique(cells[rows], return_inverse=True, return_counts=True)
+    return np.asarray(rows[np.lexsort((kind, -sizes[kind]))][:most])
+
+
+def _moved_by(case: CountsCase, rows: IntArray) -> tuple[tuple[int, ...], ...]:
+    """Return by how much the sums of each feature differ with and without some trips."""
+    cells = trip_cells(case.data, case.universe)[rows]
+    places = case.universe.split(cells)
+    moved = []
+    for item in case.sight.asked:
+        groups = cells if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
+        moved.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
+    return tuple(moved)
+
+
+def _guess(sight: CountsSight, moved: tuple[tuple[int, ...], ...]) -> float:
+    """Return how often the best test tells whether trips are there that move sums by so much."""
+    answers: list[Evidence] = []
+    for item, shifts in zip(sight.answers, moved, strict=True):
+        answers += [noisy_answer(item.law, shift) for shift in shifts]
+    return Membership.of(answers).success

@@ -5,25 +5,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
+from dunnage.documents import Model
 from dunnage.errors import ParameterError
 from dunnage.svg import number_text
 
 CONFIDENCE = 0.95
+MOST_AT_RISK = 10
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
 NO_UNIT = "units"
 """What a number of a column is in that has no unit."""
 _SHARES = ("probability", "share")
+Details = Mapping[str, Any]
+"""More figures of a finding, as plain data: each kind of finding has its own."""
+NOTHING: Details = {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(Model):
     """One figure of an audit.
 
     Parameters
@@ -49,19 +53,21 @@ class Finding:
     """
 
     name: str
-    value: float
-    interval: tuple[float, float]
-    baseline: float
+    value: int | float
+    interval: Annotated[tuple[int | float, int | float], Field(strict=False)]
+    baseline: int | float
     unit: str
     sentence: str
     topic: str
     private: bool
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = NOTHING
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         low, high = self.interval
         if not (all(map(math.isfinite, (low, high, self.baseline))) and low <= self.value <= high):
             raise ParameterError(f"finding {self.name!r} needs finite figures, its value in its interval.")
+        return self
 
     @property
     def is_share(self) -> bool:
@@ -78,17 +84,83 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the finding as plain data."""
-        return {
-            "name": self.name,
-            "value": self.value,
-            "interval": list(self.interval),
-            "baseline": self.baseline,
-            "unit": self.unit,
-            "sentence": self.sentence,
-            "topic": self.topic,
-            "private": self.private,
-            "details": dict(self.details),
-        }
+        return self.model_dump(mode="json")
+
+
+class About(NamedTuple):
+    """What a finding is of: its unit, its topic, and whether it takes the true data to compute."""
+
+    unit: str
+    topic: str
+    private: bool = False
+
+    def estimated(
+        self,
+        name: str,
+        value: float,
+        interval: tuple[float, float],
+        baseline: float,
+        sentence: str,
+        details: Details = NOTHING,
+    ) -> Finding:
+        """Make a finding that lies within an interval."""
+        return Finding(
+            name=name,
+            value=value,
+            interval=interval,
+            baseline=baseline,
+            unit=self.unit,
+            sentence=sentence,
+            topic=self.topic,
+            private=self.private,
+            details=details,
+        )
+
+    def counted(self, name: str, value: float, baseline: float, sentence: str, details: Details = NOTHING) -> Finding:
+        """Make a finding that was counted, not estimated: its interval is a point."""
+        value = float(value)
+        return self.estimated(name, value, (value, value), float(baseline), sentence, details)
+
+
+# Records that are most at risk
+
+
+class RecordAtRisk(Model):
+    """A record whose row, or whose sensitive value, is easily named."""
+
+    source_row: int  # its place in the source, from 0, as in the key
+    record_linkage: float
+    rows: int | None = None  # rows that may be it
+    attribute_linkage: Mapping[str, float] = NOTHING  # by sensitive column
+
+
+class TripAtRisk(Model):
+    """A trip of which a release of counts tells much."""
+
+    source_row: int
+    suspicion: float  # what one of one half became
+    alike: int  # trips of its type: in truth, and as released
+    released: int
+
+
+class RiderAtRisk(Model):
+    """A rider whose presence is easily guessed."""
+
+    source_row: int  # of one of the trips
+    guess: float
+    trips: int
+    types: int
+
+
+class VehicleAtRisk(Model):
+    """A vehicle that stays long in one place."""
+
+    source_row: int  # the first one
+    stays: float  # share of its rows
+    found_if_it_stays: float
+
+
+AtRisk = RecordAtRisk | TripAtRisk | RiderAtRisk | VehicleAtRisk
 
 
 def percent(share: float) -> str:
@@ -124,9 +196,3 @@ def mean_interval(shares: NDArray[np.float64]) -> tuple[float, float]:
         return wilson(mean * num, num)
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * float(shares.std(ddof=1)) / math.sqrt(num)
     return max(0.0, mean - reach), min(1.0, mean + reach)
-
-
-def counted(name: str, value: float, baseline: float, sentence: str, **more: Any) -> Finding:
-    """Make a finding that was counted, not estimated: its interval is a point."""
-    value = float(value)
-    return Finding(name=name, value=value, interval=(value, value), baseline=float(baseline), sentence=sentence, **more)

@@ -244,7 +244,6 @@ class Truth:
 
 
 def inputs_of(mechanism: LocalLocation | LocalTrajectory, law: Any, columns: Sequence[FloatArray]) -> IntArray:
-    """Return the input of each place or path."""
     if isinstance(mechanism, LocalLocation):
         return find_inputs(law, mechanism.grid, *columns)
     places = zip(columns[::2], columns[1::2], strict=True)

@@ -6,13 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, percent
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
@@ -23,7 +22,6 @@ from dunnage.release import Release
 from dunnage.settle import apply
 from dunnage.svg import number_text
 
-MOST_AT_RISK = 10
 GUESS_REACH = 0.01
 """A guessed value counts as right within this share of the domain on either side."""
 
@@ -63,7 +61,6 @@ class Case:
 
     @property
     def protects(self) -> str:
-        """What one record is."""
         return str(self.sight.release.certificate.body["guarantee"]["protects"])
 
     @property
@@ -80,7 +77,7 @@ class Case:
 # Attacks on single records
 
 
-def linkage_findings(case: Case, tolerance: float | None, tell: Progress) -> tuple[list[Finding], list[dict[str, Any]]]:
+def linkage_findings(case: Case, tolerance: float | None, tell: Progress) -> tuple[list[Finding], list[RecordAtRisk]]:
     """Attack every released record; return the findings, and the records that are most at risk."""
     tell("linking records")
     exactly = attacks.record_linkage(case.sight, case.known)
@@ -104,25 +101,22 @@ def linkage_findings(case: Case, tolerance: float | None, tell: Progress) -> tup
 def _record_findings(case: Case, found: attacks.RecordLinkage, name: str, known: str) -> list[Finding]:
     probability, rows = found.probability[case.released], found.rows[case.released]
     mean, worst, record = math.fsum(probability.tolist()) / len(probability), float(probability.max()), case.protects
-    chance: dict[str, Any] = {"unit": "probability", "topic": "records", "private": True}
     values = " and ".join([*(["the public values"] if case.sight.public.columns else []), *case.sight.names])
     return [
-        counted(
+        About("probability", "records", private=True).counted(
             name,
             _settled(mean, probability),
             1 / len(case.sight.release),
             f"Somebody who knows {values} of a {record} ({known}), and that it was released, "
             f"names its row with {percent(mean)} on average; {number_text(float(rows.mean()))} rows may be it.",
             details={"mean_rows": float(rows.mean()), "fewest_rows": int(rows.min())},
-            **chance,
         ),
-        counted(
+        About("probability", "records", private=True).counted(
             f"{name}, worst",
             worst,
             1 / len(case.sight.release),
             f"For the {record}s that are easiest to name it is {percent(worst)}; "
             f"{int((probability == worst).sum()):,} of {len(probability):,} are that easy.",
-            **chance,
         ),
     ]
 
@@ -138,25 +132,22 @@ def _attribute_findings(case: Case, name: str, guesses: FloatArray) -> list[Find
     codes = attacks.sensitive_codes(case.sight.release, name)
     baseline = float(np.bincount(codes).max() / len(codes))
     mean, worst = _settled(math.fsum(probability.tolist()) / len(probability), probability), float(probability.max())
-    kinds: dict[str, Any] = {"unit": "probability", "topic": "attributes", "private": True}
     certain = float((probability == 1).mean())
     return [
-        counted(
+        About("probability", "attributes", private=True).counted(
             f"attribute linkage ({name})",
             mean,
             baseline,
             f"Somebody who knows the other values of a {case.protects} guesses its {name} with {percent(mean)} on "
             f"average; the most frequent {name} of all is right for {percent(baseline)}.",
             details={"certain": certain},
-            **kinds,
         ),
-        counted(
+        About("probability", "attributes", private=True).counted(
             f"attribute linkage, worst ({name})",
             worst,
             baseline,
             f"For the {case.protects}s whose {name} is easiest to guess it is {percent(worst)}; for {percent(certain)} "
             "of all it is certain.",
-            **kinds,
         ),
     ]
 
@@ -176,16 +167,13 @@ def _value_guess(case: Case, axis: int) -> Finding:
     # Nobody has to guess by the class: who knows how values are spread does no worse than without the release.
     best = max(share, chance)
     better = "; that is better, and takes no release" if share < chance else ""
-    return counted(
+    return About("share", "attributes", private=True).counted(
         f"value linkage ({told.name})",
         best,
         chance,
         f"Somebody who knows only the class of a {case.protects}, and guesses the {guess}, is within "
         f"{_with_unit(reach, told)} of its {told.name} for {percent(share)} of them; the best single guess for all is "
         f"for {percent(chance)}{better}.",
-        unit="share",
-        topic="attributes",
-        private=True,
         details={"reach": reach, "by_class": share},
     )
 
@@ -198,31 +186,28 @@ def _with_unit(figure: float, told: Told) -> str:
 def _certain_presence(case: Case) -> Finding:
     told = float(attacks.values_told(case.sight, case.known)[case.released].mean())
     values = " and ".join(case.sight.names)
-    return counted(
+    return About("share", "table", private=True).counted(
         "certain presence (value)",
         told,
         0.0,
         f"For {percent(told)} of the {case.protects}s the release itself says that a {case.protects} of exactly this "
         f"{values} is in it. That is certainly the one somebody looks for only if no other can have the same values.",
-        unit="share",
-        topic="table",
-        private=True,
     )
 
 
-def _most_at_risk(case: Case, found: attacks.RecordLinkage, guesses: Mapping[str, FloatArray]) -> list[dict[str, Any]]:
+def _most_at_risk(case: Case, found: attacks.RecordLinkage, guesses: Mapping[str, FloatArray]) -> list[RecordAtRisk]:
     """List the records that are easiest to name or whose sensitive value is easiest to guess."""
     records = np.flatnonzero(case.released)
     worst_guess = np.max([guess[records] for guess in guesses.values()] or [np.zeros(len(records))], axis=0)
     source = case.data.source_rows[records]
     order = np.lexsort((source, -worst_guess, -found.probability[records]))[:MOST_AT_RISK]
     return [
-        {
-            "source_row": int(case.data.source_rows[record]),
-            "record_linkage": float(found.probability[record]),
-            "rows": int(found.rows[record]),
-            "attribute_linkage": {name: float(guess[record]) for name, guess in guesses.items()},
-        }
+        RecordAtRisk(
+            source_row=int(case.data.source_rows[record]),
+            record_linkage=float(found.probability[record]),
+            rows=int(found.rows[record]),
+            attribute_linkage={name: float(guess[record]) for name, guess in guesses.items()},
+        )
         for record in records[order].tolist()
     ]
 
@@ -240,15 +225,12 @@ def population_findings(case: Case, population: Dataset) -> list[Finding]:
 
 def _journalist(case: Case, counts: IntArray) -> Finding:
     worst, mean = 1 / int(counts.min()), float((case.sight.sizes / counts).sum() / case.sight.sizes.sum())
-    return counted(
+    return About("probability", "records", private=True).counted(
         "journalist risk",
         worst,
         1 / int(counts.sum()),
         f"Somebody who does not know whether a {case.protects} is in the release names it in the population with at "
         f"most {percent(worst)}, and {percent(mean)} on average: {int(counts.min()):,} or more fit each class.",
-        unit="probability",
-        topic="records",
-        private=True,
         details={"mean": mean},
     )
 
@@ -258,15 +240,12 @@ def _presence(case: Case, counts: IntArray, everyone: int) -> Finding:
     shares = case.sight.sizes / counts
     worst, prior = float(shares.max()), len(case.sight.release) / everyone
     certain = float(case.sight.sizes[shares == 1].sum() / case.sight.sizes.sum())
-    return counted(
+    return About("probability", "table", private=True).counted(
         "presence, worst",
         worst,
         prior,
         f"Of the population {percent(prior)} are in the release; of those who fit one class, {percent(worst)} are at "
         f"worst. {percent(certain)} of the released {case.protects}s are certainly in it.",
-        unit="probability",
-        topic="table",
-        private=True,
         details={"certain": certain},
     )
 
@@ -295,32 +274,25 @@ def correspondence_findings(case: Case, other: Case, number: int) -> tuple[list[
     return findings, []
 
 
-_TOGETHER: Mapping[str, Any] = {"topic": "several releases", "private": True}
-
-
 def _shared_classes(case: Case, found: attacks.Correspondence, label: str) -> list[Finding]:
     fewest, record = int(found.shared.min()), case.protects
     chances, alone = 1 / found.shared, 1 / found.alone
     mean, single = float(chances.mean()), float(alone.mean())
     return [
-        counted(
+        About("probability", "several releases", private=True).counted(
             label,
             _settled(mean, chances),
             _settled(single, alone),
             f"{len(found.shared):,} {record}s are in both releases. Whoever can tell which of them share both classes "
             f"names one with {percent(mean)} on average; by one release alone it is {percent(single)}.",
-            unit="probability",
             details={"in_both": len(found.shared), "fewest_alike": fewest},
-            **_TOGETHER,
         ),
-        counted(
+        About("probability", "several releases", private=True).counted(
             f"{label}, worst",
             1 / fewest,
             1 / int(found.alone.min()),
             f"At worst no more than {fewest:,} of the {record}s in both releases share the same two classes; in this "
             f"release alone no class of theirs has fewer than {int(found.alone.min()):,}.",
-            unit="probability",
-            **_TOGETHER,
         ),
     ]
 
@@ -352,14 +324,12 @@ def _one_value_left(case: Case, found: attacks.Correspondence, label: str, name:
     """Count the records for which one value alone occurs in both classes."""
     share = float((attacks.values_left(*cells, found) == 1).mean())
     alone = float((cells[0].distinct[found.first] == 1).mean())
-    return counted(
+    return About("share", "several releases", private=True).counted(
         f"{label}, one value left ({name})",
         share,
         alone,
         f"If {name} did not change, one value alone occurs in both classes of {percent(share)} of the "
         f"{case.protects}s, and whoever knows both classes knows it; by this release alone it is {percent(alone)}.",
-        unit="share",
-        **_TOGETHER,
     )
 
 
@@ -370,14 +340,12 @@ def _width_left(found: attacks.Correspondence, label: str, told: Told, twin: Tol
     width = float(np.maximum(upper - lower, 0.0).mean())
     alone = float((told.upper - told.lower)[found.first].mean())
     unit = told.numeric.unit if told.numeric is not None else ""
-    return counted(
+    return About(unit or NO_UNIT, "several releases", private=True).counted(
         f"{label}, width ({told.name})",
         width,
         alone,
         f"If {told.name} did not change, both releases together leave {_with_unit(width, told)} of it open on "
         f"average; this release alone leaves {_with_unit(alone, told)}.",
-        unit=unit or NO_UNIT,
-        **_TOGETHER,
     )
 
 
@@ -400,40 +368,32 @@ def plan_findings(
     return found if release.classes is not None else found[:-1], []
 
 
-_COST: Mapping[str, Any] = {"topic": "utility", "private": True}
-
-
 def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
     """Compare the plan with the best on true weights; if that is not proven, the ratio may be larger."""
     # A plan takes one truck at least, the cheapest; trucks that cost nothing bound nothing.
     least = max(worth.bound, 1.0 if len(plan.trucks) == 1 else min(float(truck.cost) for truck in plan.trucks))
     most = worth.objective / least if least else worth.objective
     what = "trucks" if plan.minimises == "trucks" else "in cost"
+    takes = "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
     sure = "and nothing does better" if worth.proven else "the best found, not proven"
     holds = "" if worth.plan_feasible else f" But the plan does not hold as it is: {_overloaded(worth)}."
-    return Finding(
-        name="objective ratio",
-        value=worth.ratio,
-        interval=(
+    return About("ratio", "utility", private=True).estimated(
+        "objective ratio",
+        worth.ratio,
+        (
             min(worth.ratio, _least(worth) / worth.optimum),
             worth.ratio if worth.proven else max(worth.ratio, float(most)),
         ),
-        baseline=1.0,
-        unit="ratio",
-        sentence=f"{_whole(worth)} {number_text(worth.objective)} {what}; a plan on the true weights takes "
+        1.0,
+        f"{takes} {number_text(worth.objective)} {what}; a plan on the true weights takes "
         f"{number_text(worth.optimum)}, {sure}.{holds}",
         details={"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
-        **_COST,
     )
 
 
 def _least(worth: PlanUtility) -> float:
     """Return what plan and packages outside take at least: those outside were packed as well as could be found."""
     return worth.in_plan + worth.outside_bound
-
-
-def _whole(worth: PlanUtility) -> str:
-    return "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
 
 
 def _overloaded(worth: PlanUtility) -> str:
@@ -444,13 +404,12 @@ def _trucks(plan: Plan, worth: PlanUtility, record: str) -> Finding:
     """Say the same in trucks, or in what they cost: the baseline is a plan without privacy, of all packages."""
     kinds = plan.minimises == "trucks"
     unit = "trucks" if kinds else "in cost"
-    return Finding(
-        name="trucks" if kinds else "cost",
-        value=worth.objective,
-        interval=(min(worth.objective, _least(worth)), worth.objective),
-        baseline=worth.optimum,
-        unit=unit,
-        sentence=_cost_words(worth, unit, record),
+    return About(unit, "utility", private=True).estimated(
+        "trucks" if kinds else "cost",
+        worth.objective,
+        (min(worth.objective, _least(worth)), worth.objective),
+        worth.optimum,
+        _cost_words(worth, unit, record),
         details={
             "proven": worth.proven,
             "bound": worth.bound,
@@ -459,14 +418,14 @@ def _trucks(plan: Plan, worth: PlanUtility, record: str) -> Finding:
             "packages": worth.packages,
             "packages_outside": worth.packages_outside,
         },
-        **_COST,
     )
 
 
 def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
     """Say what privacy costs; of a plan that does not hold nobody knows, so what it takes as it is."""
     more = worth.objective - worth.optimum
-    begins = f"Privacy costs {number_text(more)} {_plural(unit, more)}: the plan on the release"
+    unit = "truck" if unit == "trucks" and more == 1 else unit
+    begins = f"Privacy costs {number_text(more)} {unit}: the plan on the release"
     if not worth.plan_feasible:
         begins = f"The plan does not hold as it is: {_overloaded(worth)}, and mended it may take more. It"
     takes = f" takes {number_text(worth.in_plan)}"
@@ -479,38 +438,28 @@ def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
     return f"{begins}{takes}, one without privacy {number_text(worth.optimum)}{everyone}{sure}."
 
 
-def _plural(unit: str, number: float) -> str:
-    return "truck" if unit == "trucks" and number == 1 else unit
-
-
 def _feasibility(worth: PlanUtility) -> list[Finding]:
     likely = worth.feasibility
     return [
-        counted(
+        About("share", "utility", private=True).counted(
             "plan feasible",
             float(worth.plan_feasible),
             1.0,
             "Every truck holds its true load." if worth.plan_feasible else "Some trucks are overloaded in truth.",
-            unit="share",
-            **_COST,
         ),
-        counted(
+        About("share", "utility", private=True).counted(
             "bins feasible",
             worth.bins_feasible,
             1.0,
             f"{percent(worth.bins_feasible)} of the trucks hold their true load.",
-            unit="share",
-            **_COST,
         ),
-        Finding(
-            name="joint feasibility",
-            value=likely.value,
-            interval=likely.interval,
-            baseline=1.0,
-            unit="probability",
-            sentence=f"Over all ways in which rows of a class may be its true records, every truck fits with "
+        About("probability", "utility", private=True).estimated(
+            "joint feasibility",
+            likely.value,
+            likely.interval,
+            1.0,
+            f"Over all ways in which rows of a class may be its true records, every truck fits with "
             f"{percent(likely.value)}.",
             details={"kind": likely.kind, "permutations": likely.permutations},
-            **_COST,
         ),
     ]

@@ -63,7 +63,6 @@ class WholeLaw:
         return 1 if self.name == "round" else 0
 
     def log_mass(self, values: ArrayLike) -> FloatArray:
-        """Return the logarithm of the probability of each value."""
         values, rate = np.asarray(values, dtype=np.float64), self.rate
         if self.name == "discrete":
             return np.asarray(math.log(math.tanh(rate / 2)) - rate * np.abs(values))
@@ -73,14 +72,12 @@ class WholeLaw:
         return np.where(values == 0, _log_complement(rate / 2), half - rate * (np.abs(values) - 0.5))
 
     def log_below(self, values: ArrayLike) -> FloatArray:
-        """Return the logarithm of the probability of each value or less."""
         values = np.asarray(values, dtype=np.float64)
         lower = self._log_tail(self._mirrored(np.minimum(values, -1)))
         upper = np.log(-np.expm1(self._log_tail(np.maximum(values + 1, 1))))
         return np.where(values <= -1, lower, upper)
 
     def log_above(self, values: ArrayLike) -> FloatArray:
-        """Return the logarithm of the probability of each value or more."""
         return self.log_below(self._mirrored(np.asarray(values, dtype=np.float64)))
 
     def _mirrored(self, values: FloatArray) -> FloatArray:
@@ -95,7 +92,6 @@ class WholeLaw:
 
 
 def _log_complement(rate: float) -> float:
-    """Return ``log(1 - exp(-rate))``."""
     return math.log(-math.expm1(-rate))
 
 
@@ -124,16 +120,11 @@ class Evidence:
         masses = [np.multiply.outer(getattr(self, name), getattr(other, name)) for name in ("absent", "present")]
         unit = _SAME * max(1.0, float(np.abs(ratios).max()))
         _, first, places = np.unique(np.rint(ratios / unit), return_index=True, return_inverse=True)
-        absent, present = (_added_up(places.reshape(-1), mass.reshape(-1)) for mass in masses)
+        absent, present = (np.bincount(places.reshape(-1), mass.reshape(-1)).astype(np.float64) for mass in masses)
         return Evidence(ratios[first], absent, present)
 
 
-def _added_up(places: NDArray[np.intp], masses: FloatArray) -> FloatArray:
-    return np.asarray(np.bincount(places, weights=masses), dtype=np.float64)
-
-
 def noisy_answer(law: WholeLaw, shift: int = 1, *, dropped: int | None = None) -> Evidence:
-    """Return the evidence of one noisy answer."""
     if shift < 1:
         raise ParameterError(f"the worlds must differ by a whole number of at least 1. Got {shift}.")
     low = law.low if dropped is None else max(law.low, dropped)
@@ -227,9 +218,7 @@ def released_ratios(law: WholeLaw, seen: IntArray, known: IntArray, threshold: i
     above = seen - known
     cut = threshold - 1 - known
     return np.where(
-        seen >= threshold,
-        law.log_mass(above - 1) - law.log_mass(above),
-        law.log_below(cut - 1) - law.log_below(cut),
+        seen >= threshold, law.log_mass(above - 1) - law.log_mass(above), law.log_below(cut - 1) - law.log_below(cut)
     )
 
 

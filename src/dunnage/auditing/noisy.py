@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, mean_interval, percent, wilson
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, mean_interval, percent, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import PublicValues
 from dunnage.dataset import Dataset
@@ -36,7 +35,6 @@ MOST_PAIRS = 20_000_000
 MOST_DRAWN_PAIRS = 10_000_000
 MOST_DRAWS = 200
 LEAST_DRAWS = 5
-MOST_AT_RISK = 10
 LEFT_OUT = ", left out"
 
 Progress = Callable[[str], None]
@@ -56,7 +54,6 @@ class NoisySight:
 
     @classmethod
     def of(cls, release: Release) -> NoisySight:
-        """Read a release."""
         measures = release.certificate.body["measures"]
         names = list(measures.get("noise") or measures.get("published_intervals") or {})
         domains = {
@@ -73,12 +70,10 @@ class NoisySight:
 
     @property
     def protects(self) -> str:
-        """What one record is."""
         return str(self.release.certificate.body["guarantee"]["protects"])
 
     @cached_property
     def positions(self) -> IntArray:
-        """Which rows of the release are noisy."""
         return np.arange(len(self.release)) if self.rows is None else self.rows.rows
 
     @property
@@ -93,7 +88,6 @@ class NoisySight:
         return len(np.unique(strata)) / max(len(strata), 1)
 
     def column(self, name: str) -> FloatArray:
-        """Return a column of the noisy rows."""
         if name not in self.release.data.column_names and self.rows is not None:  # left out: intervals alone
             axis = self.rows.names.index(name)
             return self.rows.cells[axis].domain.grid_values(self.rows.steps[axis])
@@ -111,7 +105,6 @@ class NoisySight:
         ]
 
     def known(self) -> str:
-        """Say what the attacker knows."""
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
         return ", ".join(values[:-1]) + (" and " if values[1:] else "") + values[-1]
 
@@ -151,31 +144,32 @@ def most_likely(rows: NoisyRows) -> float:
 
 def _expected(sight: NoisySight) -> list[Finding]:
     """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
-    part = _only_noisy(sight)
+    part = sight.release
+    if len(sight.positions) < len(part):
+        part = Release(certificate=part.certificate, data=part.data.take(sight.positions))
     found = noisy_linkage(part, np.arange(len(part)))
     assert found is not None  # the law of the noise is stated
     mean, worst = found.mean, found.worst
     top = _worst_interval(sight, found)
-    kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": False, "baseline": sight.baseline}
     name = f"identification expected{sight.label}"
     return [
-        Finding(
-            name=name,
-            value=mean,
-            interval=noisy_interval(found, "mean"),
-            sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
+        About("probability", "records").estimated(
+            name,
+            mean,
+            noisy_interval(found, "mean"),
+            sight.baseline,
+            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
             f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
             f"{number_text(1 / mean)} would give the same.",
             details={**_alike(mean), "note": found.note},
-            **kinds,
         ),
-        Finding(
-            name=f"{name}, worst",
-            value=worst,
-            interval=top,
-            sentence=f"For the values that are easiest to name it is {_worst_words(found, top)}.",
+        About("probability", "records").estimated(
+            f"{name}, worst",
+            worst,
+            top,
+            sight.baseline,
+            f"For the values that are easiest to name it is {_worst_words(found, top)}.",
             details=_alike(worst),
-            **kinds,
         ),
         *_known_names(sight, found, top),
     ]
@@ -203,56 +197,43 @@ def _worst_words(found: Linkage, top: tuple[float, float]) -> str:
 def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) -> list[Finding]:
     """Give the same risks under the names they are known by."""
     mean, worst, label = found.mean, found.worst, sight.label
-    kinds: dict[str, Any] = {"topic": "records", "private": False, "baseline": sight.baseline}
     return [
-        Finding(
-            name=f"prosecutor risk{label}",
-            value=worst,
-            interval=top,
-            sentence=f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
+        About("probability", "records").estimated(
+            f"prosecutor risk{label}",
+            worst,
+            top,
+            sight.baseline,
+            f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
             f"its row at worst with {_worst_words(found, top)}. Public values alone give {percent(sight.baseline)}.",
-            unit="probability",
             details={"mean": mean},
-            **kinds,
         ),
-        Finding(
-            name=f"journalist risk{label}",
-            value=worst,
-            interval=(0.0, top[1]),
-            sentence=f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
+        About("probability", "records").estimated(
+            f"journalist risk{label}",
+            worst,
+            (0.0, top[1]),
+            sight.baseline,
+            f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
             f"surely than the prosecutor, who does at worst with {_worst_words(found, top)}.",
-            unit="probability",
-            **kinds,
         ),
-        Finding(
-            name=f"marketer risk{label}",
-            value=mean,
-            interval=noisy_interval(found, "mean"),
-            sentence=f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
+        About("share", "records").estimated(
+            f"marketer risk{label}",
+            mean,
+            noisy_interval(found, "mean"),
+            sight.baseline,
+            f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
             f"{_EVEN}; {_AS_IT_FELL}.",
-            unit="share",
-            **kinds,
         ),
     ]
-
-
-def _only_noisy(sight: NoisySight) -> Release:
-    if len(sight.positions) == len(sight.release):
-        return sight.release
-    return Release(certificate=sight.release.certificate, data=sight.release.data.take(sight.positions))
 
 
 def _width(sight: NoisySight, name: str) -> Finding:
     width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
     share = min(math.fsum(width.tolist()) / len(width) / sight.domains[name].span, 1.0)
-    return counted(
+    return About("share", "utility").counted(
         f"interval width ({name}){sight.label}",
         share,
         1.0,
         f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
-        unit="share",
-        topic="utility",
-        private=False,
     )
 
 
@@ -317,7 +298,6 @@ class NoisyCase:
 
     @classmethod
     def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
-        """Put records beside their rows."""
         public = [name for name, *_ in sight.public.columns]
         columns = {attribute.name for attribute in data.schema}
         lacking = [name for name in (*public, *sight.domains) if name not in columns]
@@ -362,7 +342,7 @@ class NoisyCase:
 
 def noisy_inside_findings(
     case: NoisyCase, plan: Plan | None, tell: Progress
-) -> tuple[list[Finding], list[dict[str, Any]], list[str]]:
+) -> tuple[list[Finding], list[RecordAtRisk], list[str]]:
     """Attack noisy rows, and compare them with the truth; return findings, records most at risk, and notes."""
     sight = case.sight
     if not len(sight.positions):
@@ -371,7 +351,7 @@ def noisy_inside_findings(
         return [], [], ["Which records were left out, and came by noise, only the key tells. Give it."]
     tell("naming noisy rows")
     findings: list[Finding] = []
-    at_risk: list[dict[str, Any]] = []
+    at_risk: list[RecordAtRisk] = []
     notes = _notes(case)
     if sight.rows is None and case.true_row is not None:
         nearest = case.some(MOST_PAIRS)
@@ -423,17 +403,16 @@ def _stated_interval(stated: FloatArray, everyone: int) -> tuple[float, float]:
 def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Finding]:
     """Say what the attacker believes of his guesses, and, with the key, how often they are right."""
     sight = case.sight
-    kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": True, "baseline": sight.baseline}
     stated = _mean(found.stated)
     findings = [
-        Finding(
-            name=f"identification probability{sight.label}",
-            value=stated,
-            interval=_stated_interval(found.stated, len(case.records)),
-            sentence=f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
+        About("probability", "records", private=True).estimated(
+            f"identification probability{sight.label}",
+            stated,
+            _stated_interval(found.stated, len(case.records)),
+            sight.baseline,
+            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
             f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
             details={**_alike(stated), "worst": float(found.stated.max())},
-            **kinds,
         )
     ]
     if case.true_row is None:
@@ -441,11 +420,12 @@ def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Find
     hits = math.fsum(found.hit.tolist())
     printed = case.attack(some, as_printed=True)
     findings.append(
-        Finding(
-            name=f"record linkage{sight.label}",
-            value=hits / len(some),
-            interval=wilson(hits, len(some)),
-            sentence=f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
+        About("probability", "records", private=True).estimated(
+            f"record linkage{sight.label}",
+            hits / len(some),
+            wilson(hits, len(some)),
+            sight.baseline,
+            f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
             f"of {len(some):,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
             f"believe in {percent(_mean(printed.stated))} and be right for {percent(_mean(printed.hit))}.",
             details={
@@ -454,7 +434,6 @@ def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Find
                 "attacked": len(some),
                 "as_printed": {"stated": _mean(printed.stated), "hits": _mean(printed.hit)},
             },
-            **kinds,
         )
     )
     return findings
@@ -469,18 +448,16 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
     trials = num * len(some)
     hits = math.fsum(float(one.hit.sum()) for one, _ in draws)
     stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
-    printed = [math.fsum(float(part.sum()) for part in parts) / trials for parts in _printed_parts(draws)]
-    return Finding(
-        name="identification by simulation",
-        value=hits / trials,
-        interval=wilson(hits, trials),
-        baseline=case.sight.baseline,
-        unit="probability",
-        sentence=f"With the noise drawn again {num:,} times the best guess is right for {percent(hits / trials)} of "
+    parts = [one.stated for _, one in draws], [one.hit for _, one in draws]
+    printed = [math.fsum(float(each.sum()) for each in part) / trials for part in parts]
+    return About("probability", "records", private=True).estimated(
+        "identification by simulation",
+        hits / trials,
+        wilson(hits, trials),
+        case.sight.baseline,
+        f"With the noise drawn again {num:,} times the best guess is right for {percent(hits / trials)} of "
         f"the {case.sight.protects}s, and believed in with {percent(stated)}. The two agree if values are spread "
         "evenly over the public domain; else belief is off, as the attacker's picture of the values is.",
-        topic="records",
-        private=True,
         details={
             **_alike(hits / trials),
             "draws": num,
@@ -489,10 +466,6 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
             "as_printed": {"stated": printed[0], "hits": printed[1]},
         },
     )
-
-
-def _printed_parts(draws: list[tuple[Attack, Attack]]) -> tuple[list[FloatArray], list[FloatArray]]:
-    return [printed.stated for _, printed in draws], [printed.hit for _, printed in draws]
 
 
 def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = None) -> Iterator[tuple[Attack, Attack]]:
@@ -510,10 +483,7 @@ def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = No
             stratum=case.stratum,
         )
         truths, stratum = case.truths[:, some], case.stratum[some]
-        yield (
-            attack_rows(again, truths, stratum, some),
-            attack_rows(again, truths, stratum, some, as_printed=True),
-        )
+        yield (attack_rows(again, truths, stratum, some), attack_rows(again, truths, stratum, some, as_printed=True))
 
 
 def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
@@ -523,75 +493,67 @@ def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
     assert found.truck_hit is not None
     hits = math.fsum(found.truck_hit.tolist())
     chance = without_release(case.sight.release, plan)
-    return Finding(
-        name="truck named",
-        value=hits / len(some),
-        interval=wilson(hits, len(some)),
-        baseline=chance.mean,
-        unit="share",
-        sentence=f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
+    return About("share", "trucks", private=True).estimated(
+        "truck named",
+        hits / len(some),
+        wilson(hits, len(some)),
+        chance.mean,
+        f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
         f"{percent(hits / len(some))} of {len(some):,}; {chance.words(chance.mean, case.sight.protects)}.",
-        topic="trucks",
-        private=True,
     )
 
 
 def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     """Name the row with the nearest noisy values, where no law says how likely it is."""
     hits, num, record = math.fsum(chances.tolist()), len(chances), case.sight.protects
-    kinds: dict[str, Any] = {"topic": "records", "private": True, "baseline": case.sight.baseline}
     no_law = "The release states no law of its noise, so nothing limits"
     return [
-        Finding(
-            name="record linkage",
-            value=hits / num,
-            interval=wilson(hits, num),
-            unit="probability",
-            sentence=f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
+        About("probability", "records", private=True).estimated(
+            "record linkage",
+            hits / num,
+            wilson(hits, num),
+            case.sight.baseline,
+            f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
             f"values is right for {percent(hits / num)} of {num:,}.",
             details={**_alike(hits / num), "attacked": num},
-            **kinds,
         ),
-        Finding(
-            name="prosecutor risk",
-            value=1.0,
-            interval=(min(hits / num, 1.0), 1.0),
-            unit="probability",
-            sentence=f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
+        About("probability", "records", private=True).estimated(
+            "prosecutor risk",
+            1.0,
+            (min(hits / num, 1.0), 1.0),
+            case.sight.baseline,
+            f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
             "as 100 % at worst.",
-            **kinds,
         ),
-        Finding(
-            name="journalist risk",
-            value=1.0,
-            interval=(0.0, 1.0),
-            unit="probability",
-            sentence=f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
-            **kinds,
+        About("probability", "records", private=True).estimated(
+            "journalist risk",
+            1.0,
+            (0.0, 1.0),
+            case.sight.baseline,
+            f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
         ),
-        Finding(
-            name="marketer risk",
-            value=hits / num,
-            interval=(wilson(hits, num)[0], 1.0),
-            unit="share",
-            sentence=f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
+        About("share", "records", private=True).estimated(
+            "marketer risk",
+            hits / num,
+            (wilson(hits, num)[0], 1.0),
+            case.sight.baseline,
+            f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
             "them; a better guess may exist.",
-            **kinds,
         ),
     ]
 
 
-def _nearest_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray) -> list[dict[str, Any]]:
+def _nearest_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray) -> list[RecordAtRisk]:
     """List the records whose own row is the nearest to them, those with fewest other rows as near first."""
     source = case.data.source_rows[case.records[some]]
     order = np.lexsort((source, -chances))[:MOST_AT_RISK]
     return [
-        {
-            "source_row": int(source[place]),
-            "record_linkage": float(chances[place]),
-            "rows": len(case.sight.positions),
-            "attribute_linkage": {},
-        }
+        RecordAtRisk(
+            source_row=int(source[place]),
+            record_linkage=float(chances[place]),
+            rows=len(case.sight.positions),
+            attribute_linkage={},
+        )
         for place in order.tolist()
     ]
 
@@ -612,19 +574,19 @@ def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
     return hits
 
 
-def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[dict[str, Any]]:
+def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[RecordAtRisk]:
     """List the records whose true row the attacker is surest of."""
     assert case.sight.rows is not None
     source = case.data.source_rows[case.records[some]]
     group = case.sight.rows.group_of(case.truths[:, some], case.stratum[some])
     order = np.lexsort((source, -found.on_truth))[:MOST_AT_RISK]
     return [
-        {
-            "source_row": int(source[place]),
-            "record_linkage": float(found.on_truth[place]),
-            "rows": int(case.sight.rows.sizes[group[place]]),
-            "attribute_linkage": {},
-        }
+        RecordAtRisk(
+            source_row=int(source[place]),
+            record_linkage=float(found.on_truth[place]),
+            rows=int(case.sight.rows.sizes[group[place]]),
+            attribute_linkage={},
+        )
         for place in order.tolist()
     ]
 
@@ -633,29 +595,25 @@ def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[dict[s
 
 
 def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
-    """Compare noisy values with the truth."""
     truth, domain = case.values[axis], case.sight.domains[name]
     middle = (domain.lower_float + domain.upper_float) / 2
     errors, blind = np.abs(case.sight.column(name) - truth), np.abs(middle - truth)
     mean, rms = _mean(errors), math.sqrt(_mean(errors**2))
     unit = domain.unit or NO_UNIT
-    kinds: dict[str, Any] = {"unit": unit, "topic": "utility", "private": True}
     return [
-        counted(
+        About(unit, "utility", private=True).counted(
             f"mean absolute error ({name})",
             mean,
             _mean(blind),
             f"A noisy {name} is {_with_unit(mean, domain)} off on average; the middle of the domain is "
             f"{_with_unit(_mean(blind), domain)} off.",
-            **kinds,
         ),
-        counted(
+        About(unit, "utility", private=True).counted(
             f"root mean squared error ({name})",
             rms,
             math.sqrt(_mean(blind**2)),
             f"The root of the mean squared error is {_with_unit(rms, domain)}; that of the middle of the domain is "
             f"{_with_unit(math.sqrt(_mean(blind**2)), domain)}.",
-            **kinds,
         ),
     ]
 
@@ -665,16 +623,13 @@ def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
     inside = (sight.column(f"{name}_lower") <= truth) & (truth <= sight.column(f"{name}_upper"))
     stated = _stated_coverage(sight, name)
     share = float(inside.mean())
-    return Finding(
-        name=f"coverage ({name}){sight.label}",
-        value=share,
-        interval=wilson(int(inside.sum()), len(inside)),
-        baseline=stated,
-        unit="share",
-        sentence=f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
+    return About("share", "utility", private=True).estimated(
+        f"coverage ({name}){sight.label}",
+        share,
+        wilson(int(inside.sum()), len(inside)),
+        stated,
+        f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
         f"states at least {percent(stated)} for each.",
-        topic="utility",
-        private=True,
     )
 
 

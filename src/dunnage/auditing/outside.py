@@ -14,7 +14,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -51,36 +51,29 @@ def _class_risks(sight: Sight) -> list[Finding]:
     """Give the risks that follow from class sizes, under the names they are known by."""
     rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), _protects(sight)
     mean = len(sight.sizes) / rows
-    kinds: dict[str, Any] = {"topic": "records", "private": False}
     return [
-        counted(
+        About("probability", "records").counted(
             "prosecutor risk",
             1 / smallest,
             1 / rows,
             f"Somebody who knows that a {record} is in the release, and its class, names its row with at most "
             f"{percent(1 / smallest)}: the smallest class has {smallest:,} rows.",
-            unit="probability",
             details={"mean": mean, "smallest_class": smallest},
-            **kinds,
         ),
-        Finding(
-            name="journalist risk",
-            value=1 / smallest,
-            interval=(0.0, 1 / smallest),
-            baseline=1 / rows,
-            sentence=f"Somebody who does not know whether a {record} is in the release names its row with at most "
+        About("probability", "records").estimated(
+            "journalist risk",
+            1 / smallest,
+            (0.0, 1 / smallest),
+            1 / rows,
+            f"Somebody who does not know whether a {record} is in the release names its row with at most "
             f"{percent(1 / smallest)}, the prosecutor's; a population table would tell how much less.",
-            unit="probability",
-            **kinds,
         ),
-        counted(
+        About("share", "records").counted(
             "marketer risk",
             mean,
             1 / rows,
             f"Somebody who names a row for every {record} is right for {percent(mean)} of them: "
             f"{len(sight.sizes):,} classes, {rows:,} rows.",
-            unit="share",
-            **kinds,
         ),
     ]
 
@@ -91,15 +84,12 @@ def _homogeneity(sight: Sight) -> list[Finding]:
     for name in sight.sensitive:
         share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
         findings.append(
-            counted(
+            About("share", "attributes").counted(
                 f"homogeneity ({name})",
                 share,
                 chance,
                 f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
                 f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
-                unit="share",
-                topic="attributes",
-                private=False,
             )
         )
     return findings
@@ -113,15 +103,12 @@ def _value_homogeneity(sight: Sight) -> list[Finding]:
         chance = attacks.homogeneous_by_chance(sight.sizes, known)
         more = "" if all_known else " or more, as not every value is told"
         findings.append(
-            counted(
+            About("share", "attributes").counted(
                 f"homogeneity ({told.name})",
                 share,
                 chance,
                 f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
                 f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
-                unit="share",
-                topic="attributes",
-                private=False,
             )
         )
     return findings
@@ -143,15 +130,12 @@ def _exact_guess(sight: Sight, axis: int) -> Finding:
     name, values = sight.names[axis], sight.members[axis]
     share = attacks.best_window(values, sight.class_of_member, 0.0)
     chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-    return counted(
+    return About("probability", "attributes").counted(
         f"value linkage, exact ({name})",
         share,
         chance,
         f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {_protects(sight)}s: "
         f"the most frequent value of each multiset.",
-        unit="probability",
-        topic="attributes",
-        private=False,
     )
 
 
@@ -199,13 +183,9 @@ class _Probes:
         stratum = np.searchsorted(np.cumsum(rows), (index + 0.5) * rows.sum() / MOST_PROBES)
         place = np.mod(index * _GOLDEN, 1.0)
         steps = np.minimum((place * points).astype(np.int64), points - 1)
-        values = grid.grid_values(steps) if grid is not None else _between(told, place)
+        low = told.numeric.lower_float if told.numeric is not None else 0.0
+        values = grid.grid_values(steps) if grid is not None else np.asarray(low + place * told.span)
         return cls(stratum, values, np.full(MOST_PROBES, 1 / MOST_PROBES), points, False)
-
-
-def _between(told: Told, place: FloatArray) -> FloatArray:
-    low = told.numeric.lower_float if told.numeric is not None else 0.0
-    return np.asarray(low + place * told.span)
 
 
 def _certain_absence(sight: Sight, axis: int) -> Finding:
@@ -222,18 +202,15 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
     elsewhere = "the suppressed or left-out ones" if hidden else ""
     if sight.sampled:
         elsewhere = "the noisy rows" if sight.release.noisy else "those not sampled or suppressed"
-    return Finding(
-        name=f"certain absence ({name})",
-        value=share,
-        interval=(share, share) if probes.complete else wilson(share * len(absent), len(absent)),
-        baseline=0.0,
-        unit="share",
-        sentence=f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
+    return About("share", "table").estimated(
+        f"certain absence ({name})",
+        share,
+        (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
+        0.0,
+        f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
         f"looks for a {_protects(sight)} with such a value knows that it was not released"
         + (" in a class" if sight.release.noisy else "")
         + (f"; it may still be among {elsewhere}." if elsewhere else "."),
-        topic="table",
-        private=False,
         details={"values": probes.num_values, "every_value_tried": probes.complete},
     )
 
@@ -254,32 +231,27 @@ def _distortion(sight: Sight) -> list[Finding]:
         else f"suppressed {_protects(sight)}s counted at {number_text(alpha)}"
     )
     records = int(sight.sizes.sum()) + suppressed
-    losses = {told.name: (_width_sum(sight, told) / told.span + alpha * suppressed) / records for told in sight.told}
+    sums = {told.name: math.fsum((sight.sizes * (told.upper - told.lower)).tolist()) / told.span for told in sight.told}
+    losses = {name: (wide + alpha * suppressed) / records for name, wide in sums.items()}
     weights = _importance(body["mechanism"].get("importance"), sight.names)
     total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
-    kinds: dict[str, Any] = {"unit": "share", "topic": "utility", "private": False}
     findings = [
-        counted(
+        About("share", "utility").counted(
             "total distortion",
             total,
             1.0,
             f"Intervals are {percent(total)} of the domain wide on average, {counting}; 100 % would tell nothing.",
             details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
-            **kinds,
         )
     ]
     if len(losses) > 1:
         findings += [
-            counted(
-                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open.", **kinds
+            About("share", "utility").counted(
+                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open."
             )
             for name, loss in losses.items()
         ]
     return findings
-
-
-def _width_sum(sight: Sight, told: Told) -> float:
-    return math.fsum((sight.sizes * (told.upper - told.lower)).tolist())
 
 
 def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
@@ -321,16 +293,13 @@ def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, p
     elif release.noisy:
         interval, error = noisy_interval(stated, part), NOISY_ERROR
     member = f" This is {MEMBER_NOTE}." if _is_sample(release) else ""
-    return Finding(
-        name=name,
-        value=value,
-        interval=interval,
-        baseline=baseline,
-        unit="probability",
-        sentence=f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
+    return About("probability", "trucks").estimated(
+        name,
+        value,
+        interval,
+        baseline,
+        f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
         f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
-        topic="trucks",
-        private=False,
         details={"kind": stated.kind, "note": stated.note},
     )
 
@@ -358,7 +327,6 @@ class TruckByChance:
     columns: tuple[str, ...]  # The public columns; without any the fullest truck is named for all
 
     def words(self, chance: float, record: str) -> str:
-        """Say what one of the two figures is."""
         if not self.columns:
             return f"the fullest truck has {percent(chance)} of the {record}s"
         return f"who knows only what is public ({', '.join(self.columns)}), and the plan, does with {percent(chance)}"

@@ -13,13 +13,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent, wilson
 from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
@@ -58,10 +57,9 @@ def sampled_outside_findings(sight: Sight) -> list[Finding]:
     """Find how likely a row is named before the release is seen, and given the class."""
     asked, record = _Sampling.of(sight), str(sight.release.certificate.body["guarantee"]["protects"])
     rows = int(sight.sizes.sum())
-    kinds: dict[str, Any] = {"unit": "probability", "topic": "records", "private": False}
     alone = 1 / asked.k
     # Beside noisy rows of the others nobody is hidden by not being sampled.
-    before = [] if sight.release.noisy else [_before_release(asked, record, rows, kinds)]
+    before = [] if sight.release.noisy else [_before_release(asked, record, rows)]
     if not rows:
         return before
     mean, worst = len(sight.sizes) / rows, 1 / int(sight.sizes.min())
@@ -70,30 +68,28 @@ def sampled_outside_findings(sight: Sight) -> list[Finding]:
         "identification given the class, worst": (worst, "at worst"),
     }
     return before + [
-        counted(
+        About("probability", "records").counted(
             name,
             value,
             1 / rows,
             f"Once the release is seen, somebody who knows that a {record} is in it, and its class, names its row with "
             f"{percent(value)} {how}; beta no longer helps. k-anonymity alone gives {percent(alone)} at most.",
             details={"k": asked.k, "k_anonymous": alone},
-            **kinds,
         )
         for name, (value, how) in words.items()
     ]
 
 
-def _before_release(asked: _Sampling, record: str, rows: int, kinds: dict[str, Any]) -> Finding:
-    return Finding(
-        name="identification before release",
-        value=asked.bound,
-        interval=(0.0, asked.bound),
-        baseline=float(asked.beta) / rows if rows else 0.0,
-        sentence=f"Before the release is seen, somebody who knows a {record} names its row with at most "
+def _before_release(asked: _Sampling, record: str, rows: int) -> Finding:
+    return About("probability", "records").estimated(
+        "identification before release",
+        asked.bound,
+        (0.0, asked.bound),
+        float(asked.beta) / rows if rows else 0.0,
+        f"Before the release is seen, somebody who knows a {record} names its row with at most "
         f"{percent(asked.bound)}: it is sampled with {percent(float(asked.beta))}, and then stands among "
         f"{asked.k:,} rows or more. k-anonymity alone gives {percent(1 / asked.k)}.",
         details={"beta": float(asked.beta), "k": asked.k, "k_anonymous": 1 / asked.k},
-        **kinds,
     )
 
 
@@ -109,16 +105,13 @@ def sampled_inside_findings(sight: Sight, data: Dataset, key: Key | None, noise:
 def _in_classes(sight: Sight, asked: _Sampling, data: Dataset, key: Key) -> Finding:
     kept, facts = int(sight.sizes.sum()), {name: value for name, value in key.facts.items() if type(value) is int}
     left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
-    return counted(
+    return About("share", "utility", private=True).counted(
         "records in classes",
         kept / len(data),
         float(asked.beta),
         f"{kept:,} of {len(data):,} records stand in released classes"
         + (f" ({left})" if left else "")
         + f"; a sample takes {percent(float(asked.beta))}. Only the owner may know this.",
-        unit="share",
-        topic="utility",
-        private=True,
         details={**facts, "records": len(data), "in_classes": kept},
     )
 
@@ -170,16 +163,13 @@ def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) ->
         reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
     closed = named_before(np.bincount(group), asked.beta, asked.k)
     given = float(named.sum() / kept.sum()) if kept.sum() else 0.0
-    return Finding(
-        name="identification by simulation",
-        value=value,
-        interval=(max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num),
-        baseline=1 / num,
-        unit="probability",
-        sentence=f"With the sample drawn again {draws:,} times at the released levels, somebody who knows a {record} "
+    return About("probability", "records", private=True).estimated(
+        "identification by simulation",
+        value,
+        (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num),
+        1 / num,
+        f"With the sample drawn again {draws:,} times at the released levels, somebody who knows a {record} "
         f"names its row with {percent(value)} (computed: {percent(closed)}; at most {percent(asked.bound)}), and with "
         f"{percent(given)} when it is in the release.",
-        topic="records",
-        private=True,
         details={"draws": draws, "computed": closed, "bound": asked.bound, "given_release": given},
     )

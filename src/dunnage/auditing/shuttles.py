@@ -9,12 +9,11 @@ told without the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
@@ -25,7 +24,6 @@ from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, tru
 from dunnage.svg import number_text
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."
-_COST: Mapping[str, Any] = {"topic": "utility", "private": True}
 
 Progress = Callable[[str], None]
 
@@ -50,7 +48,9 @@ def fleet_findings(
 ) -> tuple[list[Finding], list[str]]:
     """Run planned shuttles on the true trips, beside those that these need; return findings and notes."""
     done = apply_fleet(plan, data, release, city, key, shuttle_hour=shuttle_hour, progress=tell)
-    drawn = _is_drawn(done, data)
+    universe = data.schema.universe(data.period)
+    # Seconds of trips were drawn where only their counts are known.
+    drawn = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
     notes = [] if done.checked else [UNCHECKED]
     if done.needed is None:
         notes.append(
@@ -73,32 +73,27 @@ def _sizes(done: FleetSettlement) -> list[Finding]:
     priced = "" if price is None else f" at {number_text(price)} an hour of one shuttle"
     more = (done.shuttles - needed) * day
     return [
-        counted(
+        About("shuttles", "utility", private=True).counted(
             "shuttles",
             done.shuttles,
             needed,
             f"The plan has {several(done.shuttles, 'shuttle')}; planned on the true trips, without privacy, the same "
             f"method takes {needed:,}{_more(done.shuttles, needed)}.",
-            unit="shuttles",
             details={"zones": {zone: {"planned": ours, "needed": theirs} for zone, (ours, theirs) in by_zone.items()}},
-            **_COST,
         ),
-        counted(
+        About(unit, "utility", private=True).counted(
             "cost",
             done.shuttles * day,
             needed * day,
             f"The planned fleet costs {number_text(done.shuttles * day)} {unit}{priced}, the one without privacy "
             f"{number_text(needed * day)}: privacy {'costs' if more >= 0 else 'saves'} {number_text(abs(more))}"
             f"{' at the price of longer waits' if more < 0 else ''}.",
-            unit=unit,
             details={"hours_a_day": hours, "per_shuttle_hour": price},
-            **_COST,
         ),
     ]
 
 
 def _more(planned: int, needed: int) -> str:
-    """Say by how much a fleet is larger or smaller."""
     if planned == needed or not needed:
         return ""
     return f": {percent(abs(planned - needed) / needed)} {'more' if planned > needed else 'fewer'} because of privacy"
@@ -109,17 +104,15 @@ def _wait(done: FleetSettlement, interval: tuple[float, float]) -> Finding:
     known = done.needed is not None
     ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
     without = f"with the fleet that they need {number_text(ideal)} s" if known else "no fleet was found that meets that"
-    return Finding(
-        name="wait",
-        value=wait,
-        interval=(min(interval[0], wait), max(interval[1], wait)),
-        baseline=ideal,
-        unit="s",
-        sentence=f"With the planned fleet true riders wait {number_text(wait)} s on average, where "
+    return About("s", "utility", private=True).estimated(
+        "wait",
+        wait,
+        (min(interval[0], wait), max(interval[1], wait)),
+        ideal,
+        f"With the planned fleet true riders wait {number_text(wait)} s on average, where "
         f"{number_text(target)} s are allowed; {without}."
         + (f" {number_text(done.unserved)} rides a day are not served." if done.unserved else ""),
         details={"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
-        **_COST,
     )
 
 
@@ -128,25 +121,17 @@ def _zones(done: FleetSettlement) -> Finding:
     ideal = (
         "a fleet sized on the true trips does so in all" if done.needed is not None else "no fleet was found that does"
     )
-    return counted(
+    return About("share", "utility", private=True).counted(
         "zones in time",
         met / len(done.zones),
         1.0,
         f"In {met:,} of {several(len(done.zones), 'zone')} all true riders are served and wait no longer on average "
         f"than they may; {ideal}.",
-        unit="share",
         details={"missed": [zone for zone, met in zip(done.zones, done.meets_target, strict=True) if not met]},
-        **_COST,
     )
 
 
 # What drawn seconds leave open
-
-
-def _is_drawn(done: FleetSettlement, data: Dataset) -> bool:
-    """Return whether seconds of trips were drawn, as only their counts are known."""
-    universe, model = data.schema.universe(data.period), done.plan.model
-    return true_days(data, universe, done.task.ground, model.day if model else None) is None
 
 
 def _wait_interval(done: FleetSettlement, drawn: bool) -> tuple[float, float]:

@@ -38,7 +38,6 @@ class PublicValues:
 
     @classmethod
     def of(cls, release: Release, first_rows: IntArray) -> PublicValues:
-        """Give numbers to the combinations that occur; one row of each class is enough to see them."""
         columns: list[tuple[str, pa.Array, IntArray]] = []
         codes = np.zeros(len(first_rows), dtype=np.int64)
         for name in names_of_role(release, "public"):
@@ -67,7 +66,6 @@ class PublicValues:
 
 
 def names_of_role(release: Release, role: str) -> list[str]:
-    """List the released attributes of a role."""
     return [name for name, item in release.attributes.items() if item["role"] == role]
 
 
@@ -107,7 +105,6 @@ class Told:
 
     @property
     def numeric(self) -> Numeric | None:
-        """The domain, if the attribute is a number."""
         return self.domain if isinstance(self.domain, Numeric) else None
 
     @property
@@ -119,7 +116,6 @@ class Told:
 
     @property
     def num_labels(self) -> int:
-        """Number of labels of the domain; 0 if it is of numbers."""
         return len(_labels(self.domain))
 
     def numbers(self, column: pa.Array) -> FloatArray:
@@ -128,7 +124,6 @@ class Told:
 
     @classmethod
     def of(cls, release: Release, name: str) -> Told:
-        """Read one attribute of a release."""
         classes, mechanism = release.classes, release.certificate.body["mechanism"]
         described = release.attributes[name].get("domain", {})
         domain = domain_from(described)
@@ -215,7 +210,6 @@ class Sight:
 
     @classmethod
     def of(cls, release: Release) -> Sight:
-        """Read a release."""
         body, names = release.certificate.body, names_of_role(release, "quasi-identifier")
         if release.classes is None or body["guarantee"]["model"] not in CLASS_MODELS or not names:
             raise ParameterError(
@@ -233,7 +227,6 @@ class Sight:
 
     @property
     def sampled(self) -> bool:
-        """Whether the rows are of a secret sample."""
         return str(self.release.certificate.body["guarantee"]["model"]) == "sampled-dp"
 
     @property
@@ -243,12 +236,10 @@ class Sight:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the generalised attributes."""
         return tuple(told.name for told in self.told)
 
     @property
     def multisets(self) -> bool:
-        """Whether the values of each class are listed."""
         return self.release.members is not None
 
     @property
@@ -269,12 +260,10 @@ class Sight:
 
     @cached_property
     def class_of_member(self) -> IntArray:
-        """Class of each member, in the order of ``members``."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     @property
     def sensitive(self) -> list[str]:
-        """Names of the sensitive columns."""
         return names_of_role(self.release, "sensitive")
 
 

@@ -66,7 +66,6 @@ class Guess:
 
     @property
     def computed(self) -> bool:
-        """Whether the chance was computed, not estimated by drawing."""
         return self.interval[0] == self.interval[1]
 
     @classmethod
@@ -77,12 +76,10 @@ class Guess:
 
     @classmethod
     def drawn(cls, hits: int, num: int, baseline: float) -> Guess:
-        """Make a guess that was right so many times."""
         return cls(value=hits / num, interval=wilson(hits, num), baseline=baseline)
 
 
 def uniform(num: int) -> FloatArray:
-    """Return the prior of places that are alike."""
     return np.full(num, 1 / num)
 
 
@@ -378,7 +375,9 @@ def movement(law: Any) -> Movement:
     if isinstance(law, InClear):
         return Movement(fresh=1.0, kept=1.0) if law.num_groups > 1 else movement(law.oracle)
     if isinstance(law, Planar):
-        return _matrix_movement(_planar_rows(law))
+        rows = _planar_rows(law)
+        fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
+        return Movement(fresh=fresh, kept=1 - float((rows @ rows.T).min()))
     p, q, num = law.p, law.q, law.num_inputs
     if isinstance(law, RandomisedResponse):
         return Movement(fresh=p - q, kept=1 - (2 * p * q + (num - 2) * q * q))
@@ -390,11 +389,6 @@ def movement(law: Any) -> Movement:
         return Movement(fresh=(p - q) if apart else (p - q) / 2, kept=1 - each * same)
     agree = (p * q + (1 - p) * (1 - q)) ** 2 * (q * q + (1 - q) ** 2) ** (num - 2)
     return Movement(fresh=p - q, kept=1 - agree)
-
-
-def _matrix_movement(rows: FloatArray) -> Movement:
-    fresh = max(float(np.abs(rows - row).sum(axis=1).max()) / 2 for row in rows)
-    return Movement(fresh=fresh, kept=1 - float((rows @ rows.T).min()))
 
 
 # Sequences of areas

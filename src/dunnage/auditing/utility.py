@@ -7,7 +7,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.truth import TruePacking, cost_of, pack_truth
+from dunnage.bins import BinKind, VectorPacking, pack_vectors
 from dunnage.bins.fills import Items, Slots, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
@@ -24,17 +24,31 @@ from dunnage.exact import exact
 from dunnage.noise import Noise
 from dunnage.planning.linkage import exchangeable
 from dunnage.planning.models import PackingModel
+from dunnage.planning.packing import packed_group
 from dunnage.planning.plan import Linkage, Plan, whole_if_possible
+from dunnage.planning.problem import rows_by_group
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import Capacity, Settlement, check_kinds, listed, matched_records, planned_linkage, received_plan
-from dunnage.settle.repair import LEFT_BEHIND, Fill, Task, columns_apart, counted_fills, draw, planned_counts, task_of
+from dunnage.settle.repair import (
+    LEFT_BEHIND,
+    Fill,
+    Task,
+    columns_apart,
+    counted_fills,
+    draw,
+    planned_counts,
+    task_of,
+    whole_table,
+)
 
 DEFAULT_SECONDS = 10.0
 DEFAULT_PERMUTATIONS = 10_000
 MOST_PERMUTED = 100_000_000
 BINS_SECONDS = 5.0
+LEAST_SECONDS = 0.05
+_KERNEL_BITS = 40
 Progress = Callable[[str], None]
 
 
@@ -55,13 +69,7 @@ class Feasibility:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
-        return {
-            "value": self.value,
-            "interval": list(self.interval),
-            "bins": self.bins,
-            "kind": self.kind,
-            "permutations": self.permutations,
-        }
+        return {**asdict(self), "interval": list(self.interval)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -284,7 +292,6 @@ def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Seq
 
 
 def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
-    """Return the records that are loaded, and the bin of each."""
     # loading : a line per source row
     source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
     loaded = bins != LEFT_BEHIND
@@ -302,7 +309,6 @@ def _unplanned(settlement: Settlement, data: Dataset) -> IntArray:
 
 
 def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
-    """Give records that may share a truck the same number."""
     codes = np.zeros(len(records), dtype=np.int64)
     for name in {name for name in apart if name is not None}:
         column = data.column(name).dictionary_encode(null_encoding="encode").indices
@@ -471,3 +477,106 @@ def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
     return Feasibility(
         value=hits / num, interval=clopper_pearson(hits, num), bins=share / num, kind="estimate", permutations=num
     )
+
+
+# --- The best packing of the true amounts -------------------------------------------------------------------------
+# One quantity and one kind of truck go to the scalar kernel, all else to the one for vectors. Both prove a bound.
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TruePacking:
+    """Rows in bins by their true amounts. Private: its ``repr`` shows none of it."""
+
+    bin_of_row: IntArray  # bin_of_row, truck_of_bin: the bin of each row, and the name of the truck that a bin is
+    truck_of_bin: tuple[str, ...]
+    cost: Fraction  # What the trucks cost together; of a single kind, their number
+    bound: Fraction  # No packing costs less: proved
+
+
+def cost_of(trucks: Sequence[Truck], used: Mapping[str, int]) -> Fraction:
+    """Return what trucks cost together; of a single kind, their number.
+
+    Examples
+    --------
+    >>> cost_of([Truck(name="van", capacity={}, cost=2.5), Truck(name="lorry", capacity={})], {"van": 2})
+    Fraction(5, 1)
+    """
+    if len(trucks) == 1:
+        return Fraction(sum(used.values()))
+    return sum((exact(truck.cost, what="cost") * used.get(truck.name, 0) for truck in trucks), Fraction(0))
+
+
+def pack_truth(
+    amounts: FloatArray,  # Each row fits some truck. Shape: rows by quantities
+    quantities: Sequence[str],
+    trucks: Sequence[Truck],
+    group: IntArray,  # Number of the group of each row; groups never share a truck
+    *,
+    deadline: float,
+    progress: Progress | None = None,
+) -> TruePacking:
+    """Pack true amounts at the least cost that can be found in time, each group of rows apart."""
+    if len(trucks) == 1 and len(quantities) == 1:
+        bins, bound = _packed_weights(amounts[:, 0], trucks[0].capacity[quantities[0]], group, deadline, progress)
+        names = [trucks[0].name] * len(bins)
+    else:
+        held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
+        packing, bound = _packed_vectors(amounts, held, trucks, group, deadline, progress)
+        bins, names = (
+            [np.array(rows, dtype=np.int64) for rows in packing.bins],
+            [trucks[kind].name for kind in packing.kind_of_bin],
+        )
+    bin_of_row = np.empty(len(amounts), dtype=np.int64)
+    for number, rows in enumerate(bins):
+        bin_of_row[rows] = number
+    return TruePacking(bin_of_row, tuple(names), cost_of(trucks, Counter(names)), bound)
+
+
+def _packed_weights(
+    weights: FloatArray, capacity: float, group: IntArray, deadline: float, progress: Progress | None
+) -> tuple[list[IntArray], Fraction]:
+    """Pack group after group; time that one leaves over is the next one's."""
+    bins: list[IntArray] = []
+    bound = 0
+    groups = rows_by_group(group)
+    for number, rows in enumerate(groups):
+        seconds = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(groups) - number)
+        found, least = packed_group(weights[rows], capacity, seconds)
+        bins += [rows[items] for items in found]
+        bound += least
+        if progress is not None:
+            progress(f"true weights: {number + 1} of {len(groups)} parts packed")
+    return bins, Fraction(bound)
+
+
+def _packed_vectors(
+    amounts: FloatArray,
+    held: FloatArray,
+    trucks: Sequence[Truck],
+    group: IntArray,
+    deadline: float,
+    progress: Progress | None,
+) -> tuple[VectorPacking, Fraction]:
+    items, rooms, same = _kernel_table(*whole_table(amounts, held)[:2])
+    several = len(trucks) > 1
+    kinds = [
+        BinKind(
+            capacity=tuple(room),
+            cost=exact(truck.cost, what="cost") if several else 1,
+            count=truck.count if several else None,
+        )
+        for truck, room in zip(trucks, rooms.tolist(), strict=True)
+    ]
+    if progress is not None:
+        progress("packing the true amounts")
+    seconds = max(deadline - time.monotonic(), LEAST_SECONDS)
+    packing = pack_vectors(items, kinds, seconds=seconds, groups=group)
+    return packing, packing.bound if same else Fraction(0)
+
+
+def _kernel_table(whole: npt.NDArray[Any], rooms: npt.NDArray[Any]) -> tuple[IntArray, IntArray, bool]:
+    """Give whole numbers as 64-bit ones: the same, or rounded outward, so that what fits by them fits in truth."""
+    if whole.dtype != object:
+        return whole, rooms, True
+    shift = np.array([max(int(most).bit_length() - _KERNEL_BITS, 0) for most in rooms.max(axis=0)], dtype=object)
+    return (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64), not shift.any()

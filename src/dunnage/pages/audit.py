@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dunnage._version import __version__
 from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import TOPICS, Finding, percent
+from dunnage.auditing.finding import (
+    TOPICS,
+    AtRisk,
+    Finding,
+    RecordAtRisk,
+    RiderAtRisk,
+    TripAtRisk,
+    VehicleAtRisk,
+    percent,
+)
 from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures
@@ -151,63 +159,50 @@ def _bars(item: Finding) -> Svg:
     return chart(30, parts, label=label, kind="flat")
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """A column of the table of records most at risk: its title, the figure it tells, and how that is written."""
 
     title: str
     name: str
     text: Callable[[Any], str]
 
-    def cell(self, record: Mapping[str, Any]) -> str:
-        """Write a record's cell; an empty one if the record lacks the figure."""
-        return self.text(record[self.name]) if record.get(self.name) is not None else ""
+    def cell(self, record: AtRisk) -> tuple[str, str]:
+        """Write a record's cell, below its title; an empty one if the record lacks the figure."""
+        figure = getattr(record, self.name)
+        return self.title, "" if figure is None else self.text(figure)
 
 
-def _count(figure: Any) -> str:
-    return f"{int(figure):,}"
+def _guesses(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {percent(chance)}" for name, chance in figures.items())
 
 
-def _share(figure: Any) -> str:
-    return percent(float(figure))
-
-
-def _guesses(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {percent(float(chance))}" for name, chance in figures.items())
-
-
-# By the figure that only records of one kind have: how they are told.
-_RISK_COLUMNS: Mapping[str, tuple[_Column, ...]] = {
-    "record_linkage": (
+_count = "{:,}".format
+_RISK_COLUMNS: Mapping[type[AtRisk], tuple[_Column, ...]] = {
+    RecordAtRisk: (
         _Column("Rows that may be it", "rows", _count),
-        _Column("Row named", "record_linkage", _share),
+        _Column("Row named", "record_linkage", percent),
         _Column("Value guessed", "attribute_linkage", _guesses),
     ),
-    "suspicion": (
-        _Column("Suspicion of one half became", "suspicion", _share),
+    TripAtRisk: (
+        _Column("Suspicion of one half became", "suspicion", percent),
         _Column("Trips of its type", "alike", _count),
         _Column("Released of its type", "released", _count),
     ),
-    "guess": (
-        _Column("Presence guessed", "guess", _share),
+    RiderAtRisk: (
+        _Column("Presence guessed", "guess", percent),
         _Column("Trips counted", "trips", _count),
         _Column("Types of trip", "types", _count),
     ),
-    "stays": (
-        _Column("Rows in one place", "stays", _share),
-        _Column("Found if it always stays", "found_if_it_stays", _share),
+    VehicleAtRisk: (
+        _Column("Rows in one place", "stays", percent),
+        _Column("Found if it always stays", "found_if_it_stays", percent),
     ),
 }
 
 
 def _risk_table(audit: Audit) -> dict[str, Any]:
-    """List the records most at risk by their place in the source, from 1 below the header."""
-    kind = next((name for name in _RISK_COLUMNS if audit.at_risk and name in audit.at_risk[0]), None)
-    if kind is None:
-        return {"titles": [], "lines": []}
-    columns = [item for item in _RISK_COLUMNS[kind] if any(item.cell(record) for record in audit.at_risk)]
-    lines = [
-        (f"{int(record['source_row']) + 1:,}", [(item.title, item.cell(record)) for item in columns])
-        for record in audit.at_risk
-    ]
-    return {"titles": [item.title for item in columns], "lines": lines}
+    """List the records most at risk by their place in the source, from 1 below the header, without empty columns."""
+    columns = _RISK_COLUMNS[type(audit.at_risk[0])] if audit.at_risk else ()
+    lines = [(f"{record.source_row + 1:,}", [item.cell(record) for item in columns]) for record in audit.at_risk]
+    told = [item.title for place, item in enumerate(columns) if any(cells[place][1] for _, cells in lines)]
+    return {"titles": told, "lines": [(row, [cell for cell in cells if cell[0] in told]) for row, cells in lines]}

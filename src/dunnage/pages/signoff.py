@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dunnage._version import __version__
-from dunnage.auditing.audit import Audit
+from dunnage.auditing.audit import Approval, Audit, ComparedPlan, Statement
 from dunnage.auditing.finding import Finding, percent
 from dunnage.pages.common import render
 from dunnage.svg import number_text
@@ -86,8 +86,8 @@ def sign_off_page(audit: Audit) -> str:
         "audit": audit,
         "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
         "facts": _facts(audit),
-        "basis": str(stated.get("basis", "")),
-        "basis_words": _BASES.get(str(stated.get("basis", "")), ""),
+        "basis": stated.basis,
+        "basis_words": _BASES.get(stated.basis, ""),
         "promise": _fitting(_promises(stated), _ROOM["promise"]),
         "odds": _odds(stated),
         "risks": [_line(item) for item in _chosen(shown, _RISKS, MOST_RISKS)],
@@ -101,18 +101,17 @@ def sign_off_page(audit: Audit) -> str:
 
 def _facts(audit: Audit) -> list[tuple[str, str]]:
     """Say what is signed for, and under which policy."""
-    stated = audit.statement
-    policy = stated.get("policy")
-    differs = policy["differs"] if policy else []
-    given = "not given to this audit" if policy is None else str(policy["digest"])
+    stated, policy = audit.statement, audit.statement.policy
+    differs = policy.differs if policy else ()
+    given = "not given to this audit" if policy is None else policy.digest
     return [
         ("Dataset", _cut(audit.dataset, _ROOM["title"])),
         ("Period", audit.period or "none"),
         ("Protects", f"one {audit.protects}"),
-        ("Released", str(stated.get("time", "unknown")) + (", signed" if stated.get("signed") else ", not signed")),
-        ("Mechanism", _cut(_mechanism(stated.get("mechanism", {})), _ROOM["mechanism"])),
-        ("Plan", _plan(stated.get("plan"))),
-        ("With earlier releases", _composed(stated.get("composition", {}))),
+        ("Released", stated.time + (", signed" if stated.signed else ", not signed")),
+        ("Mechanism", _cut(_mechanism(stated.mechanism), _ROOM["mechanism"])),
+        ("Plan", _plan(stated.plan)),
+        ("With earlier releases", _composed(stated.composition)),
         ("Release (SHA-256)", audit.release),
         ("Policy (SHA-256)", given + (f"; says otherwise of: {', '.join(differs)}" if differs else "")),
     ]
@@ -144,11 +143,11 @@ def _purpose(item: Mapping[str, Any]) -> str:
     return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
 
 
-def _plan(plan: Mapping[str, Any] | None) -> str:
+def _plan(plan: ComparedPlan | None) -> str:
     if plan is None:
         return "none"
-    model = f" by {plan['model']}" if plan["model"] else ""
-    return f"{number_text(plan['objective'])} {'in cost' if plan['minimises'] == 'cost' else plan['minimises']}{model}"
+    model = f" by {plan.model}" if plan.model else ""
+    return f"{number_text(plan.objective)} {'in cost' if plan.minimises == 'cost' else plan.minimises}{model}"
 
 
 def _composed(composition: Mapping[str, Any]) -> str:
@@ -160,22 +159,22 @@ def _composed(composition: Mapping[str, Any]) -> str:
     return f"epsilon {total.get('epsilon')}{delta} in all ({composition.get('neighbours', '')})"
 
 
-def _promises(stated: Mapping[str, Any]) -> list[str]:
+def _promises(stated: Statement) -> list[str]:
     """Say in plain words what is promised; of a claim, what is claimed too."""
-    guarantee = stated.get("guarantee", {})
+    guarantee = stated.guarantee
     words = _MODELS.get(str(guarantee.get("model")), str(guarantee.get("model", ""))).format(
         unit=guarantee.get("protects", "record")
     )
     figures = [f"{name} = {guarantee[name]}" for name in ("k", "epsilon", "delta", "beta") if guarantee.get(name)]
-    promised = [f"{words} ({', '.join(figures)})."] if stated.get("basis") == "proved" else []
-    claim = [f"Claimed: {stated['claim']}."] if "claim" in stated else []
-    return [*promised, *stated.get("meaning", {}).get("sentences", []), *claim]
+    promised = [f"{words} ({', '.join(figures)})."] if stated.basis == "proved" else []
+    claim = [f"Claimed: {stated.claim}."] if stated.claim else []
+    return [*promised, *stated.meaning.get("sentences", []), *claim]
 
 
-def _odds(stated: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _odds(stated: Statement) -> list[tuple[str, str]]:
     """Give what a suspicion may become, or how often a row may be named, at most."""
     rows = []
-    for row in stated.get("meaning", {}).get("odds", []):
+    for row in stated.meaning.get("odds", []):
         before = f"a suspicion of {percent(row['before'])}" if "before" in row else ""
         if "at_most" in row:
             rows.append((f"{before} becomes", percent(row["at_most"])))
@@ -220,29 +219,29 @@ def _line(item: Finding) -> dict[str, str]:
     }
 
 
-def _used(stated: Mapping[str, Any], shown: Sequence[Finding]) -> int:
+def _used(stated: Statement, shown: Sequence[Finding]) -> int:
     """Count the characters that all but the assumptions take."""
     lines = [*_chosen(shown, _RISKS, MOST_RISKS), *_chosen(shown, _COSTS, MOST_COSTS)]
     texts = [
         *(_cut(item.sentence, _ROOM["sentence"]) for item in lines),
         *_fitting(_promises(stated), _ROOM["promise"]),
-        _cut(_mechanism(stated.get("mechanism", {})), _ROOM["mechanism"]),
-        *_fitting(stated.get("warnings", []), _ROOM["warnings"]),
+        _cut(_mechanism(stated.mechanism), _ROOM["mechanism"]),
+        *_fitting(stated.warnings, _ROOM["warnings"]),
     ]
     return sum(map(len, texts))
 
 
-def _lists(stated: Mapping[str, Any], used: int) -> list[tuple[str, list[str]]]:
+def _lists(stated: Statement, used: int) -> list[tuple[str, list[str]]]:
     """Give assumptions, what is in clear, and warnings, as far as a page holds them."""
-    assumed = stated.get("assumptions", {})
+    assumed = stated.assumptions
     room = max(_LEAST_ASSUMED, min(_MOST_ASSUMED, _MOST_ASSUMED + _ALL_ELSE - used))
     told = [f"{name}: {words}" for name, words in assumed.items()]
     if sum(map(len, told)) > room:  # their names say enough to look them up
         told = [", ".join(assumed)]
     parts = {
         "It assumes": _fitting(told, room),
-        "In clear": _fitting(stated.get("in_clear", []), _ROOM["in_clear"]),
-        "Warnings": _fitting(stated.get("warnings", []), _ROOM["warnings"]),
+        "In clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
+        "Warnings": _fitting(stated.warnings, _ROOM["warnings"]),
     }
     return [(title, items) for title, items in parts.items() if items]
 
@@ -266,8 +265,8 @@ def _cut(text: str, room: int) -> str:
     return (whole if 2 * len(whole) > room else text[:room]) + " ..."
 
 
-def _approval(approved: Mapping[str, str] | None) -> list[tuple[str, str]]:
+def _approval(approved: Approval | None) -> list[tuple[str, str]]:
     """Give the lines to sign on, filled in as far as it is known who approved."""
-    name, _, role = (approved["name"] if approved else "").partition(",")
-    date = approved["time"][:10] if approved else ""
+    name, _, role = (approved.name if approved else "").partition(",")
+    date = approved.time[:10] if approved else ""
     return [("Approved by", name.strip()), ("Role", role.strip()), ("Date", date), ("Signature", "")]

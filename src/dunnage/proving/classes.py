@@ -32,7 +32,7 @@ from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.statistical import UNLIKELY, agrees
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Check, Verdict, judged
+from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Check, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
 
@@ -61,7 +61,6 @@ class Setting:
     person: str | None = None  # The column that tells persons apart, if k counts them
 
     def policy(self) -> Policy:
-        """Return the policy."""
         document: dict[str, Any] = {
             "dataset": "proof",
             "protects": "package",
@@ -96,23 +95,18 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
     seen = _released(setting, policy, made)
     measured = float(seen.smallest or 0)
-    verdict = judged(measured, claimed, "k")
     unit = "persons" if setting.person else "records"
-    return Verdict(
-        mechanism=made.name,
-        variant=setting.variant,
-        basis=str(promise.basis),
+    return Verdict.of(
+        made.name,
+        setting.variant,
+        basis=promise.basis,
         claimed=float(claimed),
-        holds=None,
         measured=measured,
         quantity="k",
-        exact=True,
-        confidence=None,
         method=f"{seen.releases:,} releases counted from outside, {seen.refusals:,} tables refused",
-        verdict=verdict,
         expected=setting.expected,
         sentence=f"The smallest class of {seen.releases:,} releases has {measured:g} {unit}; promised are {claimed}.",
-        seconds=time.perf_counter() - started,
+        started=started,
     )
 
 
@@ -159,28 +153,20 @@ def examine_epsilon(setting: Setting, one: Table, other: Table, mechanism: Any =
     claim = promise.true_loss(Neighbours.REPLACE_ONE)
     found = [_outputs(made, load(pa.table(dict(table)), policy)) for table in (one, other)]
     apart = not found[0] & found[1]
-    claimed = UNBOUNDED if claim.epsilon is None else float(claim.epsilon)
-    measured = UNBOUNDED if apart else 0.0
-    return Verdict(
-        mechanism=made.name,
-        variant=f"{setting.variant}, no epsilon" if setting.variant else "no epsilon",
-        basis=str(promise.basis),
-        claimed=claimed,
-        holds=None,
-        measured=measured,
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
+    return Verdict.of(
+        made.name,
+        f"{setting.variant}, no epsilon" if setting.variant else "no epsilon",
+        basis=promise.basis,
+        claimed=UNBOUNDED if claim.epsilon is None else float(claim.epsilon),
+        measured=UNBOUNDED if apart else 0.0,
         method=f"two tables that differ in one record, each released {_REPEATS} times",
-        verdict=judged(measured, claimed, "epsilon"),
         expected=setting.expected,
         sentence="A k-anonymous release bounds no epsilon: one record can change what is released for certain.",
-        seconds=time.perf_counter() - started,
+        started=started,
     )
 
 
 def _outputs(mechanism: Any, dataset: Any) -> set[tuple[str, ...]]:
-    """Return what is released, in any order of rows."""
     noise, ledger = Noise(), Ledger(":memory:", again=True)
     return {tuple(sorted(looks(mechanism.release(dataset, ledger=ledger, noise=noise)))) for _ in range(_REPEATS)}
 
@@ -191,29 +177,23 @@ def examine_order(setting: Setting, table: Table, mechanism: Any = None) -> Verd
     policy = setting.policy()
     made: Any = mechanism_of(policy) if mechanism is None else mechanism
     promise = made.promise(policy.schema)
-    claimed = float(promise.guarantee.k)
     dataset = load(pa.table(dict(table)), policy)
     orders, behind = _orders(made, dataset)
-    measured = float(min(len(records) for records in behind.values()))
     every = itertools.permutations(range(len(dataset)))
     even = agrees(orders, dict.fromkeys(every, 1 / math.factorial(len(dataset)))) >= UNLIKELY
     problems = () if even else ("some orders of the released rows are likelier than others",)
     told = "A row's place in the release tells nothing of its record: all orders of rows are equally likely."
-    return Verdict(
-        mechanism=made.name,
-        variant=setting.variant,
-        basis=str(promise.basis),
-        claimed=claimed,
-        holds=None,
-        measured=measured,
+    return Verdict.of(
+        made.name,
+        setting.variant,
+        basis=promise.basis,
+        claimed=float(promise.guarantee.k),
+        measured=float(min(len(records) for records in behind.values())),
         quantity="k",
-        exact=True,
-        confidence=None,
         method=f"{len(dataset)} records released {_ORDERINGS} times, their order read from the owner's key",
-        verdict=judged(measured, claimed, "k") if even else FAILS,
         expected=setting.expected,
         sentence=told if even else "The order of the released rows tells which record is which.",
-        seconds=time.perf_counter() - started,
+        started=started,
         problems=problems,
     )
 
@@ -253,14 +233,12 @@ def _scattered(at: int, size: int) -> float:
 
 
 def _weights(long: bool, points: Sequence[float] = (0.0, 1.0, 16.0)) -> Iterator[Table]:
-    """Yield tables of one weight."""
     yield from every_table(["weight"], [(point,) for point in points], 9 if long else 6)
     sizes = range(12, 120, 4) if long else (13, 29, 60)
     yield from larger_tables(["weight"], lambda at, size: (_scattered(at, size),), sizes)
 
 
 def _pairs(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a height."""
     corners = list(itertools.product((0.0, 16.0), repeat=2))
     yield from every_table(["weight", "height"], [*corners, (8.0, 8.0)][: 5 if long else 3], 6)
     sizes = range(12, 80, 4) if long else (13, 29)
@@ -270,7 +248,6 @@ def _pairs(long: bool) -> Iterator[Table]:
 
 
 def _towns(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a public town."""
     records = [(0.0, "north"), (16.0, "north"), (0.0, "south"), (16.0, "south")]
     yield from every_table(["weight", "town"], records, 7 if long else 5)
     sizes = range(12, 60, 4) if long else (13, 29)
@@ -278,7 +255,6 @@ def _towns(long: bool) -> Iterator[Table]:
 
 
 def _kinds(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and a kind of package."""
     records = [(0.0, "box"), (16.0, "box"), (1.0, "bag"), (16.0, "bag")][: 4 if long else 3]
     yield from every_table(["weight", "kind"], records, 7 if long else 6)
     sizes = range(12, 60, 4) if long else (13, 29)
@@ -288,7 +264,6 @@ def _kinds(long: bool) -> Iterator[Table]:
 
 
 def _cards(long: bool) -> Iterator[Table]:
-    """Yield tables of a weight and of who sent it: few persons with many packages."""
     records = [(0.0, "A"), (16.0, "A"), (0.0, "B"), (16.0, "C")]
     yield from every_table(["weight", "card"], records, 6 if long else 5, least=3)
     sizes = range(12, 60, 4) if long else (13, 29)

@@ -26,11 +26,10 @@ from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.tabulated import DrawnCounts, Query
 from dunnage.noise import Noise
 from dunnage.policy import Policy
-from dunnage.proving.examining import Case, Rows, dataset_of, examine
-from dunnage.proving.laws_check import examine_count_law, examine_floating_noise
+from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_count_law, examine_floating_noise
 from dunnage.proving.replay import Decisions, Reach, diverted, outcomes
 from dunnage.proving.statistical import UNLIKELY, agrees
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict, judged
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict
 
 Draw = Callable[[Dataset, Noise], DrawnCounts]
 
@@ -157,21 +156,17 @@ def examine_extremes(
         f"A count of {one} can be released if there was a trip, and never without it: noise in floating point has an "
         "end, and its last digits tell the count."
     )
-    return Verdict(
-        mechanism=mechanism.name,
-        variant=variant,
-        basis=str(promise.basis),
+    return Verdict.of(
+        mechanism.name,
+        variant,
+        basis=promise.basis,
         claimed=float(promise.guarantee.epsilon),
         holds=holds,
         measured=measured,
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
         method="the first and the last word of all noise tried on two neighbours",
-        verdict=judged(measured, float(promise.guarantee.epsilon), "epsilon"),
         expected=FAILS,
         sentence=told if one > none else "No count was found that only one of two neighbours can lead to.",
-        seconds=time.perf_counter() - start,
+        started=start,
     )
 
 
@@ -195,23 +190,16 @@ def examine_shares(mechanisms: Sequence[Any]) -> Verdict:
     start, schema = time.perf_counter(), trips_policy(2).schema
     sums = [_share_sum(mechanism, schema) for mechanism in mechanisms]
     worst = max(sums)
-    verdict = judged(float(worst), 1.0, "epsilon") if worst <= 1 else FAILS
     over = f"The features of a release are given {float(worst):.3g} times epsilon between them."
-    return Verdict(
-        mechanism=mechanisms[0].name,
-        variant="shares of epsilon",
-        basis="proved",
+    return Verdict.of(
+        mechanisms[0].name,
+        "shares of epsilon",
         claimed=1.0,
-        holds=None,
         measured=float(worst),
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
         method=f"exact sums of the shares of {len(sums)} settings",
-        verdict=verdict,
-        expected=HOLDS,
+        verdict=FAILS if worst > 1 else HOLDS,
         sentence=over if worst > 1 else "However it is shared out, the features never get more than epsilon.",
-        seconds=time.perf_counter() - start,
+        started=start,
     )
 
 
@@ -258,22 +246,16 @@ def examine_large_universe(mechanism: Any, draw: Draw, *, steps: int, draws: int
     wrong = agrees(drawn, law.chances) < UNLIKELY
     problem = "what is drawn of very many cells does not have the law of noise on each"
     told = problem if wrong else "what is drawn of very many cells has the law of noise on each"
-    claimed = float(promise.guarantee.epsilon)
-    return Verdict(
-        mechanism=mechanism.name,
-        variant=variant,
-        basis=str(promise.basis),
-        claimed=claimed,
-        holds=None,
+    return Verdict.of(
+        mechanism.name,
+        variant,
+        basis=promise.basis,
+        claimed=float(promise.guarantee.epsilon),
         measured=0.0,
-        quantity="epsilon",
-        exact=False,
         confidence=1 - UNLIKELY,
         method=f"{draws:,} tables drawn as if cells were too many to hold; {len(law):,} outputs enumerated",
-        verdict=FAILS if wrong else HOLDS,
-        expected=HOLDS,
         sentence=f"{told[0].upper()}{told[1:]}.",
-        seconds=time.perf_counter() - start,
+        started=start,
         problems=(problem,) if wrong else (),
     )
 
@@ -299,11 +281,7 @@ def check_noisy_counts(long: bool) -> Iterator[Verdict]:
     for rounding in ("round", "floor"):
         made = NoisyCounts(epsilon=2, rounding=rounding)
         yield examine_large_universe(
-            made,
-            partial(_noisy_table, made),
-            steps=6,
-            draws=_LAZY_DRAWS,
-            variant=f"{rounding}, very many cells",
+            made, partial(_noisy_table, made), steps=6, draws=_LAZY_DRAWS, variant=f"{rounding}, very many cells"
         )
     for law in (RoundedLaplace, FlooredLaplace):
         yield examine_count_law(NoisyCounts.name, law(Fraction(5)), reach=60)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.proving.examining import Case, examine
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
@@ -36,8 +36,7 @@ def checks() -> dict[str, Check]:
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proof:
+class Proof(Model):
     """What was found of some mechanisms.
 
     Parameters
@@ -48,8 +47,8 @@ class Proof:
         How long it took.
     """
 
-    verdicts: tuple[Verdict, ...]
     seconds: float
+    verdicts: tuple[Verdict, ...]
 
     @property
     def as_expected(self) -> bool:
@@ -63,11 +62,8 @@ class Proof:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the proof as plain data."""
-        return {
-            "as_expected": self.as_expected,
-            "seconds": round(self.seconds, 3),
-            "mechanisms": [verdict.to_dict() for verdict in self.verdicts],
-        }
+        found = [verdict.to_dict() for verdict in self.verdicts]
+        return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": found}
 
     def summary(self) -> str:
         """Return the proof for a person: a table, why claims fail, and what it comes to."""
@@ -179,7 +175,7 @@ def _verdicts(name: str, long: bool) -> Iterator[Verdict]:
     try:
         yield from checks()[name](long)
     except Exception as error:  # whatever a broken mechanism raises, all others are still checked
-        yield raised(name, "", error, time.perf_counter() - start)
+        yield raised(name, "", error, start)
 
 
 def _checked(name: str, long: bool) -> list[Verdict]:
@@ -187,7 +183,6 @@ def _checked(name: str, long: bool) -> list[Verdict]:
 
 
 def _in_parallel(names: Sequence[str], long: bool, jobs: int, tell: Progress) -> Iterator[Verdict]:
-    """Check in processes that start afresh."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool

@@ -16,19 +16,31 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from dunnage.counting.laplace import FLOATING_BITS, CountLaw, floating_noise
 from dunnage.dataset import Dataset
 from dunnage.errors import DunnageError, ParameterError
 from dunnage.guarantees import Basis, Loss, Neighbours, Promise
+from dunnage.laws import LAWS
 from dunnage.ledger import Ledger, Statement
 from dunnage.noise import Noise
 from dunnage.policy import Policy
-from dunnage.proving.losses import delta_between, epsilon_between
-from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, diverted, outcomes
+from dunnage.proving.replay import (
+    Decisions,
+    NotEnumerable,
+    Outcomes,
+    Reach,
+    delta_between,
+    diverted,
+    epsilon_between,
+    largest,
+    outcomes,
+)
 from dunnage.proving.statistical import CONFIDENCE, UNLIKELY, LowerBound, agrees, lower_bound
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Verdict, judged, raised, within
 from dunnage.release import Release
@@ -43,6 +55,9 @@ _TYPES = {float: pa.float64(), str: pa.string(), int: pa.int64()}
 DRAWS, MANY_DRAWS = 80, 400
 _BLIND_DRAWS = 3_000
 _MOST_MISSED = 1e-3
+LAW_DRAWS = 40_000
+_OFF_LAW = "its draws do not follow the law that its decisions have"
+_WORDS = 1 << FLOATING_BITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +88,6 @@ class Case:
 
     @property
     def neighbours(self) -> list[tuple[int, int]]:
-        """Which tables are neighbours."""
         return list(self.pairs if self.pairs is not None else combinations(range(len(self.tables)), 2))
 
 
@@ -120,12 +134,10 @@ class _Till:
         return self.noise.num_decisions if isinstance(self.noise, Decisions) else self.noise.bytes_drawn
 
     def spend(self, promise: Promise, purpose: object) -> _Receipt:
-        """Accept any spend."""
         self.spent.append((promise, self._drawn() - self._before))
         return _Receipt()
 
     def statement(self, dataset: str) -> Statement:
-        """Return a statement without entries."""
         return Statement(dataset=dataset)
 
 
@@ -162,7 +174,6 @@ class _Examined:
             self.problems.append(text)
 
     def law(self, which: int) -> Outcomes:
-        """Enumerate what can come of a dataset."""
         if which not in self.laws:
             with diverted():
                 self.laws[which] = outcomes(lambda noise: self.run(which, noise), self.case.reach)
@@ -171,7 +182,6 @@ class _Examined:
         return self.laws[which]
 
     def loss(self, one: int, other: int) -> float | str:
-        """Return the loss between two neighbours."""
         if self.quantity == "delta":
             return delta_between(self.law(one), self.law(other), self.epsilon)
         separates, rows = self.case.separates, self.case.tables
@@ -180,7 +190,6 @@ class _Examined:
 
     @property
     def quantity(self) -> str:
-        """What is measured."""
         return "delta" if getattr(self.promise.guarantee, "delta", None) is not None else "epsilon"
 
     @property
@@ -191,7 +200,6 @@ class _Examined:
 
     @property
     def claimed(self) -> float | str:
-        """What is claimed."""
         if self.promise.basis is Basis.VOID:
             return UNBOUNDED
         return float(getattr(self.promise.guarantee, self.quantity)) if self.case.claimed is None else self.case.claimed
@@ -210,7 +218,6 @@ class _Examined:
         return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
 
     def drawn(self, which: int, size: int) -> list[Hashable]:
-        """Draw releases with real entropy."""
         noise = Noise()
         return [self.run(which, noise) for _ in range(size)]
 
@@ -219,7 +226,7 @@ class _Examined:
         for which in pair:
             p = agrees(Counter(self.drawn(which, self.case.draws)), self.law(which).chances)
             if p < UNLIKELY:
-                self._problem("its draws do not follow the law that its decisions have")
+                self._problem(_OFF_LAW)
 
     def check_spend(self, measured: float | str) -> None:
         """Charge a real ledger, and compare what it was charged with what was measured."""
@@ -272,7 +279,7 @@ def examine(case: Case, *, long: bool = False) -> Verdict:
     try:
         return _examined(case, long, start)
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
-        return raised(_name(case), case.variant, error, time.perf_counter() - start)
+        return raised(_name(case), case.variant, error, start)
 
 
 def _examined(case: Case, long: bool, start: float) -> Verdict:
@@ -316,7 +323,7 @@ def _verdict(
     case, claimed = work.case, work.claimed
     verdict = judged(measured, claimed, work.quantity)
     meaning = case.sentence or sentence_of(
-        protects=_unit(work),
+        protects=str(getattr(work.promise.guarantee, "protects", "record")),
         verdict=verdict,
         claimed=claimed,
         holds=work.holds,
@@ -324,12 +331,12 @@ def _verdict(
         quantity=work.quantity,
         exact=exact,
     )
-    if work.problems and verdict == HOLDS:
-        verdict = FAILS
-    return Verdict(
-        mechanism=_name(case),
-        variant=case.variant,
-        basis=case.basis or str(work.promise.basis),
+    if work.problems:  # say first what is lost, then what else was found
+        meaning = f"{meaning} Besides, {'; '.join(work.problems)}."
+    return Verdict.of(
+        _name(case),
+        case.variant,
+        basis=case.basis or work.promise.basis,
         claimed=claimed,
         holds=work.holds,
         measured=measured,
@@ -337,25 +344,16 @@ def _verdict(
         exact=exact,
         confidence=confidence,
         method=method,
-        verdict=verdict,
+        verdict=FAILS if work.problems and verdict == HOLDS else verdict,
         expected=case.expected,
-        sentence=_told(meaning, work.problems),
-        seconds=time.perf_counter() - start,
-        problems=tuple(work.problems),
+        sentence=meaning,
+        started=start,
+        problems=work.problems,
     )
 
 
 def _name(case: Case) -> str:
     return case.name or str(getattr(case.mechanism, "name", type(case.mechanism).__name__))
-
-
-def _told(meaning: str, problems: Sequence[str]) -> str:
-    """Say first what is lost, then what else was found, if anything was."""
-    return f"{meaning} Besides, {'; '.join(problems)}." if problems else meaning
-
-
-def _unit(work: _Examined) -> str:
-    return str(getattr(work.promise.guarantee, "protects", "record"))
 
 
 def sentence_of(
@@ -403,3 +401,112 @@ def _delta_sentence(protects: str, verdict: str, claimed: float, measured: float
 
 def _factor(epsilon: float) -> str:
     return f"{math.exp(epsilon):.3g}" if epsilon < 20 else f"e^{epsilon:.3g}"
+
+
+# Laws by themselves, on larger ranges than whole releases can be enumerated on: the probabilities of a law are read by
+# replaying its own drawing code, number by number, and then compared with many numbers that it really draws.
+
+
+def examine_point_law(mechanism: str, law: str, *, last: int, epsilon: Any) -> Verdict:
+    """Examine a law on the points of a grid: between any two points, and drawn at both ends."""
+    start = time.perf_counter()
+    made = LAWS[law](last=last, epsilon=Fraction(str(epsilon)), confidence=Fraction(9, 10))
+
+    def seen(point: int, noise: Noise, size: int = 1) -> list[int]:
+        return [int(value) for value in made.perturb(np.full(size, point, dtype=np.int64), noise)]
+
+    def chances(point: int) -> Outcomes:
+        return outcomes(lambda noise: seen(point, noise)[0], Reach(steps=last))
+
+    with diverted():
+        tables = [chances(point) for point in range(last + 1)]
+    measured = largest(epsilon_between(tables[a], tables[b]) for a in range(last + 1) for b in range(a))
+    ends = [(tables[point], seen(point, Noise(), LAW_DRAWS)) for point in (0, last)]
+    return _law_verdict(
+        mechanism, f"law {law}, {last + 1} points", float(made.epsilon), measured, ends, start, protects="package"
+    )
+
+
+def examine_count_law(mechanism: str, law: CountLaw, *, reach: int) -> Verdict:
+    """Examine a law of noise on counts: between any two counts that differ by one."""
+    start = time.perf_counter()
+    with diverted():
+        masses = outcomes(lambda noise: int(law.draw(noise, 1)[0]), Reach(steps=reach, beyond="left out"))
+    inside = range(1 - reach, reach)  # beyond, the tails are geometric, and so are their ratios
+    measured = max(abs(math.log(masses.chances[b] / masses.chances[a])) for a, b in pairwise(inside))
+    drawn = [int(value) for value in law.draw(Noise(), LAW_DRAWS)]
+    return _law_verdict(
+        mechanism,
+        f"law {law.name}, scale {float(law.scale):.3g}",
+        1 / float(law.scale),
+        measured,
+        [(masses, drawn)],
+        start,
+        protects="trip",
+    )
+
+
+def _law_verdict(
+    mechanism: str,
+    variant: str,
+    claimed: float,
+    measured: float | str,
+    drawn: Sequence[tuple[Outcomes, list[int]]],
+    start: float,
+    *,
+    protects: str,
+) -> Verdict:
+    problems = tuple({_OFF_LAW for law, values in drawn if agrees(Counter(values), law.chances) < UNLIKELY})
+    verdict, num = judged(measured, claimed, "epsilon"), sum(len(law) for law, _ in drawn)
+    sentence = sentence_of(
+        protects=protects, verdict=verdict, claimed=claimed, holds=None, measured=measured, quantity="epsilon"
+    )
+    return Verdict.of(
+        mechanism,
+        variant,
+        claimed=claimed,
+        measured=measured,
+        method=f"chances of {num:,} numbers read from the drawing code; {len(drawn) * LAW_DRAWS:,} numbers drawn",
+        sentence=f"{_OFF_LAW[0].upper()}{_OFF_LAW[1:]}." if problems else sentence,
+        started=start,
+        problems=problems,
+    )
+
+
+def unreachable_share(scale: Fraction, *, size: int = 2_000) -> float:
+    """Return the share of noisy numbers around a count of 1 that no noise makes of a count of 0.
+
+    Floating-point noise takes 2^52 values, which lie irregularly: a number that one count can give is most often
+    between two that the next can give (Mironov 2012). Noise rises with the word it is made of, so that the word that
+    would be needed is found by bisection.
+    """
+    words = np.linspace(_WORDS // 1000, _WORDS - _WORDS // 1000, size).astype(np.int64)
+    seen = floating_noise(words, scale) + 1.0
+    low, high = np.zeros(size, dtype=np.int64), np.full(size, _WORDS - 1, dtype=np.int64)
+    while np.any(high - low > 1):
+        middle = (low + high) // 2
+        below = floating_noise(middle, scale) < seen
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    # Rounding could put a match a few words away: all around are looked at.
+    near = high[:, None] + np.arange(-16, 17)
+    matched = (floating_noise(np.clip(near, 0, _WORDS - 1), scale) == seen[:, None]).any(axis=1)
+    return 1.0 - float(matched.mean())
+
+
+def examine_floating_noise(mechanism: str, scale: Fraction) -> Verdict:
+    """Examine noise in floating point before it is rounded: which noisy numbers can come of which count."""
+    start = time.perf_counter()
+    share = unreachable_share(scale)
+    return Verdict.of(
+        mechanism,
+        "floating-point Laplace",
+        basis="claimed",
+        claimed=1 / float(scale),
+        holds=UNBOUNDED,
+        measured=UNBOUNDED if share > 0 else 1 / float(scale),
+        method="for 2,000 noisy numbers of a count of 1, the words that a count of 0 would need looked up",
+        expected=FAILS,
+        sentence=f"Of the noisy numbers that a count of 1 gives, {100 * share:.0f} % cannot come of a count of 0: "
+        "their last digits tell the count.",
+        started=start,
+    )

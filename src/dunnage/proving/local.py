@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -40,10 +41,8 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.proving.losses import largest
-from dunnage.proving.replay import Outcomes
+from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, epsilon_between, largest
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
-from dunnage.proving.undecided import loss_between, replayed
 from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Check, Verdict, judged, within
 
 _CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
@@ -51,6 +50,225 @@ _DIGITS = 9  # of a loss that was replayed: paths that were not followed touch n
 _SAME = 1e-8  # how far apart a loss from exponents and one that was replayed may be
 _LEAST_MOVED = 1e-6  # how likely a displacement is, against none, whose exponent is compared with the code
 _FURTHEST = 16  # columns and rows by which the planar law moves a place, as far as its exponents are looked at
+
+
+# Replaying what a device draws. A uniform number stays undecided until the code looks at it, and then only as far as it
+# looks, so that comparing 64 random digits with a threshold is one decision of two ways. Loops that refuse a draw never
+# end: paths that are too unlikely are left out, and with what chance is kept.
+
+CUT = 1e-13
+"""A path of decisions less likely than this is not followed; with what chance is kept."""
+MOST_LISTED = 1 << 12
+"""Largest uniform draw whose values are listed; of a larger one only comparisons are followed."""
+_SURELY = 1e6  # an output so much likelier than all that was not followed is impossible where it was not met
+
+
+class _TooUnlikely(Exception):
+    """The path is not worth following."""
+
+
+class _Restarted(Exception):
+    """A round was refused, and the next begins as if nothing had been."""
+
+
+class Undecided(Decisions):
+    """Decisions of a device: a uniform number is decided only as far as the code looks at it.
+
+    Whether 64 random digits are below a threshold is then one decision of two ways, and a loop that draws until
+    something holds is one path a round, followed until it is too unlikely.
+    """
+
+    __slots__ = ("_draws_left",)
+
+    def __init__(self, script: Sequence[int], most_draws: int | None = None) -> None:
+        super().__init__(script, Reach(steps=1, beyond="left out"))
+        self._draws_left = most_draws
+
+    def _take(self, values: Sequence[Any], chances: Sequence[float]) -> Any:
+        """Take the next decision, among those that are worth following."""
+        worth = [at for at, chance in enumerate(chances) if self.chance * chance >= CUT]
+        if len(worth) < len(chances):
+            self.complete = False
+        if not worth:
+            raise _TooUnlikely
+        return super()._take([values[at] for at in worth], [chances[at] for at in worth])
+
+    def decide(self, chances: Sequence[float]) -> int:
+        return int(self._take(range(len(chances)), chances))
+
+    def _count(self) -> None:
+        if self._draws_left is not None:
+            if not self._draws_left:
+                raise _Restarted
+            self._draws_left -= 1
+
+    def bits(self, n: int) -> int:
+        return self.below(1 << n)
+
+    def below(self, n: int) -> int:
+        self._count()
+        # To the code that draws it is a whole number like any other.
+        return _Drawn(self, [range(n)], int) if n <= MOST_LISTED else _Word(self, n)  # type: ignore[return-value]
+
+    def _yes(self, chance: float) -> bool:
+        self._count()
+        return super()._yes(chance)
+
+    def discrete_laplace(self, scale: int | Fraction) -> int:
+        self._count()
+        step = 1 / float(scale)
+        far = math.ceil(-math.log(CUT) / step)
+        values = range(-far, far + 1)
+        return int(self._take(values, [math.tanh(step / 2) * math.exp(-step * abs(value)) for value in values]))
+
+
+class _Drawn:
+    """A uniform number, or a function of one, that is not decided yet."""
+
+    __slots__ = ("_left", "_noise", "_value")
+
+    def __init__(self, noise: Undecided, left: list[Sequence[int]], value: Callable[[int], Any]) -> None:
+        # What the uniform number may still be is shared: what one function of it shows all others know.
+        self._noise, self._left, self._value = noise, left, value
+
+    def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
+        """Return a function of this number and another."""
+        mine = self._value
+        if isinstance(other, int):
+            return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
+        if isinstance(other, _Drawn) and other._left is self._left:
+            its = other._value
+            return _Drawn(self._noise, self._left, lambda at: function(mine(at), its(at)))
+        return function(int(self), other)
+
+    def __index__(self) -> int:
+        parts: dict[int, list[int]] = defaultdict(list)
+        for at in self._left[0]:
+            parts[self._value(at)].append(at)
+        values, num = list(parts), len(self._left[0])
+        way = self._noise.decide([len(parts[value]) / num for value in values]) if len(values) > 1 else 0
+        self._left[0] = parts[values[way]]
+        return int(values[way])
+
+    def __bool__(self) -> bool:
+        return bool(int(self.joined(0, operator.ne)))
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.joined(other, operator.eq))
+
+    def __invert__(self) -> Any:
+        return self.joined(-1, operator.xor)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "bit_count":
+            return lambda: self.joined(0, lambda value, _: int.bit_count(value))
+        return getattr(int(self), name)  # any other look decides it
+
+
+def _swapped(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: function(b, a)
+
+
+def _left_open(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
+    return lambda self, other: self.joined(other, function)
+
+
+def _decided(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], Any]:
+    return lambda self, other: function(int(self), other)
+
+
+def _compared(function: Callable[[Any, Any], Any]) -> Callable[[_Drawn, Any], bool]:
+    return lambda self, other: bool(self.joined(other, function))  # which decides this and no more
+
+
+_MAKERS: Mapping[Callable[..., Any], tuple[str, ...]] = {
+    _left_open: ("mul", "and_", "or_", "xor", "lshift", "rshift"),
+    _decided: ("add", "sub", "floordiv", "mod"),  # what is added up is told, so it may as well be decided
+    _compared: ("lt", "le", "gt", "ge", "ne"),
+}
+for _made, _names in _MAKERS.items():
+    for _name in _names:
+        _function = getattr(operator, _name)
+        setattr(_Drawn, f"__{_name.rstrip('_')}__", _made(_function))
+        setattr(_Drawn, f"__r{_name.rstrip('_')}__", _made(_swapped(_function)))
+
+
+class _Word:
+    """A uniform number out of very many, of which the code may ask only whether it is below or equal to another."""
+
+    __slots__ = ("_left", "_noise")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, noise: Undecided, size: int) -> None:
+        self._noise, self._left = noise, [range(size)]
+
+    def __lt__(self, other: int) -> bool:
+        return self._split([range(part.start, max(part.start, min(part.stop, other))) for part in self._left])
+
+    def __ge__(self, other: int) -> bool:
+        return not self < other
+
+    def __eq__(self, other: object) -> bool:
+        at = operator.index(other)  # type: ignore[arg-type]
+        return self._split([range(at, at + 1) if at in part else range(part.start, part.start) for part in self._left])
+
+    def __ror__(self, other: int) -> _Word:
+        if other:
+            raise NotEnumerable
+        return self
+
+    def _split(self, inside: Sequence[range]) -> bool:
+        """Decide whether the number lies in the given piece of each part that it may still lie in."""
+        yes, num = _size(inside), _size(self._left)
+        found = bool(self._noise.decide(((num - yes) / num, yes / num))) if 0 < yes < num else yes == num
+        pieces: list[range] = []
+        for part, piece in zip(self._left, inside, strict=True):
+            pieces += [piece] if found else [range(part.start, piece.start), range(piece.stop, part.stop)]
+        self._left = [piece for piece in pieces if piece.start < piece.stop]
+        return found
+
+
+def _size(parts: Sequence[range]) -> int:
+    return sum(part.stop - part.start for part in parts)  # which len cannot say of a part of 2^64
+
+
+def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
+    """Find the law of what a function draws, by taking every decision all ways.
+
+    Examples
+    --------
+    >>> law = replayed(lambda noise: int(noise.below(3) + noise.bernoulli(Fraction(1, 2))))
+    >>> [round(law.chances[output] * 6) for output in range(4)]
+    [1, 2, 2, 1]
+    """
+    found: dict[Hashable, list[float]] = defaultdict(list)
+    refused, runs, complete = [0.0], 0, True
+    script: list[int] | None = []
+    while script is not None:
+        noise = Undecided(script, most_draws)
+        try:
+            output = draw(noise)
+            found[output].append(noise.chance)
+        except _Restarted:
+            refused.append(noise.chance)
+        except _TooUnlikely:
+            complete = False
+        complete, runs, script = complete and noise.complete, runs + 1, noise.following()
+    kept = 1 - math.fsum(refused)
+    chances = {output: math.fsum(parts) / kept for output, parts in found.items()}
+    missed = 0.0 if complete else max(0.0, 1 - math.fsum(chances.values())) + 1e-15
+    return Outcomes(chances=chances, missed=missed, runs=runs)
+
+
+def loss_between(one: Outcomes, other: Outcomes) -> float | str:
+    """Return the worst loss between two inputs; no bound if an output of one is surely none of the other."""
+    for here, there in ((one, other), (other, one)):
+        if any(chance > _SURELY * there.missed and not there.chances.get(y) for y, chance in here.chances.items()):
+            return UNBOUNDED
+    return epsilon_between(one, other)
 
 
 # One setting of a mechanism
@@ -85,7 +303,6 @@ class Setting:
     distance: Callable[[Any, Any], float] | None = None
 
     def draw(self, value: Any, noise: Noise) -> bytes:
-        """Draw one report."""
         payload: bytes = self.mechanism.perturb(value, tier=self.tier, noise=noise)
         return payload
 
@@ -123,21 +340,18 @@ def examine(setting: Setting) -> Verdict:
     problems = tuple(each.problem for each in found if each.problem)
     if within(measured, held, "epsilon") and not within(measured, charged, "epsilon"):
         problems += (f"its vehicle is charged less for it, epsilon {charged:.4g}",)
-    return Verdict(
-        mechanism=setting.mechanism.name,
-        variant=setting.variant,
-        basis=str(promise.basis),
+    return Verdict.of(
+        setting.mechanism.name,
+        setting.variant,
+        basis=promise.basis,
         claimed=claimed,
         holds=None if holds == claimed else holds,
         measured=measured,
-        quantity="epsilon",
-        exact=exactly,
         confidence=None if exactly else _CONFIDENCE,
         method="; ".join(each.how for each in found),
-        verdict=FAILS if problems else judged(measured, claimed, "epsilon"),
         expected=setting.expected,
         sentence=_sentence(setting, claimed, held, measured, problems),
-        seconds=time.perf_counter() - started,
+        started=started,
         problems=problems,
     )
 
@@ -220,7 +434,6 @@ def _worst(laws: Sequence[Outcomes]) -> float | str:
 
 
 def _drawn_as(draws: Sequence[tuple[Callable[[Noise], Hashable], Outcomes]], num: int) -> _Found:
-    """Compare real draws with replayed laws."""
     noise = Noise()
     pvalues = [agrees(Counter(draw(noise) for _ in range(num)), law.chances) for draw, law in draws]
     agree = len(pvalues) * min(pvalues) > UNLIKELY
@@ -360,7 +573,6 @@ def _points(steps: int) -> list[tuple[Fraction]]:
 
 
 def _number_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for numbers, and of the published form."""
     yield _numbers("method hybrid", 1, 2, values=[(-1,), (Fraction(1, 3),), (None,), *_points(2)])
     yield _numbers("method hybrid, 2 numbers", 2, 1, epsilon="0.5")
     yield _numbers("method hybrid, missing told", 1, 1, "symbol")
@@ -417,7 +629,7 @@ def _literal_piecewise() -> Verdict:
     started = time.perf_counter()
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
     loss = _worst([replayed(partial(_symbol, law, at)) for at in range(law.num_inputs)])
-    return _exact_verdict(
+    return Verdict.of(
         LocalNumeric.name,
         "Algorithm 1 as printed (L-PM)",
         claimed=1.0,
@@ -426,36 +638,6 @@ def _literal_piecewise() -> Verdict:
         sentence="As printed it gives away less than it claims, and tells numbers as about a quarter of what they are.",
         basis="claimed",
         started=started,
-    )
-
-
-def _exact_verdict(
-    mechanism: str,
-    variant: str,
-    *,
-    claimed: float,
-    measured: float | str,
-    method: str,
-    sentence: str,
-    basis: str = "proved",
-    started: float,
-) -> Verdict:
-    """Make the verdict on a loss that was counted exactly, and must hold."""
-    return Verdict(
-        mechanism=mechanism,
-        variant=variant,
-        basis=basis,
-        claimed=claimed,
-        holds=None,
-        measured=measured,
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
-        method=method,
-        verdict=judged(measured, claimed, "epsilon"),
-        expected=HOLDS,
-        sentence=sentence,
-        seconds=time.perf_counter() - started,
     )
 
 
@@ -484,7 +666,6 @@ def _unary(long: bool) -> dict[str, Any]:
 
 
 def _place_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for places, and of the published form."""
     yield _places("method auto", _SMALL, epsilon=2)
     yield _places("method randomised-response", _SMALL, method="randomised-response")
     for method in _UNARY:
@@ -541,7 +722,6 @@ def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Setting:
 
 
 def _path_settings(long: bool) -> Iterator[Setting]:
-    """Yield settings of all methods for paths, and of the published forms."""
     yield _paths("method auto", _SMALL, epsilon=3)
     for method in ("randomised-response", "hadamard"):
         yield _paths(f"method {method}", _SMALL, method=method)
@@ -624,7 +804,7 @@ def examine_lifetime(
         for what, reports, limit in (("day", max(by_day), day), ("lifetime", sum(by_day), lifetime)):
             measured = float(reports * loss)
             ending = ", and then falls silent" if reports * loss <= limit else ": its allowance does not stop it"
-            yield _exact_verdict(
+            yield Verdict.of(
                 purpose.mechanism,
                 f"a {what} of reports{also}",
                 claimed=float(limit),
@@ -647,7 +827,7 @@ def examine_window(purpose: Purpose, values: Sequence[Any]) -> Verdict:
     by_slot = _reports_by_slot(task, values[0], Allowance.open)
     reports = max(sum(by_slot[at : at + _WINDOW]) for at in range(len(by_slot)))
     measured = loss if isinstance(loss, str) else round(reports * loss, _DIGITS)
-    return _exact_verdict(
+    return Verdict.of(
         purpose.mechanism,
         f"a window of {_WINDOW} slots",
         claimed=float(tier.epsilon),

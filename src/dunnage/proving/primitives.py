@@ -25,7 +25,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
 from dunnage.noise import Noise
 from dunnage.proving.statistical import UNLIKELY
-from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, Checks, Verdict
+from dunnage.proving.verdict import NOISE, UNBOUNDED, Checks, Verdict
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MOST_BINS = 64
@@ -163,7 +163,6 @@ def _arrays(law: Law, name: str, *given: Any) -> Trial:
 
 
 def _number_trials() -> dict[str, list[Trial]]:
-    """Return what to try of every draw of ``Noise``, by its name."""
     half = SOME // 2
     return {
         "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
@@ -185,7 +184,6 @@ def _number_trials() -> dict[str, list[Trial]]:
 
 
 def _array_trials() -> dict[str, list[Trial]]:
-    """Return what to try of every function of ``noise_arrays``, by its name."""
     limits, groups = np.tile(np.array([3, 1000], dtype=np.int64), SOME), np.full(SOME, 12, dtype=np.int64)
     x, y, scale, packed = Fraction(3, 2), Fraction(1, 3), Fraction(5, 2), Fraction(3, 2)
     reached = math.exp(-3 / scale) / (1 + math.exp(-1 / scale))  # that a number of this scale is 3 or more
@@ -206,9 +204,7 @@ def _array_trials() -> dict[str, list[Trial]]:
             _arrays(_binomial(12, reached), "tail_counts", scale, 3, groups),
             _arrays(_binomial(12, 1 - reached), "tail_counts", scale, -2, groups),
         ],
-        "binomial_exp": [
-            _arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups),
-        ],
+        "binomial_exp": [_arrays(_binomial(12, math.exp(-x) / (1 + math.exp(-y))), "binomial_exp", x, y, groups)],
         "binomial": [_arrays(_binomial(24, 0.3), "binomial", 24, Fraction(3, 10), MANY)],
         "exponential_choice": [_arrays(_choice(_SCORES), "exponential_choice", _SCORES, MANY)],
         "packed_bits": [
@@ -247,21 +243,15 @@ def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
         worst = max(worst, off_by(drawn, trial.law))
     missing = () if tried else ("no check compares its draws with its law",)
     problems = ("its draws do not follow its law",) if worst else missing
-    return Verdict(
-        mechanism=NOISE,
-        variant=f"{name}, {kind}",
-        basis="proved",
+    return Verdict.of(
+        NOISE,
+        f"{name}, {kind}",
         claimed=0.0,
-        holds=None,
         measured=UNBOUNDED if math.isinf(worst) else worst,
-        quantity="epsilon",
-        exact=False,
         confidence=1 - UNLIKELY,
         method=f"{num:,} numbers drawn and compared with the exact law",
-        verdict=FAILS if problems else HOLDS,
-        expected=HOLDS,
         sentence=_sentence(worst, bool(tried)),
-        seconds=time.perf_counter() - start,
+        started=start,
         problems=problems,
     )
 

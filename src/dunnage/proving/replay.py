@@ -19,7 +19,7 @@ import contextlib
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, permutations
@@ -30,6 +30,7 @@ import numpy as np
 from dunnage import noise_arrays
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
+from dunnage.proving.verdict import UNBOUNDED
 
 FAR: Final = 1 << 20
 """The number that stands for all beyond the reach."""
@@ -81,7 +82,6 @@ class Decisions(Noise):
         self.complete = True
 
     def _take(self, values: Sequence[Any], chances: Sequence[float]) -> Any:
-        """Take the next decision of the script."""
         if self._reach.beyond == "extremes" and len(values) > 2:
             values, chances = (values[0], values[-1]), (chances[0], chances[-1])
         at = len(self._trace)
@@ -92,7 +92,6 @@ class Decisions(Noise):
 
     @property
     def num_decisions(self) -> int:
-        """How many decisions were taken."""
         return len(self._trace)
 
     def following(self) -> list[int] | None:
@@ -113,7 +112,6 @@ class Decisions(Noise):
         raise NotEnumerable
 
     def below(self, n: int) -> int:
-        """Decide on a number from 0 to ``n - 1``."""
         if self._reach.beyond == "extremes":
             return int(self._take((0, n - 1), (1.0, 1.0))) if n > 1 else 0
         if n > _MOST_BELOW:
@@ -124,23 +122,18 @@ class Decisions(Noise):
         return bool(self._take((True, False), (chance, 1 - chance))) if 0 < chance < 1 else chance >= 1
 
     def bernoulli(self, p: int | Fraction) -> bool:
-        """Decide on yes, of probability ``p``, or no."""
         return self._yes(float(p))
 
     def bernoulli_exp(self, x: int | Fraction) -> bool:
-        """Decide on yes, of probability ``exp(-x)``, or no."""
         return self._yes(math.exp(-x))
 
     def bernoulli_logistic(self, x: int | Fraction) -> bool:
-        """Decide on yes, of probability ``1 / (1 + exp(-x))``, or no."""
         return self._yes(1 / (1 + math.exp(-x)))
 
     def bernoulli_odds(self, yes: int, no: int, x: int | Fraction) -> bool:
-        """Decide on yes, of odds ``yes`` to ``no * exp(-x)``, or no."""
         return self._yes(yes / (yes + no * math.exp(-x)))
 
     def geometric(self, scale: int | Fraction) -> int:
-        """Decide on a number of the geometric law, within reach."""
         step, reach = 1 / float(scale), self._reach.steps_of(float(scale))
         inner = [-math.expm1(-step) * math.exp(-step * i) for i in range(reach + 1)]
         values = list(range(reach + 1))
@@ -150,7 +143,6 @@ class Decisions(Noise):
         return int(self._take(values, inner))
 
     def discrete_laplace(self, scale: int | Fraction) -> int:
-        """Decide on a number of the discrete Laplace law, within reach on either side."""
         step, reach = 1 / float(scale), self._reach.steps_of(float(scale))
         values = list(range(-reach, reach + 1))
         inner = [math.tanh(step / 2) * math.exp(-step * abs(i)) for i in values]
@@ -161,7 +153,6 @@ class Decisions(Noise):
         return int(self._take(values, inner))
 
     def exponential_choice(self, scores: Sequence[int | Fraction]) -> int:
-        """Decide on an index, of probability proportional to ``exp(scores[i])``."""
         numbers = [float(score) for score in scores]
         weights = [math.exp(number - max(numbers)) for number in numbers]
         total = math.fsum(weights)
@@ -274,3 +265,42 @@ def _runs(run: Callable[[Decisions], Hashable], reach: Reach) -> Iterator[tuple[
         noise = Decisions(script, reach)
         yield noise, run(noise)
         script = noise.following()
+
+
+# How far apart the outputs of two neighbouring datasets are
+
+Kept = Callable[[Hashable], bool]
+
+
+def epsilon_between(one: Outcomes, other: Outcomes, kept: Kept | None = None) -> float | str:
+    """Return the largest logarithm of the ratio of an output's chances, either way.
+
+    What was not looked at is counted for the side that makes the ratio smaller, so that nothing is overstated.
+    """
+    found = [_one_way(*pair, kept) for pair in ((one, other), (other, one))]
+    return UNBOUNDED if math.inf in found else max(found)
+
+
+def _one_way(one: Outcomes, other: Outcomes, kept: Kept | None) -> float:
+    worst = 0.0
+    for output, chance in one.chances.items():
+        if chance > 0 and (kept is None or kept(output)):
+            against = other.chances.get(output, 0.0) + other.missed
+            worst = max(worst, math.log(chance / against) if against else math.inf)
+    return worst
+
+
+def delta_between(one: Outcomes, other: Outcomes, epsilon: float) -> float:
+    """Return the largest P(S) - e^epsilon P'(S) over all sets S of outputs, either way."""
+    growth = math.exp(epsilon)
+    return max(
+        math.fsum(
+            max(0.0, chance - growth * (b.chances.get(output, 0.0) + b.missed)) for output, chance in a.chances.items()
+        )
+        for a, b in ((one, other), (other, one))
+    )
+
+
+def largest(found: Iterable[float | str]) -> float | str:
+    losses = list(found)
+    return UNBOUNDED if UNBOUNDED in losses else max((float(loss) for loss in losses), default=0.0)

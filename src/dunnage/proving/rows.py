@@ -15,10 +15,9 @@ from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
 from dunnage.noise import Noise
 from dunnage.policy import Policy
-from dunnage.proving.examining import Case, Rows, dataset_of, examine
-from dunnage.proving.laws_check import examine_point_law
+from dunnage.proving.examining import Case, Rows, dataset_of, examine, examine_point_law
 from dunnage.proving.replay import Reach
-from dunnage.proving.verdict import FAILS, HOLDS, Checks, Verdict, judged
+from dunnage.proving.verdict import FAILS, Checks, Verdict
 
 COLUMNS = ("weight", "length", "width")
 
@@ -104,7 +103,6 @@ def _cell(borders: Sequence[float], value: float) -> int:
 
 
 def _borders(output: Hashable) -> Mapping[str, Sequence[float]]:
-    """Read the borders that a release publishes."""
     assert isinstance(output, tuple)  # of tables and certificate: the sound forms refuse nothing
     found: Mapping[str, Sequence[float]] = json.loads(output[1])["measures"].get("borders", {})
     return found
@@ -189,22 +187,14 @@ def examine_border_shares() -> Verdict:
     claimed = float(mechanism.epsilon * mechanism.border_share)
     enough = len(changes) == len(quantiles)
     problems = () if enough else (f"it draws {len(changes)} borders by their scores, and {len(quantiles)} are wanted",)
-    verdict = judged(measured, claimed, "epsilon") if enough else FAILS
-    return Verdict(
-        mechanism=NoisyClusters.name,
-        variant=f"epsilon of {len(quantiles)} private borders",
-        basis="proved",
+    return Verdict.of(
+        NoisyClusters.name,
+        f"epsilon of {len(quantiles)} private borders",
         claimed=claimed,
-        holds=None,
         measured=measured,
-        quantity="epsilon",
-        exact=True,
-        confidence=None,
         method=f"exact change of the scores of {len(changes)} borders between two neighbours",
-        verdict=verdict,
-        expected=HOLDS,
         sentence=f"All borders together cost {measured:.3g} of the {claimed:.3g} that is set aside for them.",
-        seconds=time.perf_counter() - start,
+        started=start,
         problems=problems,
     )
 

@@ -17,7 +17,7 @@ from dunnage.mechanisms.sampled_lattice import SampledLattice, _CountRule
 from dunnage.policy import Policy
 from dunnage.proving.examining import Case, Rows, examine
 from dunnage.proving.replay import Reach
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, Checks, Verdict, judged
+from dunnage.proving.verdict import FAILS, UNBOUNDED, Checks, Verdict
 from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
 
 BETA = "0.7"
@@ -32,7 +32,6 @@ class _OneSampleRule(_CountRule):
     """The sound rule, but for the sample: the node is chosen on the one that is released."""
 
     def sample(self, released: Any, draw: Any) -> Any:
-        """Return the sample that is released."""
         return released
 
 
@@ -45,7 +44,6 @@ class ChosenOnRelease(SampledLattice):
 
 
 def lattice_policy(attributes: Mapping[str, Any]) -> Policy:
-    """Return a policy for packages of a few attributes."""
     mechanism = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
     document = {"dataset": "proof", "protects": "package", "attributes": attributes, "mechanism": mechanism}
     return Policy.from_dict(document)
@@ -55,12 +53,10 @@ FLAGS = {"this": _FLAG, "that": _FLAG}
 
 
 def flags(points: Sequence[Sequence[str]]) -> Rows:
-    """Return records of two flags as columns."""
     return {name: [point[at] for point in points] for at, name in enumerate(FLAGS)}
 
 
 def numbers(values: Sequence[float]) -> Rows:
-    """Return records of one number as a column."""
     return {"weight": [float(value) for value in values]}
 
 
@@ -127,21 +123,15 @@ def examine_largest_rate() -> Verdict:
 def _figure_verdict(
     variant: str, quantity: str, claimed: float, measured: float, num: int, sentence: str, start: float
 ) -> Verdict:
-    return Verdict(
-        mechanism=SampledLattice.name,
-        variant=variant,
-        basis="proved",
+    return Verdict.of(
+        SampledLattice.name,
+        variant,
         claimed=claimed,
-        holds=None,
         measured=measured,
         quantity=quantity,
-        exact=True,
-        confidence=None,
         method=f"worked out anew for {num} settings, of which this is the worst",
-        verdict=judged(measured, claimed, quantity),
-        expected=HOLDS,
         sentence=sentence,
-        seconds=time.perf_counter() - start,
+        started=start,
     )
 
 

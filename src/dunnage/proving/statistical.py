@@ -34,7 +34,6 @@ class Event:
     most: float | None = None
 
     def holds(self, output: Any) -> bool:
-        """Return whether an output belongs to the event."""
         if self.least is not None:
             return bool(output >= self.least)
         if self.most is not None:
@@ -42,7 +41,6 @@ class Event:
         return output in self.members
 
     def count(self, counts: Mapping[Any, int]) -> int:
-        """Return how many draws belong to the event."""
         return sum(num for output, num in counts.items() if self.holds(output))
 
     def __str__(self) -> str:
@@ -98,7 +96,6 @@ def lower_bound(
 
 
 def _outputs(drawn: Iterable[Any]) -> list[Any]:
-    """Return draws as plain hashable values."""
     values = drawn.tolist() if hasattr(drawn, "tolist") else list(drawn)
     return [tuple(value) if isinstance(value, list) else value for value in values]
 

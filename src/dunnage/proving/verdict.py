@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
+from pydantic import computed_field, model_validator
+
+from dunnage.documents import Listed, Model
 from dunnage.errors import ParameterError
+from dunnage.guarantees import Basis
 
 UNBOUNDED: Final = "unbounded"
 HOLDS: Final = "holds"
@@ -17,14 +21,12 @@ NOISE: Final = "noise"
 """The name of the checks of noise itself: no mechanism of a policy, but part of every one."""
 VERDICTS: Final = (HOLDS, FAILS, VOID)
 QUANTITIES: Final = ("epsilon", "delta", "k")
-BASES: Final = ("proved", "claimed", "void")
 
 RELATIVE_SLACK: Final = 1e-9
 """How far a figure that was worked out in doubles may stray from the exact one, as a share of it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Verdict(Model):
     """One mechanism, or one variant or law of it, checked at one setting.
 
     Parameters
@@ -62,30 +64,83 @@ class Verdict:
     """
 
     mechanism: str
-    variant: str
     basis: str
     claimed: float | str
-    holds: float | str | None
     measured: float | str
+    verdict: str
+    variant: str
+    holds: float | str | None
     quantity: str
     exact: bool
     confidence: float | None
     method: str
-    verdict: str
     expected: str
     sentence: str
     seconds: float
-    problems: tuple[str, ...] = ()
+    problems: Listed[str] = ()
 
-    def __post_init__(self) -> None:
-        for name, allowed in (("verdict", VERDICTS), ("expected", VERDICTS), ("quantity", QUANTITIES)):
+    @model_validator(mode="before")
+    @classmethod
+    def _found_again(cls, content: Any) -> Any:
+        """Leave out what a file says follows from the rest: it is worked out anew."""
+        return {k: v for k, v in content.items() if k != "as_expected"} if isinstance(content, dict) else content
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for name, allowed in (
+            ("verdict", VERDICTS),
+            ("expected", VERDICTS),
+            ("quantity", QUANTITIES),
+            ("basis", tuple(Basis)),
+        ):
             if getattr(self, name) not in allowed:
                 raise ParameterError(f"{name} must be one of {', '.join(allowed)}. Got {getattr(self, name)!r}.")
-        if self.basis not in BASES:
-            raise ParameterError(f"basis must be one of {', '.join(BASES)}. Got {self.basis!r}.")
         for name in ("claimed", "holds", "measured"):
             if isinstance(figure := getattr(self, name), str) and figure != UNBOUNDED:
                 raise ParameterError(f"{name} must be a number or {UNBOUNDED!r}. Got {figure!r}.")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        mechanism: str,
+        variant: str,
+        *,
+        claimed: float | str,
+        measured: float | str,
+        method: str,
+        sentence: str,
+        started: float,
+        basis: str = "proved",
+        holds: float | str | None = None,
+        quantity: str = "epsilon",
+        verdict: str | None = None,
+        expected: str = HOLDS,
+        confidence: float | None = None,
+        exact: bool | None = None,
+        problems: Sequence[str] = (),
+    ) -> Verdict:
+        """Compare what was found with what is claimed; it fails, too, if there are problems, unless told otherwise.
+
+        ``started`` is when the check began. What has a confidence is a bound from draws, and all else exact.
+        """
+        return cls(
+            mechanism=mechanism,
+            variant=variant,
+            basis=str(basis),
+            claimed=claimed,
+            holds=holds,
+            measured=measured,
+            quantity=quantity,
+            exact=confidence is None if exact is None else exact,
+            confidence=confidence,
+            method=method,
+            verdict=verdict or (FAILS if problems else judged(measured, claimed, quantity)),
+            expected=expected,
+            sentence=sentence,
+            seconds=time.perf_counter() - started,
+            problems=tuple(problems),
+        )
 
     @property
     def within_promise(self) -> bool:
@@ -93,21 +148,15 @@ class Verdict:
         stated = self.claimed if self.holds is None else self.holds
         return within(self.measured, stated, self.quantity)
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def as_expected(self) -> bool:
         """Whether the verdict is the one that must come out and nothing exceeds what our certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
-    def timed(self, seconds: float) -> Verdict:
-        """Return the same verdict with the time that it took."""
-        return replace(self, seconds=seconds)
-
     def to_dict(self) -> dict[str, Any]:
         """Give the verdict as plain data, the fixed names first."""
-        first = ("mechanism", "basis", "claimed", "measured", "verdict")
-        rest = ("variant", "holds", "quantity", "exact", "confidence", "method", "expected", "sentence", "seconds")
-        told = {name: getattr(self, name) for name in (*first, *rest)}
-        return {**told, "problems": list(self.problems), "as_expected": self.as_expected}
+        return self.model_dump(mode="json")
 
 
 Check = Callable[[bool], Iterator[Verdict]]
@@ -116,25 +165,20 @@ Checks = Mapping[str, Check]
 """The checks of a module, each under the name of its mechanism."""
 
 
-def raised(mechanism: str, variant: str, error: Exception, seconds: float) -> Verdict:
+def raised(mechanism: str, variant: str, error: Exception, started: float) -> Verdict:
     """Return the verdict on something that raised an error where it should have been examined: it fails."""
     text = " ".join(str(error).split())[:160]
     told = f"it raised {type(error).__name__}{': ' * bool(text)}{text}".rstrip(".")
-    return Verdict(
-        mechanism=mechanism,
-        variant=variant,
+    return Verdict.of(
+        mechanism,
+        variant,
         basis="claimed",
         claimed=0.0,
-        holds=None,
         measured=UNBOUNDED,
-        quantity="epsilon",
         exact=False,
-        confidence=None,
         method="run as it is",
-        verdict=FAILS,
-        expected=HOLDS,
         sentence=f"{told[0].upper()}{told[1:]}. What it gives away was not found out.",
-        seconds=seconds,
+        started=started,
         problems=(told,),
     )
 

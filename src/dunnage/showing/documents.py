@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,15 +80,12 @@ def shown_datapackage(path: Path, content: Mapping[str, Any]) -> Shown:
 
 def shown_proof(path: Path, content: Mapping[str, Any]) -> Shown:
     """Describe what ``dunnage prove --json`` printed, or a demo kept of it: the table of verdicts."""
+    from dunnage.documents import check
     from dunnage.proving.desk import Proof
     from dunnage.proving.verdict import Verdict
 
-    fields = tuple(item.name for item in dataclasses.fields(Verdict))
     rows = content["mechanisms"][:MOST_LISTED]
-    verdicts = tuple(
-        Verdict(**{**{name: row[name] for name in fields}, "problems": tuple(map(str, row["problems"]))})
-        for row in rows
-    )
+    verdicts = tuple(check(row, Verdict, path, what="a proof", remedy="Run dunnage prove --json anew.") for row in rows)
     proof = Proof(verdicts=verdicts, seconds=float(content.get("seconds", sum(item.seconds for item in verdicts))))
     return {"kind": "proof", **proof.to_dict()}, f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
 
