@@ -17,10 +17,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dunnage.documents import suggestion
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.guarantees import Budget, Neighbours
-from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions, draft_policy, suggestion
+from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions
+from dunnage.policy.draft import draft_policy
 from dunnage.schema import Role
 
 PARCELS = """

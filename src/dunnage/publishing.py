@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dunnage.dataset import Dataset
+from dunnage.documents import suggestion
 from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
@@ -34,7 +35,7 @@ from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.sampled_lattice import SampledLattice, left_out_rows
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
-from dunnage.policy import Policy, suggestion
+from dunnage.policy import Policy
 from dunnage.publication import Key, Publication, check_output
 from dunnage.schema import Schema
 

@@ -33,8 +33,9 @@ from dunnage.advising.frontier import (
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.recommend import DEFAULT_MAX_COST, Choice, choose, limit_of, wish
 from dunnage.advising.sweep import ON, Asked, Case, Goal, GoalMeasuring, Store, digest_of, sweep
+from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.policy import Policy, suggestion
+from dunnage.policy import Policy
 
 # Each module has a goal_for; they are heavy, so only the one asked for is imported.
 GOALS = {"trucks": "trucks", "shuttles": "shuttles", "distortion": "distortion", "error": "errors_goal"}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dunnage.policy import Policy, policy_document, policy_text
-from dunnage.policy.carriers import is_for_devices
+from dunnage.policy import Policy, is_for_devices, policy_document, policy_text
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE_KEYS = ("hierarchy", "edges")
