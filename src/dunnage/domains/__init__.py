@@ -43,10 +43,9 @@ from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
 from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
-from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
+from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal, Stops
 from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
 from dunnage.domains.protocol import CodedDomain, Domain
-from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.domains.windows import Windows
 from dunnage.errors import ParameterError
