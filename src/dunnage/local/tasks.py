@@ -38,6 +38,7 @@ from dunnage.policy import (
     Reading,
     Table,
     Texts,
+    Written,
     canonical,
     checked_copy,
     digest_of,
@@ -45,8 +46,6 @@ from dunnage.policy import (
     note_name,
     number_of,
     numbers_of,
-    policy_document,
-    policy_text,
     problems_of_table,
     read_tables,
     refused,
@@ -126,13 +125,16 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
     PolicyError
         With all problems found, if it is not a usable policy for devices.
     """
-    text, file = policy_text(path)
-    return carriers_from_text(text, path=file)
+    return _carriers_of(Written.read(path))
 
 
 def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
     """Read a policy for devices from TOML text."""
-    document = checked_copy(policy_document(text, path), path)
+    return _carriers_of(Written.from_text(text, path))
+
+
+def _carriers_of(written: Written) -> CarrierPolicy:
+    path, document = written.path, checked_copy(written.document, written.path)
     if not is_for_devices(document) and "mechanism" in document:
         what = f"this policy is for publishing, not for devices: use dunnage publish DATA --policy {path or 'POLICY'}"
         remedy = "A policy for devices has a table [mechanisms.NAME] for each kind of report."

@@ -124,13 +124,13 @@ class Policy:
         PolicyError
             With all problems found, if it is not a usable policy.
         """
-        text, file = policy_text(path)
-        return cls.from_text(text, path=file)
+        written = Written.read(path)
+        return cls.from_dict(written.document, path=written.path)
 
     @classmethod
     def from_text(cls, text: str, *, path: Path | None = None) -> Policy:
         """Read a policy from TOML text; files it names are relative to ``path``."""
-        return cls.from_dict(policy_document(text, path), path=path)
+        return cls.from_dict(Written.from_text(text, path).document, path=path)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> Policy:
@@ -203,35 +203,45 @@ def is_for_devices(document: Mapping[str, Any]) -> bool:
 # Text and plain data
 
 
-def policy_text(path: str | os.PathLike[str]) -> tuple[str, Path]:
-    """Read the text of a policy file, whatever it says; also return its path."""
-    try:
-        file = Path(path)
-        with file.open("rb") as stream:
-            content = stream.read(MOST_POLICY_BYTES + 1)
-    except OSError as error:
-        raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-    except (TypeError, ValueError):
-        raise ParameterError(f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path.") from None
-    if len(content) > MOST_POLICY_BYTES:
-        raise PolicyError(str(file), ["is larger than 1 MiB. A policy is a short text file."])
-    try:
-        return content.decode("utf-8-sig"), file
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise PolicyError(str(file), [f"is not UTF-8 text (line {line}). Save it as UTF-8."]) from None
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """A policy as it was written, with or without a mechanism: what it says is not judged."""
 
+    text: str = field(repr=False)  # text, document: what is written, as text and as plain data with exact decimals
+    document: Mapping[str, Any] = field(repr=False)
+    path: Path | None = None  # The file it is from; the files it names are relative to it
 
-def policy_document(text: str, path: Path | None = None) -> dict[str, Any]:
-    """Read TOML text as plain data, numbers as exact decimals; what it says is not judged."""
-    try:
-        return tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, ArithmeticError) as error:
-        # Besides its own error, the parser lets out those of numbers that are too long.
-        what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
-        raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
-    except RecursionError:
-        raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a policy file."""
+        try:
+            file = Path(path)
+            with file.open("rb") as stream:
+                content = stream.read(MOST_POLICY_BYTES + 1)
+        except OSError as error:
+            raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
+        except (TypeError, ValueError):
+            what = f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path."
+            raise ParameterError(what) from None
+        if len(content) > MOST_POLICY_BYTES:
+            raise PolicyError(str(file), ["is larger than 1 MiB. A policy is a short text file."])
+        try:
+            return cls.from_text(content.decode("utf-8-sig"), file)
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise PolicyError(str(file), [f"is not UTF-8 text (line {line}). Save it as UTF-8."]) from None
+
+    @classmethod
+    def from_text(cls, text: str, path: Path | None = None) -> Self:
+        """Read TOML text."""
+        try:
+            return cls(text=text, document=tomllib.loads(text, parse_float=Decimal), path=path)
+        except (ValueError, ArithmeticError) as error:
+            # Besides its own error, the parser lets out those of numbers that are too long.
+            what = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "a number is too long"
+            raise PolicyError(str(path or "policy"), [f"is not valid TOML: {what}. Mend that line."]) from None
+        except RecursionError:
+            raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
 
 
 def checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
