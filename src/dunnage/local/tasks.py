@@ -22,6 +22,7 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -149,10 +150,7 @@ def _carriers_of(written: Written) -> CarrierPolicy:
         remedy = 'Give role = "identifier" to the column that tells vehicles apart, and "drop" to other names.'
         problems.append(Problem(what, where="attributes", remedy=remedy))
     if problems or tables is None:
-        order = list(CarrierTables.model_fields)
-        keys = [problem.where.split(".")[0] for problem in problems]
-        rank = [order.index(key) if key in order else len(order) for key in keys]
-        problems = [problems[at] for at in sorted(range(len(problems)), key=rank.__getitem__)]
+        problems.sort(key=lambda p: [*CarrierTables.model_fields, key := p.where.split(".")[0]].index(key))
         raise PolicyError(str(path or "policy"), problems)
     numbers = {name: c.subject(name) for name, c in tables.attributes.items() if isinstance(c, NumberColumn)}
     places = {name: c for name, c in tables.attributes.items() if isinstance(c, GridColumn)}
@@ -317,7 +315,6 @@ class NumberColumn(Table):
     outside: Annotated[Literal["clamp"], BeforeValidator(_for_devices)] = "clamp"
 
     def subject(self, name: str) -> Quantity:
-        """Make the quantity."""
         steps = {} if self.steps is None else {"steps": self.steps}
         low, high = self.domain
         return Quantity(name=name, low=low, high=high, unit=self.unit, missing=self.missing, **steps)
@@ -338,7 +335,6 @@ class GridColumn(Table):
     outside: None = refused("and missing are one symbol of the grid, which is always there", "Leave them out.")
 
     def subject(self, name: str) -> Grid:
-        """Make the grid."""
         problems = []
         if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
             problems.append(Problem("must be two columns", where="columns", remedy='Write ["lon", "lat"], say.'))
@@ -351,20 +347,16 @@ class GridColumn(Table):
         return Grid(box=(west, south, east, north), levels=self.levels, area_levels=self.area_levels)
 
 
-class SilentColumn(Table):
+class _SilentColumn(Table):
     """A column that is not reported: how it would be does not matter."""
 
     role: Annotated[AnyRole, AfterValidator(_perturbed)]
-    kind: object = None
-    domain: object = None
-    unit: object = None
-    steps: object = None
-    missing: object = None
-    outside: object = None
-    box: object = None
-    levels: object = None
-    area_levels: object = None
-    columns: object = None
+
+
+_REPORTING: Any = {
+    key: (object, None) for key in (NumberColumn.model_fields | GridColumn.model_fields) if key != "role"
+}
+SilentColumn = create_model("SilentColumn", __base__=_SilentColumn, **_REPORTING)
 
 
 class UnkindedColumn(Table):
@@ -441,9 +433,7 @@ def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], b
 # Schedule and allowance
 
 
-class ScheduleTable(MadeTable):
-    """When devices report; what it leaves out is as usual."""
-
+class ScheduleTable(MadeTable[Schedule]):
     slots_per_day: int | None = Field(
         default=None, description="a whole number: how many reports of each kind a day holds"
     )
@@ -458,7 +448,6 @@ class ScheduleTable(MadeTable):
 
     @cached_property
     def made(self) -> Schedule:
-        """The schedule."""
         return Schedule(**{key: value for key, value in self.plain().items() if key != "time"})
 
     @field_validator("time")
@@ -481,8 +470,6 @@ class ScheduleTable(MadeTable):
 
 
 class AllowanceTable(Table):
-    """What a vehicle may give away."""
-
     day: Positive | None = Field(default=None, description=_POSITIVE)
     lifetime: Positive = Field(description=_POSITIVE)
 
@@ -568,22 +555,16 @@ class Duty(Table):
 
 
 class NumericDuty(Duty):
-    """Numbers."""
-
     name: Literal["local-numeric"]
     sampled: int | None = Field(default=None, description="a whole number")
 
 
 class LocationDuty(Duty):
-    """Places."""
-
     name: Literal["local-location"]
     area_in_clear: bool = Field(default=False, description="true or false")
 
 
 class TrajectoryDuty(Duty):
-    """Paths of two or three places."""
-
     name: Literal["local-trajectory"]
     area_in_clear: bool = Field(default=False, description="true or false")
     hops: int | None = Field(default=None, description="a whole number")

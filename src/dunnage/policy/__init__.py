@@ -14,7 +14,7 @@ import os
 import re
 import string
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -52,6 +52,7 @@ ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identi
 _ADVISED = ("k", "epsilon")
 """Parameters that a draft leaves blank, and that advice chooses."""
 _DEEPEST = 16
+V = TypeVar("V")
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 
@@ -350,22 +351,24 @@ def refused(what: str, remedy: str) -> Any:
     return Field(default=None, exclude=True, title=what, description=remedy)
 
 
-class MadeTable(Table):
+T = TypeVar("T", bound=Table)
+
+
+class MadeTable(Table, Generic[V]):
     """A table that says what one value is made of: a value that refuses is a problem of the table."""
 
-    @property
-    def made(self) -> object:
-        """What the table says."""
-        raise NotImplementedError
+    of: ClassVar[Callable[..., Any]]
+
+    @cached_property
+    def made(self) -> V:
+        made: V = type(self).of(**dict(self))
+        return made
 
     @model_validator(mode="after")
     def _can_be_made(self) -> Self:
         with problems_of_table():
             _ = self.made
         return self
-
-
-T = TypeVar("T", bound=Table)
 
 
 def read_tables(model: type[T], reading: Reading) -> tuple[T | None, list[Problem]]:
@@ -442,13 +445,10 @@ class Column(Table):
     outside: Outside = "refuse"
 
     def domain_in(self, reading: Reading) -> Domain | None:
-        """Make the public domain, where there is one."""
         return None
 
 
 class NumericColumn(Column):
-    """Numbers between public bounds."""
-
     kind: Literal["numeric"]
     domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] | None = Field(
         default=None, description="[lowest, highest], public bounds"
@@ -466,7 +466,6 @@ class NumericColumn(Column):
         return data
 
     def domain_in(self, reading: Reading) -> Domain | None:
-        """Make the numbers."""
         if self.domain is None:
             return None
         lower, upper = self.domain
@@ -474,36 +473,27 @@ class NumericColumn(Column):
 
 
 class OrdinalColumn(Column):
-    """Labels in a public order."""
-
     kind: Literal["ordinal"]
     domain: Texts = Field(description='a list of texts ["a", "b"]')
 
     def domain_in(self, reading: Reading) -> Domain:
-        """Make the levels."""
         return Ordinal(levels=self.domain)
 
 
 class CategoryColumn(Column):
-    """Labels without order."""
-
     kind: Literal["category"]
     domain: Texts | None = Field(default=None, description='a list of texts ["a", "b"]')
 
     def domain_in(self, reading: Reading) -> Domain | None:
-        """Make the categories."""
         return Category(values=self.domain) if self.domain is not None else None
 
 
 class TreeColumn(Column):
-    """Labels with a hierarchy, from a file or written out."""
-
     kind: Literal["tree"]
     hierarchy: str | None = Field(default=None, description='"hierarchy.csv", one row a leaf')
     parents: dict[str, Any] | None = Field(default=None, description="a table child = parent")
 
     def domain_in(self, reading: Reading) -> Domain:
-        """Make the tree."""
         if (self.hierarchy is None) == (not self.parents):
             remedy = 'A tree needs one of hierarchy = "file.csv" and a table parents.'
             what = "and parents are both given" if self.parents else "is missing"
@@ -514,24 +504,18 @@ class TreeColumn(Column):
 
 
 class GraphColumn(Column):
-    """Labels of a network."""
-
     kind: Literal["graph"]
     edges: str = Field(description='"edges.csv" with columns from,to[,length]')
     directed: bool = Field(default=False, description="true or false")
 
     def domain_in(self, reading: Reading) -> Domain:
-        """Make the network."""
         return Graph.from_csv(reading.file(self.edges), directed=self.directed)
 
 
 class StopColumn(Column):
-    """Stops of the city."""
-
     kind: Literal["stop"]
 
     def domain_in(self, reading: Reading) -> Domain | None:
-        """Return the stops; none if something is wrong with the city, which has been noted."""
         if "city" not in reading.document:
             what = "is stop, but nothing says which stops there are"
             raise Flaws(Problem(what, where="kind", remedy='Write [city] stops = "stops.csv".'))
@@ -539,8 +523,6 @@ class StopColumn(Column):
 
 
 class TimeColumn(Column):
-    """Times of a service day."""
-
     kind: Literal["time"]
     domain: Texts = Field(description='["04:00", "28:00"], the service day')
     window_minutes: int = Field(description="a whole number of minutes, such as 30")
@@ -550,7 +532,6 @@ class TimeColumn(Column):
     holidays: Texts = Field(default=(), description="a list of dates, in quotes")
 
     def domain_in(self, reading: Reading) -> Domain:
-        """Make the windows."""
         if len(self.domain) != 2:
             raise ParameterError(f'domain must be two times ["04:00", "28:00"]. Got {len(self.domain)}. Mend it.')
         return Windows(
@@ -581,7 +562,6 @@ class _Unkinded(Column):
     kind: Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"] | None = None
 
     def domain_in(self, reading: Reading) -> None:
-        """Refuse keys that need a kind."""
         given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
         if given:
             what = f"is missing, but {', '.join(given)} needs it"
@@ -640,7 +620,7 @@ AnyColumn = Annotated[
 # Other tables
 
 
-class ContributionTable(MadeTable):
+class ContributionTable(MadeTable[Contribution | None]):
     """Whose records are whose, and how many trips of a rider are counted if that is bounded."""
 
     person: str = Field(description='"card", the identifier that tells persons apart')
@@ -649,14 +629,13 @@ class ContributionTable(MadeTable):
 
     @cached_property
     def made(self) -> Contribution | None:
-        """The bound, if there is one."""
         if self.max is None and self.per is None:
             return None
-        for key, says in (("max", "a whole number of trips, such as 3"), ("per", " | ".join(CONTRIBUTION_SPANS))):
-            if getattr(self, key) is None:
-                raise Flaws(Problem("is missing", where=key, remedy=f"Write {key} = {says}."))
-        assert self.max is not None
-        assert self.per is not None
+        if self.max is None:
+            raise Flaws(Problem("is missing", where="max", remedy="Write max = a whole number of trips, such as 3."))
+        if self.per is None:
+            remedy = f"Write per = {' | '.join(CONTRIBUTION_SPANS)}."
+            raise Flaws(Problem("is missing", where="per", remedy=remedy))
         return Contribution(person=self.person, max=self.max, per=self.per)
 
 
@@ -666,8 +645,6 @@ def _in_stops(column: str) -> Any:
 
 
 class CityTable(Table):
-    """The files of the city."""
-
     stops: str = Field(description='"stops.csv", a list of all stops')
     modes: str | None = Field(default=None, description='"modes.csv" with columns origin,destination,mode')
     zones: None = _in_stops("zone")
@@ -686,9 +663,8 @@ class CityTable(Table):
         return self
 
 
-class TripTable(MadeTable):
-    """Which columns describe a trip."""
-
+class TripTable(MadeTable[Trip]):
+    of = Trip
     origin: str = Field(description='"board_stop", the column that holds where it began')
     destination: str = Field(description='"alight_stop", the column that holds where it ended')
     time: str = Field(description='"tap_in", the column that holds when it began')
@@ -697,49 +673,26 @@ class TripTable(MadeTable):
     )
     day: str | None = Field(default=None, description='"day", the column that holds the label of a day')
 
-    @cached_property
-    def made(self) -> Trip:
-        """The trip."""
-        return Trip(origin=self.origin, destination=self.destination, time=self.time, count=self.count, day=self.day)
 
-
-class ReadTable(MadeTable):
-    """How the CSV file is written."""
-
+class ReadTable(MadeTable[ReadOptions]):
+    of = ReadOptions
     null: Texts | None = Field(default=None, description='a list of words ["NA", "-"]')
     delimiter: str = Field(default=",", description="one character")
     decimal: str = Field(default=".", description='"." or ","')
     encoding: str = Field(default="utf-8", description='"utf-8"')
 
-    @cached_property
-    def made(self) -> ReadOptions:
-        """The options."""
-        return ReadOptions(delimiter=self.delimiter, decimal=self.decimal, encoding=self.encoding, null=self.null)
 
-
-class PeriodTable(MadeTable):
-    """How the dataset is cut into periods."""
-
+class PeriodTable(MadeTable[PeriodRule]):
+    of = PeriodRule
     length: Literal["day", "month"]
     column: str | None = Field(default=None, description='"day", the column that holds the date')
 
-    @cached_property
-    def made(self) -> PeriodRule:
-        """The rule."""
-        return PeriodRule(length=self.length, column=self.column)
 
-
-class BudgetTable(MadeTable):
-    """What all releases may spend together."""
-
+class BudgetTable(MadeTable[Budget]):
+    of = Budget
     epsilon: Number = Field(description="a positive number")
     delta: Number = Field(default=Fraction(0), description="a small probability")
     neighbours: Annotated[Neighbours, Field(strict=False)]
-
-    @cached_property
-    def made(self) -> Budget:
-        """The budget."""
-        return Budget(epsilon=self.epsilon, delta=self.delta, neighbours=self.neighbours)
 
 
 def _mechanism(table: dict[str, Any]) -> dict[str, Any]:
