@@ -175,6 +175,12 @@ def test_the_digest_is_that_of_what_is_said() -> None:
     assert read(allowance__lifetime=101).digest() != read().digest()
 
 
+def test_digests_are_those_of_version_0_1_0() -> None:
+    """Devices and platform compare them."""
+    assert read().digest() == "1064e01d87ae42c8c068175cb6d88f7f844d39183ff9da3fd6abb4120d647820"
+    assert task_of(read()).digest == "f611f417c7deed3574cb5c1af0a7b09ccf861401087183f185cfd4e0cc5d3a60"
+
+
 def test_the_policy_of_the_documents() -> None:
     page = (Path(__file__).resolve().parents[1] / "docs" / "policy.md").read_text()
     (text,) = [block for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[mechanisms." in block]

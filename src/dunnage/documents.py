@@ -189,6 +189,8 @@ def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel
     owner, field, path = model, None, []
     current: Any = model
     for part in loc:
+        if part == "[key]":  # what is wrong is the key of a table, which the place names already
+            break
         current = _core(current)
         members = [member for member in typing.get_args(current) if member is not type(None)]
         if typing.get_origin(current) in (Union, UnionType):

@@ -242,18 +242,10 @@ def task_of(policy: CarrierPolicy) -> Task:
 # Columns
 
 
-def _is_name(name: str) -> bool:
-    return bool(name) and name.strip() == name and name.isprintable() and len(name) <= _MOST_TEXT
-
-
-def _bad_name(where: str = "") -> Problem:
-    remedy = f"Write at most {_MOST_TEXT} printable characters."
-    return Problem("is blank, unprintable or too long", where=where, remedy=remedy)
-
-
 def _named(name: str) -> str:
-    if not _is_name(name):
-        raise Flaws(_bad_name())
+    if not (name and name.strip() == name and name.isprintable() and len(name) <= _MOST_TEXT):
+        remedy = f"Write at most {_MOST_TEXT} printable characters."
+        raise Flaws(Problem("is blank, unprintable or too long", remedy=remedy))
     return name
 
 
@@ -386,12 +378,9 @@ def _sort_of_column(data: object) -> str:
 
 
 def _reportable(column: _Column, info: Info) -> _Column:
-    name = info.context.column
-    if not _is_name(name):
-        raise Flaws(_bad_name())
     if isinstance(column, NumberColumn | GridColumn):
         with problems_of_table():
-            column.subject(name)
+            column.subject(info.context.column)
     return column
 
 
@@ -601,7 +590,7 @@ class CarrierTables(Table):
     protects: Name = Field(description='"vehicle", what one device stands for')
     version: int = Field(default=1, description="a whole number")
     allow_unbounded: bool = Field(default=False, description="true or false")
-    attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = Field(
+    attributes: dict[Annotated[Name, AfterValidator(note_name)], AnyColumn] = Field(
         description="tables [attributes.NAME], one for each column"
     )
     schedule: ScheduleTable = Field(default=ScheduleTable(), description="a table [schedule]")
@@ -609,8 +598,8 @@ class CarrierTables(Table):
         description="a table [allowance] with lifetime, what all reports of a vehicle may give away: yours to choose, "
         "no default"
     )
-    tiers: dict[str, Positive] = Field(default={}, description="a table [tiers] with name = epsilon")
-    mechanisms: dict[str, AnyDuty] = Field(description="tables [mechanisms.NAME], one for each kind of report")
+    tiers: dict[Name, Positive] = Field(default={}, description="a table [tiers] with name = epsilon")
+    mechanisms: dict[Name, AnyDuty] = Field(description="tables [mechanisms.NAME], one for each kind of report")
     # What a policy for publishing has, and what says the same to devices.
     mechanism: None = refused(_PUBLISHED, "Write one table [mechanisms.NAME] for each kind of report.")
     budget: None = refused(_PUBLISHED, "Devices keep to [allowance]: write day and lifetime there.")
@@ -621,14 +610,6 @@ class CarrierTables(Table):
     trip: None = refused(_PUBLISHED, 'Leave it out: paths are reported by a mechanism "local-trajectory".')
     city: None = refused(_PUBLISHED, 'Leave it out: places are the cells of an attribute of kind = "grid".')
     read: None = refused(_PUBLISHED, "Leave it out: devices do not read files.")
-
-    @field_validator("tiers", "mechanisms")
-    @classmethod
-    def _are_named(cls, tables: dict[str, Any]) -> dict[str, Any]:
-        problems = [_bad_name(name) for name in tables if not _is_name(name)]
-        if problems:
-            raise Flaws(*problems)
-        return tables
 
     @field_validator("mechanisms")
     @classmethod

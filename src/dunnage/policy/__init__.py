@@ -22,7 +22,7 @@ from fractions import Fraction
 from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -545,21 +545,14 @@ class TimeColumn(Column):
         )
 
 
-_KINDS: dict[str, type[Column]] = {
-    "numeric": NumericColumn,
-    "ordinal": OrdinalColumn,
-    "category": CategoryColumn,
-    "tree": TreeColumn,
-    "graph": GraphColumn,
-    "stop": StopColumn,
-    "time": TimeColumn,
-}
+_KINDS = (NumericColumn, OrdinalColumn, CategoryColumn, TreeColumn, GraphColumn, StopColumn, TimeColumn)
+_Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"]
 
 
 class _Unkinded(Column):
     """A column that says no kind, or none that there is: keys that only mean something with one are not unknown."""
 
-    kind: Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time"] | None = None
+    kind: _Kind | None = None
 
     def domain_in(self, reading: Reading) -> None:
         given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
@@ -569,14 +562,14 @@ class _Unkinded(Column):
 
 
 _OTHER_KEYS: Any = {
-    key: (object, None) for made in _KINDS.values() for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
+    key: (object, None) for made in _KINDS for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
 }
 UnkindedColumn = create_model("UnkindedColumn", __base__=_Unkinded, **_OTHER_KEYS)
 
 
 def _kind_of(data: object) -> str:
     kind = data.get("kind") if isinstance(data, Mapping) else None
-    return kind if isinstance(kind, str) and kind in _KINDS else "UnkindedColumn"
+    return kind if isinstance(kind, str) and kind in get_args(_Kind) else "UnkindedColumn"
 
 
 def note_name(name: str, info: Info) -> str:
