@@ -20,7 +20,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Discriminator,
-    Field,
     Tag,
     create_model,
     field_validator,
@@ -44,6 +43,7 @@ from dunnage.policy import (
     checked_copy,
     digest_of,
     is_for_devices,
+    key,
     note_name,
     number_of,
     numbers_of,
@@ -150,7 +150,7 @@ def _carriers_of(written: Written) -> CarrierPolicy:
         remedy = 'Give role = "identifier" to the column that tells vehicles apart, and "drop" to other names.'
         problems.append(Problem(what, where="attributes", remedy=remedy))
     if problems or tables is None:
-        problems.sort(key=lambda p: [*CarrierTables.model_fields, key := p.where.split(".")[0]].index(key))
+        problems.sort(key=lambda p: [*CarrierTables.model_fields, top := p.where.split(".")[0]].index(top))
         raise PolicyError(str(path or "policy"), problems)
     numbers = {name: c.subject(name) for name, c in tables.attributes.items() if isinstance(c, NumberColumn)}
     places = {name: c for name, c in tables.attributes.items() if isinstance(c, GridColumn)}
@@ -298,11 +298,11 @@ class NumberColumn(Table):
 
     role: AnyRole
     kind: Literal["numeric"]
-    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] = Field(
-        description="two numbers [lowest, highest], public bounds"
+    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] = key(
+        "two numbers [lowest, highest], public bounds"
     )
-    unit: str = Field(default="", description='"km/h", say')
-    steps: int | None = Field(default=None, description="a whole number")
+    unit: str = key('"km/h", say', "")
+    steps: int | None = key("a whole number", None)
     missing: Annotated[Literal["middle", "symbol"], BeforeValidator(_for_devices)] = "middle"
     outside: Annotated[Literal["clamp"], BeforeValidator(_for_devices)] = "clamp"
 
@@ -317,12 +317,12 @@ class GridColumn(Table):
 
     role: AnyRole
     kind: Literal["grid"]
-    box: Annotated[tuple[Fraction, ...], BeforeValidator(_box)] = Field(
-        description="four numbers [west, south, east, north], in degrees"
+    box: Annotated[tuple[Fraction, ...], BeforeValidator(_box)] = key(
+        "four numbers [west, south, east, north], in degrees"
     )
-    levels: int = Field(description="a whole number: 2^(levels - 1) columns and as many rows")
-    area_levels: int = Field(default=1, description="a whole number: how many of the levels name the area")
-    columns: Texts = Field(default=("lon", "lat"), description='["lon", "lat"], the columns of longitude and latitude')
+    levels: int = key("a whole number: 2^(levels - 1) columns and as many rows")
+    area_levels: int = key("a whole number: how many of the levels name the area", 1)
+    columns: Texts = key('["lon", "lat"], the columns of longitude and latitude', ("lon", "lat"))
     missing: None = refused("and outside are one symbol of the grid, which is always there", "Leave them out.")
     outside: None = refused("and missing are one symbol of the grid, which is always there", "Leave them out.")
 
@@ -423,17 +423,13 @@ def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], b
 
 
 class ScheduleTable(MadeTable[Schedule]):
-    slots_per_day: int | None = Field(
-        default=None, description="a whole number: how many reports of each kind a day holds"
-    )
-    slot_minutes: int | None = Field(
-        default=None, description="a whole number: how many minutes lie between two moments of a day"
-    )
-    lateness_minutes: int | None = Field(default=None, description="a whole number: how long a report may come late")
-    skew_seconds: int | None = Field(default=None, description="a whole number: how far clocks may differ")
-    window: int | None = Field(default=None, description="a whole number: how many slots share an epsilon")
-    closing: str | None = Field(default=None, description='"03:00", when a day closes')
-    time: str | None = Field(default=None, description='"time", the column of the moment of a reading')
+    slots_per_day: int | None = key("a whole number: how many reports of each kind a day holds", None)
+    slot_minutes: int | None = key("a whole number: how many minutes lie between two moments of a day", None)
+    lateness_minutes: int | None = key("a whole number: how long a report may come late", None)
+    skew_seconds: int | None = key("a whole number: how far clocks may differ", None)
+    window: int | None = key("a whole number: how many slots share an epsilon", None)
+    closing: str | None = key('"03:00", when a day closes', None)
+    time: str | None = key('"time", the column of the moment of a reading', None)
 
     @cached_property
     def made(self) -> Schedule:
@@ -459,8 +455,8 @@ class ScheduleTable(MadeTable[Schedule]):
 
 
 class AllowanceTable(Table):
-    day: Positive | None = Field(default=None, description=_POSITIVE)
-    lifetime: Positive = Field(description=_POSITIVE)
+    day: Positive | None = key(_POSITIVE, None)
+    lifetime: Positive = key(_POSITIVE)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -476,11 +472,11 @@ class Duty(Table):
     """One kind of report that every device sends at each of its slots."""
 
     name: str
-    epsilon: Positive | None = Field(default=None, description=_POSITIVE)
-    tiers: Texts | None = Field(default=None, description='names of [tiers], such as ["basic", "strict"]')
-    attributes: Texts | None = Field(default=None, description="a list of names of attributes")
-    method: str | None = Field(default=None, description='"auto", say')
-    as_published: bool = Field(default=False, description="true or false")
+    epsilon: Positive | None = key(_POSITIVE, None)
+    tiers: Texts | None = key('names of [tiers], such as ["basic", "strict"]', None)
+    attributes: Texts | None = key("a list of names of attributes", None)
+    method: str | None = key('"auto", say', None)
+    as_published: bool = key("true or false", False)
 
     @property
     def parameters(self) -> dict[str, bool | int | str]:
@@ -545,19 +541,19 @@ class Duty(Table):
 
 class NumericDuty(Duty):
     name: Literal["local-numeric"]
-    sampled: int | None = Field(default=None, description="a whole number")
+    sampled: int | None = key("a whole number", None)
 
 
 class LocationDuty(Duty):
     name: Literal["local-location"]
-    area_in_clear: bool = Field(default=False, description="true or false")
+    area_in_clear: bool = key("true or false", False)
 
 
 class TrajectoryDuty(Duty):
     name: Literal["local-trajectory"]
-    area_in_clear: bool = Field(default=False, description="true or false")
-    hops: int | None = Field(default=None, description="a whole number")
-    steps: int = Field(default=2, description="a whole number")
+    area_in_clear: bool = key("true or false", False)
+    hops: int | None = key("a whole number", None)
+    steps: int = key("a whole number", 2)
 
 
 class UnnamedDuty(Table):
@@ -586,20 +582,19 @@ AnyDuty = Annotated[
 class CarrierTables(Table):
     """A policy for devices, as it is written."""
 
-    dataset: Name = Field(description='"fleet", the name of what is estimated')
-    protects: Name = Field(description='"vehicle", what one device stands for')
-    version: int = Field(default=1, description="a whole number")
-    allow_unbounded: bool = Field(default=False, description="true or false")
-    attributes: dict[Annotated[Name, AfterValidator(note_name)], AnyColumn] = Field(
-        description="tables [attributes.NAME], one for each column"
+    dataset: Name = key('"fleet", the name of what is estimated')
+    protects: Name = key('"vehicle", what one device stands for')
+    version: int = key("a whole number", 1)
+    allow_unbounded: bool = key("true or false", False)
+    attributes: dict[Annotated[Name, AfterValidator(note_name)], AnyColumn] = key(
+        "tables [attributes.NAME], one for each column"
     )
-    schedule: ScheduleTable = Field(default=ScheduleTable(), description="a table [schedule]")
-    allowance: AllowanceTable = Field(
-        description="a table [allowance] with lifetime, what all reports of a vehicle may give away: yours to choose, "
-        "no default"
+    schedule: ScheduleTable = key("a table [schedule]", ScheduleTable())
+    allowance: AllowanceTable = key(
+        "a table [allowance] with lifetime, what all reports of a vehicle may give away: yours to choose, no default"
     )
-    tiers: dict[Name, Positive] = Field(default={}, description="a table [tiers] with name = epsilon")
-    mechanisms: dict[Name, AnyDuty] = Field(description="tables [mechanisms.NAME], one for each kind of report")
+    tiers: dict[Name, Positive] = key("a table [tiers] with name = epsilon", {})
+    mechanisms: dict[Name, AnyDuty] = key("tables [mechanisms.NAME], one for each kind of report")
     # What a policy for publishing has, and what says the same to devices.
     mechanism: None = refused(_PUBLISHED, "Write one table [mechanisms.NAME] for each kind of report.")
     budget: None = refused(_PUBLISHED, "Devices keep to [allowance]: write day and lifetime there.")

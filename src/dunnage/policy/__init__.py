@@ -338,12 +338,17 @@ class Table(Model):
     @field_validator("*", mode="before")
     @classmethod
     def _filled_in(cls, value: object, info: Info) -> object:
-        key = cls.model_fields[info.field_name or ""]
-        if key.exclude:
-            raise Flaws(Problem(key.title or "", remedy=key.description or ""))
-        if isinstance(value, str | list) and not value and key.annotation is not object:
+        declared = cls.model_fields[info.field_name or ""]
+        if declared.exclude:  # see refused()
+            raise Flaws(Problem(declared.title or "", remedy=declared.description or ""))
+        if isinstance(value, str | list) and not value and declared.annotation is not object:
             raise Flaws(Problem("is blank", remedy="Fill in {says}."))
         return value
+
+
+def key(says: str, default: Any = ...) -> Any:
+    """Declare a key, and say what it must be."""
+    return Field(default, description=says)
 
 
 def refused(what: str, remedy: str) -> Any:
@@ -381,7 +386,7 @@ def read_tables(model: type[T], reading: Reading) -> tuple[T | None, list[Proble
 
 @contextmanager
 def problems_of_table() -> Iterator[None]:
-    """Turn the refusal of what a table is made into into a problem of that table."""
+    """Turn an error of what is made of a table into a problem of that table."""
     try:
         yield
     except Flaws:
@@ -450,12 +455,12 @@ class Column(Table):
 
 class NumericColumn(Column):
     kind: Literal["numeric"]
-    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] | None = Field(
-        default=None, description="[lowest, highest], public bounds"
+    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] | None = key(
+        "[lowest, highest], public bounds", None
     )
-    resolution: Number | None = Field(default=None, description="the step of the public grid")
-    unit: str = Field(default="", description='"kg", say')
-    doubling: Number | None = Field(default=None, description="the width of the narrowest intervals of its hierarchy")
+    resolution: Number | None = key("the step of the public grid", None)
+    unit: str = key('"kg", say', "")
+    doubling: Number | None = key("the width of the narrowest intervals of its hierarchy", None)
 
     @model_validator(mode="before")
     @classmethod
@@ -474,7 +479,7 @@ class NumericColumn(Column):
 
 class OrdinalColumn(Column):
     kind: Literal["ordinal"]
-    domain: Texts = Field(description='a list of texts ["a", "b"]')
+    domain: Texts = key('a list of texts ["a", "b"]')
 
     def domain_in(self, reading: Reading) -> Domain:
         return Ordinal(levels=self.domain)
@@ -482,7 +487,7 @@ class OrdinalColumn(Column):
 
 class CategoryColumn(Column):
     kind: Literal["category"]
-    domain: Texts | None = Field(default=None, description='a list of texts ["a", "b"]')
+    domain: Texts | None = key('a list of texts ["a", "b"]', None)
 
     def domain_in(self, reading: Reading) -> Domain | None:
         return Category(values=self.domain) if self.domain is not None else None
@@ -490,8 +495,8 @@ class CategoryColumn(Column):
 
 class TreeColumn(Column):
     kind: Literal["tree"]
-    hierarchy: str | None = Field(default=None, description='"hierarchy.csv", one row a leaf')
-    parents: dict[str, Any] | None = Field(default=None, description="a table child = parent")
+    hierarchy: str | None = key('"hierarchy.csv", one row a leaf', None)
+    parents: dict[str, Any] | None = key("a table child = parent", None)
 
     def domain_in(self, reading: Reading) -> Domain:
         if (self.hierarchy is None) == (not self.parents):
@@ -505,8 +510,8 @@ class TreeColumn(Column):
 
 class GraphColumn(Column):
     kind: Literal["graph"]
-    edges: str = Field(description='"edges.csv" with columns from,to[,length]')
-    directed: bool = Field(default=False, description="true or false")
+    edges: str = key('"edges.csv" with columns from,to[,length]')
+    directed: bool = key("true or false", False)
 
     def domain_in(self, reading: Reading) -> Domain:
         return Graph.from_csv(reading.file(self.edges), directed=self.directed)
@@ -524,12 +529,12 @@ class StopColumn(Column):
 
 class TimeColumn(Column):
     kind: Literal["time"]
-    domain: Texts = Field(description='["04:00", "28:00"], the service day')
-    window_minutes: int = Field(description="a whole number of minutes, such as 30")
-    zone: str | None = Field(default=None, description='"America/Detroit", the zone whose clock is meant')
-    day: str | None = Field(default=None, description='"date", "weekday" or "day-type"')
-    dates: Texts | None = Field(default=None, description="the first and the last service date, in quotes")
-    holidays: Texts = Field(default=(), description="a list of dates, in quotes")
+    domain: Texts = key('["04:00", "28:00"], the service day')
+    window_minutes: int = key("a whole number of minutes, such as 30")
+    zone: str | None = key('"America/Detroit", the zone whose clock is meant', None)
+    day: str | None = key('"date", "weekday" or "day-type"', None)
+    dates: Texts | None = key("the first and the last service date, in quotes", None)
+    holidays: Texts = key("a list of dates, in quotes", ())
 
     def domain_in(self, reading: Reading) -> Domain:
         if len(self.domain) != 2:
@@ -616,8 +621,8 @@ AnyColumn = Annotated[
 class ContributionTable(MadeTable[Contribution | None]):
     """Whose records are whose, and how many trips of a rider are counted if that is bounded."""
 
-    person: str = Field(description='"card", the identifier that tells persons apart')
-    max: int | None = Field(default=None, description="a whole number of trips, such as 3")
+    person: str = key('"card", the identifier that tells persons apart')
+    max: int | None = key("a whole number of trips, such as 3", None)
     per: Span | None = None
 
     @cached_property
@@ -638,8 +643,8 @@ def _in_stops(column: str) -> Any:
 
 
 class CityTable(Table):
-    stops: str = Field(description='"stops.csv", a list of all stops')
-    modes: str | None = Field(default=None, description='"modes.csv" with columns origin,destination,mode')
+    stops: str = key('"stops.csv", a list of all stops')
+    modes: str | None = key('"modes.csv" with columns origin,destination,mode', None)
     zones: None = _in_stops("zone")
     zone: None = _in_stops("zone")
     hubs: None = _in_stops("hub")
@@ -658,33 +663,31 @@ class CityTable(Table):
 
 class TripTable(MadeTable[Trip]):
     of = Trip
-    origin: str = Field(description='"board_stop", the column that holds where it began')
-    destination: str = Field(description='"alight_stop", the column that holds where it ended')
-    time: str = Field(description='"tap_in", the column that holds when it began')
-    count: str | None = Field(
-        default=None, description='"trips", the column that holds how many trips a row stands for'
-    )
-    day: str | None = Field(default=None, description='"day", the column that holds the label of a day')
+    origin: str = key('"board_stop", the column that holds where it began')
+    destination: str = key('"alight_stop", the column that holds where it ended')
+    time: str = key('"tap_in", the column that holds when it began')
+    count: str | None = key('"trips", the column that holds how many trips a row stands for', None)
+    day: str | None = key('"day", the column that holds the label of a day', None)
 
 
 class ReadTable(MadeTable[ReadOptions]):
     of = ReadOptions
-    null: Texts | None = Field(default=None, description='a list of words ["NA", "-"]')
-    delimiter: str = Field(default=",", description="one character")
-    decimal: str = Field(default=".", description='"." or ","')
-    encoding: str = Field(default="utf-8", description='"utf-8"')
+    null: Texts | None = key('a list of words ["NA", "-"]', None)
+    delimiter: str = key("one character", ",")
+    decimal: str = key('"." or ","', ".")
+    encoding: str = key('"utf-8"', "utf-8")
 
 
 class PeriodTable(MadeTable[PeriodRule]):
     of = PeriodRule
     length: Literal["day", "month"]
-    column: str | None = Field(default=None, description='"day", the column that holds the date')
+    column: str | None = key('"day", the column that holds the date', None)
 
 
 class BudgetTable(MadeTable[Budget]):
     of = Budget
-    epsilon: Number = Field(description="a positive number")
-    delta: Number = Field(default=Fraction(0), description="a small probability")
+    epsilon: Number = key("a positive number")
+    delta: Number = key("a small probability", Fraction(0))
     neighbours: Annotated[Neighbours, Field(strict=False)]
 
 
@@ -719,25 +722,23 @@ def _printable(name: str) -> str:
 class PolicyTables(Table):
     """A policy for rows or trips, as it is written."""
 
-    dataset: Annotated[str, AfterValidator(_printable)] = Field(description='"name", the name the ledger accounts for')
+    dataset: Annotated[str, AfterValidator(_printable)] = key('"name", the name the ledger accounts for')
     small: Literal["refuse", "suppress"] = "refuse"
-    allow_unbounded: bool = Field(default=False, description="true or false")
-    protects: str = Field(description='"package", what one protected record is')
-    together: str | None = Field(
-        default=None, description='"consignment", the column that says which rows travel together'
+    allow_unbounded: bool = key("true or false", False)
+    protects: str = key('"package", what one protected record is')
+    together: str | None = key('"consignment", the column that says which rows travel together', None)
+    contribution: ContributionTable | None = key("a table [contribution]", None)
+    city: CityTable | None = key("a table [city]", None)
+    trip: TripTable | None = key("a table [trip]", None)
+    attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = key(
+        "tables [attributes.NAME], one for each column"
     )
-    contribution: ContributionTable | None = Field(default=None, description="a table [contribution]")
-    city: CityTable | None = Field(default=None, description="a table [city]")
-    trip: TripTable | None = Field(default=None, description="a table [trip]")
-    attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = Field(
-        description="tables [attributes.NAME], one for each column"
+    mechanism: Annotated[dict[str, Any], AfterValidator(_mechanism)] = key(
+        "a table [mechanism] with its name and parameters"
     )
-    mechanism: Annotated[dict[str, Any], AfterValidator(_mechanism)] = Field(
-        description="a table [mechanism] with its name and parameters"
-    )
-    read: ReadTable = Field(default=ReadTable(), description="a table [read]")
-    period: PeriodTable | None = Field(default=None, description="a table [period]")
-    budget: BudgetTable | None = Field(default=None, description="a table [budget]")
+    read: ReadTable = key("a table [read]", ReadTable())
+    period: PeriodTable | None = key("a table [period]", None)
+    budget: BudgetTable | None = key("a table [budget]", None)
 
     @field_validator("attributes")
     @classmethod
