@@ -39,7 +39,6 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
 from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
@@ -49,24 +48,19 @@ from dunnage.domains.protocol import CodedDomain, Domain
 from dunnage.domains.tree import Tree
 from dunnage.domains.windows import Windows
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact as Number
 
 __all__ = [
     "ANY",
     "MOST_FILE_BYTES",
     "MOST_GRID",
     "MOST_IN_MATRIX",
-    "BoolArray",
     "Category",
     "CodedDomain",
     "Domain",
-    "FloatArray",
     "Graph",
     "Hierarchy",
-    "IntArray",
     "IntervalHierarchy",
     "NodeHierarchy",
-    "Number",
     "Numeric",
     "Ordinal",
     "Stops",
