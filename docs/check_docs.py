@@ -45,7 +45,6 @@ GROUPS = {
     "The nouns: what leaves": ("release", "certificate"),
     "The nouns: plans": ("planning.plan", "planning.trucks", "routes", "planning.dispatch"),
     "The nouns: devices": (
-        "policy.carriers",
         "local.subjects",
         "local.task",
         "local.report",

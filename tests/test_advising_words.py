@@ -13,7 +13,8 @@ from dunnage.dataset import Dataset
 from dunnage.devices.reading import RowFile
 from dunnage.errors import InputError, PolicyError
 from dunnage.gtfs import load_city
-from dunnage.policy import Policy, carriers_from_text
+from dunnage.local.tasks import carriers_from_text
+from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of
 
 WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 100]}

@@ -69,11 +69,10 @@ from dunnage.local.oracles import (
     SymmetricUnary,
 )
 from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.tasks import read_task, task_of
+from dunnage.local.tasks import carriers_from_text, read_task, task_of
 from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 from dunnage.pages.audit import audit_page
-from dunnage.policy import carriers_from_text
 from dunnage.release import Release
 from dunnage.release_words import several
 from dunnage.samples import PackageSetting, generate_packages

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from dunnage.errors import InputError, ParameterError, PolicyError
 from dunnage.io import draft
-from dunnage.policy import Policy, ReadOptions, carriers_from_text, draft_policy
-from dunnage.policy.draft import SEEN, STORIES, likely_story
+from dunnage.local.tasks import carriers_from_text
+from dunnage.policy import Policy, ReadOptions
+from dunnage.policy.draft import SEEN, STORIES, draft_policy, likely_story
 
 PARCELS = {"Parcel ID": "text", "ZIP": "text", "Weight (kg)": "numeric", "fragile": "flag", "day": "time"}
 TRIPS = {"card": "text", "from_stop": "text", "to_stop": "text", "departure": "time", "fare": "text"}
@@ -133,7 +134,7 @@ def test_what_devices_leave_blank():
     text = text.replace('role = "" ', 'role = "drop" ').replace("domain = []", "domain = [0, 130]")
     text = text.replace("box = []", "box = [11, 48, 12, 49]").replace('lifetime = ""', "lifetime = 60")
     carriers = carriers_from_text(text.replace('epsilon = ""', "epsilon = 1"))
-    assert [duty.name for duty in carriers.duties] == ["numbers", "places"]
+    assert [duty.name for duty in carriers.purposes] == ["numbers", "places"]
 
 
 @pytest.mark.parametrize(

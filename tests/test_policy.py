@@ -17,10 +17,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from dunnage.documents import suggestion
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.guarantees import Budget, Neighbours
-from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions, draft_policy, suggestion
+from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions
+from dunnage.policy.draft import draft_policy
 from dunnage.schema import Role
 
 PARCELS = """
@@ -486,6 +488,13 @@ def test_a_hierarchy_that_is_no_regular_file() -> None:
 
 
 # --- digests and round trips --------------------------------------------------------------------------------------
+
+
+def test_digests_are_those_of_version_0_1_0(document: dict[str, Any]) -> None:
+    """The ledger compares them: a policy that did not change must not look changed."""
+    rows = "cb65e14f1f6324ca4dc2a6c58f877519713aeb99fa5062c3ded1a3bd334acb52"
+    assert Policy.from_dict(document).digest() == rows
+    assert Policy.from_text(PARCELS).digest() == "aacc3c515e4d859fc2e9ece5b2448c7bbbc67d3bc22dd371e63f9d011d24bf44"
 
 
 def test_comments_and_order_do_not_count() -> None:

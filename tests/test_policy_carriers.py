@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 
 from dunnage.errors import PolicyError
 from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.tasks import read_task, task_of
-from dunnage.policy import CarrierPolicy, Policy, carriers_from_text, read_carriers
-from dunnage.policy.carriers import NumberRule, PlaceRule, is_for_devices
+from dunnage.local.tasks import CarrierPolicy, carriers_from_text, read_carriers, read_task, task_of
+from dunnage.policy import Policy, is_for_devices
 
 QUASI = "quasi-identifier"
 BOX = [103.9, 30.5, 104.2, 30.8]
@@ -84,21 +83,23 @@ def test_everything_is_read() -> None:
     assert (policy.dataset, policy.protects, policy.version) == ("fleet", "vehicle", 1)
     assert (policy.vehicle, policy.time) == ("truck", "moment")
     assert policy.numbers == (
-        NumberRule(name="speed", low=Fraction(0), high=Fraction(130), unit="km/h", missing="symbol"),
-        NumberRule(name="load", low=Fraction(0), high=Fraction(81, 2), steps=64),
+        Quantity(name="speed", low=Fraction(0), high=Fraction(130), unit="km/h", missing="symbol"),
+        Quantity(name="load", low=Fraction(0), high=Fraction(81, 2), steps=64),
     )
     west, south, east, north = (Fraction(str(side)) for side in BOX)
-    assert policy.places == (PlaceRule(name="place", box=(west, south, east, north), levels=4, area_levels=2),)
+    assert policy.grids == {"place": Grid(box=(west, south, east, north), levels=4, area_levels=2)}
+    assert policy.place_columns == {"place": ("lon", "lat")}
     assert policy.columns == ("truck", "moment", "speed", "load", "lon", "lat")
-    assert policy.schedule == {"slots_per_day": 2, "closing": "04:00"}
-    assert (policy.day, policy.lifetime, policy.allow_unbounded) == (12, 100, False)
-    telemetry, places, paths = policy.duties
-    assert telemetry.attributes == ("speed", "load")
-    assert telemetry.tiers == (("basic", 1), ("strict", Fraction(1, 2)))
+    assert policy.schedule == Schedule(slots_per_day=2, closing="04:00")
+    assert policy.limits == Limits(lifetime=Fraction(100), day=Fraction(12))
+    telemetry, places, paths = policy.purposes
+    assert telemetry.quantities == policy.numbers
+    basic, strict = Tier(name="basic", epsilon=Fraction(1)), Tier(name="strict", epsilon=Fraction(1, 2))
+    assert telemetry.tiers == (basic, strict)
     assert telemetry.parameters == {"method": "piecewise"}
-    assert places.tiers == (("all", 2),)
-    assert (places.attributes, places.steps) == (("place",), 1)
-    assert paths.tiers == (("strict", Fraction(1, 2)), ("basic", 1))
+    assert places.tiers == (Tier(name="all", epsilon=Fraction(2)),)
+    assert (places.grid, places.steps) == (policy.grids["place"], 1)
+    assert paths.tiers == (strict, basic)
     assert (paths.steps, paths.parameters) == (3, {"hops": 2})
 
 
@@ -144,9 +145,9 @@ def test_defaults() -> None:
         attributes__speed__role="drop",
         attributes__load=REMOVED,
     )
-    assert (policy.schedule, policy.time, policy.day) == ({}, None, None)
+    assert (policy.schedule, policy.time, policy.limits.day) == (Schedule(), None, None)
     assert task_of(policy).schedule == Schedule()
-    assert read(mechanisms__paths={"name": "local-trajectory"}).duties[2].steps == 2
+    assert read(mechanisms__paths={"name": "local-trajectory"}).purposes[2].steps == 2
 
 
 @pytest.mark.parametrize("word", ["identifying", "identifier"])
@@ -160,18 +161,24 @@ def test_columns_of_a_grid_can_be_named() -> None:
 
 def test_numbers_are_exact() -> None:
     policy = carriers_from_text(tomli_w.dumps(document()).replace("basic = 1.0", "basic = 0.1"))
-    assert dict(policy.duties[0].tiers)["basic"] == Fraction(1, 10)
+    assert policy.purposes[0].tiers[0] == Tier(name="basic", epsilon=Fraction(1, 10))
 
 
 def test_flags_that_are_false_are_not_parameters() -> None:
     places = {"name": "local-location", "epsilon": 2, "area_in_clear": False, "as_published": True}
-    assert read(mechanisms__places=places).duties[1].parameters == {"as_published": True}
+    assert read(mechanisms__places=places).purposes[1].parameters == {"as_published": True}
 
 
 def test_the_digest_is_that_of_what_is_said() -> None:
     text = tomli_w.dumps(document())
     assert carriers_from_text("# a comment\n" + text).digest() == carriers_from_text(text).digest()
     assert read(allowance__lifetime=101).digest() != read().digest()
+
+
+def test_digests_are_those_of_version_0_1_0() -> None:
+    """Devices and platform compare them."""
+    assert read().digest() == "1064e01d87ae42c8c068175cb6d88f7f844d39183ff9da3fd6abb4120d647820"
+    assert task_of(read()).digest == "f611f417c7deed3574cb5c1af0a7b09ccf861401087183f185cfd4e0cc5d3a60"
 
 
 def test_the_policy_of_the_documents() -> None:
@@ -326,7 +333,7 @@ def test_several_grids_must_be_told_apart() -> None:
     chosen = read(
         attributes__district=other, mechanisms__places__attributes=["place"], mechanisms__paths__attributes=["district"]
     )
-    assert [duty.attributes for duty in chosen.duties[1:]] == [("place",), ("district",)]
+    assert [purpose.grid for purpose in chosen.purposes[1:]] == [chosen.grids["place"], chosen.grids["district"]]
 
 
 def test_nothing_to_report() -> None:

@@ -21,8 +21,7 @@ from typer.testing import CliRunner
 from dunnage.cli import app
 from dunnage.errors import OutputError, ParameterError
 from dunnage.local.client import mechanism_of
-from dunnage.local.tasks import read_task, task_of
-from dunnage.policy import carriers_from_text, read_carriers
+from dunnage.local.tasks import carriers_from_text, read_carriers, read_task, task_of
 from dunnage.samples import (
     CITY_BOX,
     TELEMETRY_LAWS,

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from dunnage.local.subjects import Grid, Quantity
     from dunnage.local.tally import Tallies, Tally
     from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
-    from dunnage.local.tasks import task_of
+    from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
     from dunnage.local.trajectory import LocalTrajectory
     from dunnage.mechanisms.base import Foresight
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
@@ -95,8 +95,7 @@ if TYPE_CHECKING:
     from dunnage.planning.packing import pack
     from dunnage.planning.plan import FleetPlan, Plan
     from dunnage.planning.trucks import Truck, read_trucks
-    from dunnage.policy import Policy, read_carriers
-    from dunnage.policy.carriers import CarrierPolicy
+    from dunnage.policy import Policy
     from dunnage.proving.desk import Proof, prove
     from dunnage.proving.verdict import Verdict
     from dunnage.publication import Key, Publication
@@ -140,7 +139,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.packing": ("pack",),
     "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
     "settle": ("apply", "Settlement"),
-    "local.tasks": ("task_of",),
+    "local.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
     "devices": ("perturb", "simulate", "collect", "FileColumns"),
     "local.estimate": ("estimate",),
     "planning.fleet": ("size",),
@@ -156,7 +155,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "auditing.finding": ("Finding",),
     "auditing.attacks": ("look_up", "Match"),
     # the nouns
-    "policy": ("Policy", "read_carriers"),
+    "policy": ("Policy",),
     "schema": ("Schema", "Attribute", "Role", "Contribution"),
     "domains": ("Numeric", "Ordinal", "Category", "Tree", "Graph", "Stops", "Windows"),
     "trips": ("Trip", "Universe"),
@@ -171,7 +170,6 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.trucks": ("Truck", "read_trucks"),
     "routes": ("Routes", "RouteSetting", "find_routes"),
     "planning.dispatch": ("Service",),
-    "policy.carriers": ("CarrierPolicy",),
     "local.subjects": ("Quantity", "Grid"),
     "local.task": ("Task", "Purpose", "Tier", "Schedule", "Limits"),
     "local.report": ("Report",),

@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.documents import close_word, suggestion
 from dunnage.domains import Graph, Numeric, Stops, Tree, Windows, decimal_scale
 from dunnage.domains.clock import Readings, read_times
 from dunnage.domains.windows import DAY_SECONDS, split_stamps
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import nearest_float, shown
 from dunnage.guarantees import Purpose
-from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions, close_word, suggestion
+from dunnage.policy import PERIOD_FORMATS, PeriodRule, Policy, ReadOptions
 from dunnage.schema import Attribute, Role, Schema
 
 _PERIOD_WORDS = {"day": "YYYY-MM-DD", "month": "YYYY-MM"}

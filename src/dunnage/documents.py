@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union
 
 from pydantic import (
     BaseModel,
@@ -164,28 +165,56 @@ def _fits_format(content: Mapping[str, Any], model: type[BaseModel]) -> bool:
     return True
 
 
-def problems_of(error: ValidationError, model: type[BaseModel], where: str = "") -> Iterator[Problem]:
-    """Say every problem of a document in our words: its place, what is wrong, and what to do about it."""
+class Flaws(ValueError):
+    """What a validator finds wrong, as problems whose places are below its own: all of them at once.
+
+    ``{says}`` in a problem stands for the description of the field. With ``beside`` places are those of the table that
+    has the field, for a validator that compares fields.
+    """
+
+    def __init__(self, *problems: Problem, beside: bool = False) -> None:
+        self.problems, self.beside = problems, beside
+        super().__init__("; ".join(map(str, problems)))
+
+
+def problems_of(
+    error: ValidationError, model: type[BaseModel], where: str = "", *, public: bool = False
+) -> Iterator[Problem]:
+    """Say every problem of a document in our words: its place, what is wrong, and what to do about it.
+
+    Words of a ``public`` document, such as a policy, may be printed.
+    """
     for item in error.errors(include_url=False):
-        loc = [part for part in item["loc"] if isinstance(part, str | int)]
-        owner, field, path = _place(model, loc)
+        owner, field, path = _place(model, [part for part in item["loc"] if isinstance(part, str | int)])
         place = ".".join(part for part in (where, *path) if part)
-        key, says = (path[-1] if path else ""), (field.description or "") if field is not None else ""
+        choices = choices_of(field)
+        key, says = (path[-1] if path else ""), (field.description or " | ".join(choices)) if field is not None else ""
         kind, given = item["type"], item.get("input")
         cause = item.get("ctx", {}).get("error")
         if kind == "missing":
             yield Problem("is missing", where=place, remedy=f"Write {key} = {says}." if says else "")
         elif kind == "extra_forbidden":
-            known = [f.alias or name for name, f in owner.model_fields.items()]
+            known = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
             yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, known))
+        elif isinstance(cause, Flaws):
+            base = [where, *path[:-1]] if cause.beside else [place]
+            for problem in cause.problems:
+                what, remedy = (text.replace("{says}", says) for text in (problem.what, problem.remedy))
+                yield Problem(what, where=".".join(part for part in (*base, problem.where) if part), remedy=remedy)
         elif isinstance(cause, Exception):
             yield Problem(str(cause), where=place)
         elif kind in ("literal_error", "enum") and isinstance(given, str):
-            choices = choices_of(field)
-            yield Problem(f"is not one of {' | '.join(choices)}", where=place, remedy=close_word(given, choices))
+            what = f"is not one of {' | '.join(choices)}"
+            if public:
+                remedy = close_word(given, choices) or "Choose one of them."
+                yield Problem(f"{given!r} {what}", where=place, remedy=remedy)
+            else:
+                yield Problem(what, where=place, remedy=close_word(given, choices))
+        elif kind == "model_type" and not says:
+            yield Problem("must be a table", where=place, remedy=f"Write [{place}]." if public else "")
         else:
             needs = f"must be {says}" if says else f"is not as it must be ({item['msg'][:1].lower()}{item['msg'][1:]})"
-            yield Problem(f"{needs}; got {type_name(given)}", where=place)
+            yield Problem(f"{needs}; got {type_name(given)}", where=place, remedy="Mend the value." if public else "")
 
 
 def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel], FieldInfo | None, list[str]]:
@@ -193,17 +222,38 @@ def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel
     owner, field, path = model, None, []
     current: Any = model
     for part in loc:
-        models = list(_models_in(current))
-        found = next((m for m in models if part in _by_key(m)), None)
-        if found is not None:
-            owner, field = found, _by_key(found)[str(part)]
-            current = field.annotation
-            path.append(str(part))
-        elif isinstance(part, int) or not models or part not in {_tag(m) for m in models}:
-            path.append(str(part))
+        if part == "[key]":  # what is wrong is the key of a table, which the place names already
+            break
+        current = _core(current)
+        members = [member for member in typing.get_args(current) if member is not type(None)]
+        if typing.get_origin(current) in (Union, UnionType):
+            # pydantic's places name the member of a union; files do not
+            models = [m for m in map(_core, members) if _is_model(m)]
+            tagged = [m for m in models if part == m.__name__] or [m for m in models if part == _tag(m)]
+            current, owner = (tagged[0], tagged[0]) if tagged else (None, owner)
+            continue
+        if _is_model(current):
+            owner, field = current, _by_key(current).get(str(part))
+            current = field.annotation if field is not None else None
+        else:
             field = None if isinstance(part, str) else field
-            owner = models[0] if len(models) == 1 else owner
+            current = next((member for member in reversed(members) if member is not ...), None)
+        path.append(str(part))
     return owner, field, path
+
+
+def _core(annotation: Any) -> Any:
+    """Look through annotations, and through unions with nothing."""
+    while True:
+        members = [member for member in typing.get_args(annotation) if member is not type(None)]
+        optional = typing.get_origin(annotation) in (Union, UnionType) and len(members) == 1
+        if not optional and typing.get_origin(annotation) is not Annotated:
+            return annotation
+        annotation = members[0]
+
+
+def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
@@ -216,13 +266,6 @@ def _tag(model: type[BaseModel]) -> str:
         if name in model.model_fields and typing.get_origin(model.model_fields[name].annotation) is Literal:
             return str(typing.get_args(model.model_fields[name].annotation)[0])
     return model.__name__
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for part in typing.get_args(annotation):
-        yield from _models_in(part)
 
 
 def choices_of(field: FieldInfo | None) -> list[str]:

@@ -92,7 +92,11 @@ class PolicyError(_ProblemList):
 
 
 class ParameterError(UserError, ValueError):
-    """An argument that is out of range or of the wrong kind."""
+    """An argument that is out of range or of the wrong kind; ``problems`` lists all where several were looked for."""
+
+    def __init__(self, message: str = "", *, problems: Sequence[Problem] = ()) -> None:
+        self.problems = tuple(problems)
+        super().__init__(message)
 
 
 class OutputError(UserError):

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 from dunnage.dataset import Dataset, is_text, numbers_of_text
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import shown
-from dunnage.policy import Policy, ReadOptions, draft_policy
+from dunnage.policy import Policy, ReadOptions
+from dunnage.policy.draft import draft_policy
 
 CSV_ENDINGS = (".csv", ".csv.gz")
 TAB_ENDINGS = (".tsv", ".tsv.gz")

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
+from dunnage.documents import suggestion
 from dunnage.domains import Category
 from dunnage.errors import InternalError, OutputError, ParameterError, PolicyError, Problem
 from dunnage.guarantees import Loss, Promise
@@ -28,7 +29,7 @@ from dunnage.ledger import Ledger, Rehearsed, Statement
 from dunnage.mechanisms import MECHANISMS
 from dunnage.mechanisms.base import Foresight, Mechanism, Progress
 from dunnage.noise import Noise
-from dunnage.policy import Policy, suggestion
+from dunnage.policy import Policy
 from dunnage.publication import Key, Publication, check_output
 
 LEDGER_FILE = "dunnage-ledger.sqlite"

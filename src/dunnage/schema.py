@@ -4,26 +4,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 from numbers import Integral
-from typing import Any
+from typing import Any, Literal, get_args
 
 from dunnage.city import City
+from dunnage.documents import suggestion
 from dunnage.domains import Category, Domain, Graph, Numeric, Ordinal, Stops, Windows
-from dunnage.errors import ParameterError
+from dunnage.errors import ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.trips import Trip, Universe
 
 RESERVED_NAMES = ("row", "class_id", "count", "bin", "source_row")
 GENERALISED_SUFFIXES = ("_lower", "_upper", "_mean")
 DIAMETER_SUFFIX = "_diameter"
-MISSING_RULES = ("refuse", "leave-out")
-OUTSIDE_RULES = ("refuse", "leave-out", "clamp")
+Missing = Literal["refuse", "leave-out"]
+Outside = Literal["refuse", "leave-out", "clamp"]
+Span = Literal["day", "period"]
+MISSING_RULES: tuple[str, ...] = get_args(Missing)
+OUTSIDE_RULES: tuple[str, ...] = get_args(Outside)
+CONTRIBUTION_SPANS: tuple[str, ...] = get_args(Span)
 MERGE_RULES = ("sum", "same")
-CONTRIBUTION_SPANS = ("day", "period")
 TRIP, RIDER = "trip", "rider"
 MOST_CONTRIBUTED = 2**31 - 1
 COUNT = "count"
@@ -85,24 +89,18 @@ class Attribute:
         if self.role not in tuple(Role):
             raise ParameterError(f"role must be one of {', '.join(Role)}. Got {self.role!r} for {self.name!r}.")
         object.__setattr__(self, "role", Role(self.role))
-        if self.role is not Role.DROP:
-            self._check_name()
-        self._check_domain()
-        self._check_rules()
-
-    def _check_name(self) -> None:
-        if self.name in RESERVED_NAMES and not (self.counts and self.name == COUNT):
+        counts = self.counts and self.name == COUNT
+        if self.role is not Role.DROP and self.name in RESERVED_NAMES and not counts:
             raise ParameterError(
                 f"the column name {self.name!r} is reserved in releases ({', '.join(RESERVED_NAMES)}). "
                 "Rename the column in the data and the policy."
             )
         start = self.name.lstrip()
-        if not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable():
+        bad_name = not start or start.startswith(_SPREADSHEET_STARTS) or not self.name.isprintable()
+        if self.role is not Role.DROP and bad_name:
             raise ParameterError(
                 f"the column name {self.name!r} is blank, unprintable or would run in a spreadsheet. Rename the column."
             )
-
-    def _check_domain(self) -> None:
         if self.role is Role.QUASI_IDENTIFIER and self.domain is None:
             remedy = _DOMAIN_REMEDIES.get(self.kind or "", 'kind = "numeric" and domain = [lowest, highest], say')
             needs = f"a public domain, as it is {self.kind}" if self.kind else "a kind and a public domain"
@@ -114,18 +112,10 @@ class Attribute:
                 f"attribute {self.name!r} has kind {self.kind!r} but a domain of kind {self.domain.kind!r}. "
                 "Make them equal."
             )
-
-    def _check_rules(self) -> None:
-        for name, rule, rules in (
-            ("missing", self.missing, MISSING_RULES),
-            ("outside", self.outside, OUTSIDE_RULES),
-        ):
-            if rule not in rules:
-                raise ParameterError(f"{name} must be one of {', '.join(rules)}. Got {rule!r} for {self.name!r}.")
-        if self.merged not in (None, *MERGE_RULES):
-            raise ParameterError(
-                f"merged must be one of {', '.join(MERGE_RULES)}. Got {self.merged!r} for {self.name!r}."
-            )
+        for name, rules in (("missing", MISSING_RULES), ("outside", OUTSIDE_RULES), ("merged", (None, *MERGE_RULES))):
+            if (rule := getattr(self, name)) not in rules:
+                words = ", ".join(filter(None, rules))
+                raise ParameterError(f"{name} must be one of {words}. Got {rule!r} for {self.name!r}.")
         if self.outside == "clamp" and not isinstance(self.domain, Numeric):
             raise ParameterError(f"outside = clamp needs a numeric domain. {self.name!r} has none. Use leave-out.")
 
@@ -226,64 +216,104 @@ class Schema:
     contribution: Contribution | None = None
 
     def __post_init__(self) -> None:
-        if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
-            raise ParameterError(
-                "a schema needs one column or more that is not dropped, and must say what one record stands for."
-            )
-        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
-        if twice:
-            raise ParameterError(f"columns declared twice: {', '.join(twice)}. Declare each once.")
-        released = {a.name for a in self.attributes if a.role in (Role.PUBLIC, Role.SENSITIVE, Role.QUASI_IDENTIFIER)}
-        made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
-        made |= {a.name + DIAMETER_SUFFIX for a in self.quasi_identifiers if isinstance(a.domain, Graph)}
-        if released & made:
-            raise ParameterError(
-                f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
-                "from a quasi-identifier. Rename them."
-            )
-        if self.together is not None:
-            self._check_together(self[self.together])
         if self.contribution is not None:
             if self.person not in (None, self.contribution.person):
                 raise ParameterError("person and contribution name two columns. Name one.")
             object.__setattr__(self, "person", self.contribution.person)
-        if self.person is not None:
-            check_person(self[self.person])
-        self._check_trip()
+        if problems := [*self._problems(), *self._trip_problems()]:
+            raise ParameterError(str(replace(problems[0], where="")), problems=problems)
         object.__setattr__(self, "attributes", tuple(self._completed(a) for a in self.attributes))
 
-    def _check_trip(self) -> None:
-        problems = trip_problems(
-            self.attributes,
-            protects=self.protects,
-            trip=self.trip,
-            contribution=self.contribution,
-            person=self.person,
-            together=self.together,
-        )
-        for _, problem in problems:
-            raise ParameterError(problem)
-
     def _completed(self, attribute: Attribute) -> Attribute:
+        merged = None
+        if self.together is not None and attribute.role not in _HIDDEN:
+            merged = "sum" if _adds_up(attribute) else "same"
         counts = self.trip is not None and self.trip.count == attribute.name
-        return replace(attribute, merged=self._merged(attribute), counts=counts)
+        return replace(attribute, merged=merged, counts=counts)
 
-    def _check_together(self, attribute: Attribute) -> None:
-        if attribute.role is Role.DROP:
-            raise ParameterError(
-                f"rows cannot be put together by {attribute.name!r}, which is dropped. Give it the role "
-                '"identifier": it then stays in the key.'
-            )
-        if _adds_up(attribute):
-            raise ParameterError(
-                f"rows cannot be put together by {attribute.name!r}, a numeric quasi-identifier, which is added up. "
-                "Name the column that says which rows travel together."
-            )
+    def _problems(self) -> Iterator[Problem]:
+        """Find what is wrong, each with its place in a policy."""
+        if all(a.role is Role.DROP for a in self.attributes) or not self.protects.strip():
+            what = "a schema needs one column or more that is not dropped, and must say what one record stands for."
+            yield Problem(what, where="attributes")
+        named = {attribute.name: attribute for attribute in self.attributes}
+        twice = sorted(name for name, times in Counter(a.name for a in self.attributes).items() if times > 1)
+        if twice:
+            yield Problem(f"columns declared twice: {', '.join(twice)}. Declare each once.", where="attributes")
+        released = {a.name for a in self.attributes if a.role not in _HIDDEN}
+        made = {a.name + suffix for a in self.quasi_identifiers for suffix in GENERALISED_SUFFIXES}
+        made |= {a.name + DIAMETER_SUFFIX for a in self.quasi_identifiers if isinstance(a.domain, Graph)}
+        if released & made:
+            what = f"column names {', '.join(sorted(released & made))} collide with names that a release makes "
+            yield Problem(what + "from a quasi-identifier. Rename them.", where="attributes")
+        together = self.together if self.trip is None else None  # with trips there is none at all
+        for where, column in (("together", together), ("contribution.person", self.person)):
+            if column is not None and column not in named:
+                what = f"{column!r} is not a declared attribute"
+                yield Problem(what, where=where, remedy=suggestion(column, named))
+        record = named.get(together) if together is not None else None
+        if record is not None and record.role is Role.DROP:
+            what = f"rows cannot be put together by {record.name!r}, which is dropped. Give it the role "
+            yield Problem(what + '"identifier": it then stays in the key.', where="together")
+        elif record is not None and _adds_up(record):
+            what = f"rows cannot be put together by {record.name!r}, a numeric quasi-identifier, which is added up. "
+            yield Problem(what + "Name the column that says which rows travel together.", where="together")
+        person = named.get(self.person) if self.person is not None else None
+        if person is not None and person.role is not Role.IDENTIFIER:
+            # A person column that is released would link the records of a person for everyone.
+            why = "which is dropped, so nobody could count them"
+            if person.role is not Role.DROP:
+                why = (
+                    f"which has the role {str(person.role)!r} and would be released. A pseudonym kept across rows "
+                    "links all records of a person, and most persons are the only ones with their combination of "
+                    "classes"
+                )
+            what = f'persons cannot be told apart by {person.name!r}, {why}. Give it the role "identifier".'
+            yield Problem(what, where="contribution.person")
 
-    def _merged(self, attribute: Attribute) -> str | None:
-        if self.together is None or attribute.role in _HIDDEN:
-            return None
-        return "sum" if _adds_up(attribute) else "same"
+    def _trip_problems(self) -> Iterator[Problem]:
+        """Find what is wrong with trips, each with its place in a policy."""
+        named, trip = {attribute.name: attribute for attribute in self.attributes}, self.trip
+        for name, attribute in named.items():
+            if attribute.kind == Windows.kind and attribute.role is not Role.DROP and (not trip or trip.time != name):
+                what = f'kind = "time" is for the time of a trip. Got {name!r}, which [trip] time does not name. '
+                yield Problem(what + "Name it there, or choose another kind.", where=f"attributes.{name}")
+            if attribute.counts and (trip is None or name != trip.count):
+                what = f"counts is for [trip] count. Got {name!r}, which it does not name."
+                yield Problem(what, where=f"attributes.{name}")
+        if trip is None:
+            if self.contribution is not None:
+                yield Problem(_NO_TRIP, where="contribution")
+            return
+        if strange := [name for name in trip.columns if name not in named]:
+            yield from (Problem(f"{name!r} is not a declared attribute. Declare it.", where="trip") for name in strange)
+            return
+        for part in _PARTS:
+            column = getattr(trip, part)
+            if column is not None and (what := _part_problem(named[column], part)):
+                yield Problem(what, where=f"trip.{part}")
+        if named[trip.origin].domain != named[trip.destination].domain:
+            what = "origin and destination need the same stops. Got two lists. Use one."
+            yield Problem(what, where="trip.destination")
+        for name, attribute in named.items():
+            if name not in trip.columns and attribute.role not in _HIDDEN:
+                what = f"a table of counts has no rows that could carry {name!r} with role {str(attribute.role)!r}. "
+                yield Problem(what + 'Use "drop" or "identifier".', where=f"attributes.{name}")
+        time = named[trip.time].domain
+        if trip.day is not None and isinstance(time, Windows) and time.day is not None:
+            what = f"days are told apart by {trip.day!r} and by {trip.time!r}. Leave one of them out."
+            yield Problem(what, where="trip.day")
+        if self.together is not None:
+            yield Problem("trips are counted row by row. Got together. Leave it out.", where="together")
+        if self.protects not in (TRIP, RIDER):
+            what = f'counts of trips protect a "trip" or a "rider". Got {self.protects!r}. Choose one.'
+            yield Problem(what, where="protects")
+        if self.protects == RIDER and self.contribution is None:
+            yield Problem(_NO_BOUND, where="contribution")
+        if self.protects == TRIP and self.person is not None:
+            yield Problem(_NO_RIDER, where="contribution")
+        if self.protects == RIDER and trip.count is not None:
+            yield Problem(_NO_CARD, where="trip.count")
 
     def __iter__(self) -> Iterator[Attribute]:
         return iter(self.attributes)
@@ -371,67 +401,7 @@ def _adds_up(attribute: Attribute) -> bool:
     return attribute.role is Role.QUASI_IDENTIFIER and isinstance(attribute.domain, Numeric)
 
 
-def check_person(attribute: Attribute) -> None:
-    """Refuse a person column that would be released: it would link the records of a person for everyone."""
-    if attribute.role is Role.IDENTIFIER:
-        return
-    if attribute.role is Role.DROP:
-        why = "which is dropped, so nobody could count them"
-    else:
-        why = (
-            f"which has the role {str(attribute.role)!r} and would be released. A pseudonym kept across rows links all "
-            "records of a person, and most persons are the only ones with their combination of classes"
-        )
-    raise ParameterError(f'persons cannot be told apart by {attribute.name!r}, {why}. Give it the role "identifier".')
-
-
-def trip_problems(
-    attributes: Sequence[Attribute],
-    *,
-    protects: str,
-    trip: Trip | None = None,
-    contribution: Contribution | None = None,
-    person: str | None = None,
-    together: str | None = None,
-) -> Iterator[tuple[str, str]]:
-    """Find what is wrong with what a schema is to say about trips."""
-    named = {attribute.name: attribute for attribute in attributes}
-    if contribution is not None and contribution.person not in named:
-        yield "contribution.person", f"{contribution.person!r} is not a declared attribute. Declare it."
-    yield from _special_problems(named, trip)
-    if trip is None:
-        if contribution is not None:
-            yield "contribution", _NO_TRIP
-        return
-    strange = [name for name in trip.columns if name not in named]
-    yield from (("trip", f"{name!r} is not a declared attribute. Declare it.") for name in strange)
-    if strange:
-        return
-    for name in ("origin", "destination", "time", "count", "day"):
-        column = getattr(trip, name)
-        problem = _part_problem(named[column], name) if column is not None else ""
-        if problem:
-            yield f"trip.{name}", problem
-    if named[trip.origin].domain != named[trip.destination].domain:
-        yield "trip.destination", "origin and destination need the same stops. Got two lists. Use one."
-    yield from _other_problems(named, trip)
-    if together is not None:
-        yield "together", "trips are counted row by row. Got together. Leave it out."
-    yield from _rider_problems(protects, trip, contribution, person)
-
-
 _NO_TRIP = "max and per bound how many trips of a rider are counted. Got no [trip]. Add it, or keep person alone."
-
-
-def _special_problems(named: Mapping[str, Attribute], trip: Trip | None) -> Iterator[tuple[str, str]]:
-    """Find what only columns of a trip can be."""
-    for name, attribute in named.items():
-        is_time = trip is not None and trip.time == name
-        if attribute.kind == Windows.kind and attribute.role is not Role.DROP and not is_time:
-            what = f'kind = "time" is for the time of a trip. Got {name!r}, which [trip] time does not name. '
-            yield f"attributes.{name}", what + "Name it there, or choose another kind."
-        if attribute.counts and (trip is None or name != trip.count):
-            yield f"attributes.{name}", f"counts is for [trip] count. Got {name!r}, which it does not name."
 
 
 _PARTS: dict[str, tuple[tuple[type[Any], ...], str]] = {
@@ -464,17 +434,6 @@ def _part_problem(attribute: Attribute, part: str) -> str:
     return ""
 
 
-def _other_problems(named: Mapping[str, Attribute], trip: Trip) -> Iterator[tuple[str, str]]:
-    """Find what a table of counts has no place for."""
-    for name, attribute in named.items():
-        if name not in trip.columns and attribute.role not in _HIDDEN:
-            what = f"a table of counts has no rows that could carry {name!r} with role {str(attribute.role)!r}. "
-            yield f"attributes.{name}", what + 'Use "drop" or "identifier".'
-    time = named[trip.time].domain
-    if trip.day is not None and isinstance(time, Windows) and time.day is not None:
-        yield "trip.day", f"days are told apart by {trip.day!r} and by {trip.time!r}. Leave one of them out."
-
-
 _NO_BOUND = (
     "a rider is protected only if the trips of one are bounded. Got no bound. Write [contribution] with person (the "
     'identifier that tells riders apart), max = 3, say, and per = "day" or "period".'
@@ -488,17 +447,3 @@ _NO_CARD = (
     "rows that are counts do not say whose trips they are, so that riders cannot be protected. Count single trips, or "
     'write protects = "trip".'
 )
-
-
-def _rider_problems(
-    protects: str, trip: Trip, contribution: Contribution | None, person: str | None
-) -> Iterator[tuple[str, str]]:
-    """Find what stands in the way of protecting a trip or a rider."""
-    if protects not in (TRIP, RIDER):
-        yield "protects", f'counts of trips protect a "trip" or a "rider". Got {protects!r}. Choose one.'
-    if protects == RIDER and contribution is None:
-        yield "contribution", _NO_BOUND
-    if protects == TRIP and person is not None:
-        yield "contribution", _NO_RIDER
-    if protects == RIDER and trip.count is not None:
-        yield "trip.count", _NO_CARD

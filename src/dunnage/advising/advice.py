@@ -37,8 +37,9 @@ from dunnage.advising.policies import BasePolicy
 from dunnage.advising.shuttles import SHUTTLES
 from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, measured, sweep
 from dunnage.advising.trucks import TRUCKS
+from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.policy import Policy, suggestion
+from dunnage.policy import Policy
 
 GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
     "trucks": lambda asked: TRUCKS,

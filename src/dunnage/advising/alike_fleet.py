@@ -35,10 +35,9 @@ from dunnage.local.numeric import LocalNumeric
 from dunnage.local.subjects import Grid
 from dunnage.local.task import Purpose, Tier
 from dunnage.local.task import Task as DeviceTask
-from dunnage.local.tasks import task_of
+from dunnage.local.tasks import CarrierPolicy, carriers_from_text, task_of
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.policy import CarrierPolicy, carriers_from_text
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 NUMBER_METHODS = ("hybrid", "piecewise", "duchi", "laplace")

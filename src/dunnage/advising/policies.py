@@ -6,30 +6,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dunnage.policy import Policy, policy_document, policy_text
-from dunnage.policy.carriers import is_for_devices
+from dunnage.errors import PolicyError
+from dunnage.policy import Policy, Written, is_for_devices
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
-_FILE_KEYS = ("hierarchy", "edges")
+_FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
+_FILE_KEYS = ("hierarchy", "edges", "stops", "modes")
 _BLANK: tuple[Any, ...] = ("", [])
 
 
 @dataclass(frozen=True, kw_only=True)
-class BasePolicy:
+class BasePolicy(Written):
     """A policy as it was written, with or without a mechanism: advice chooses that."""
-
-    text: str = field(repr=False)  # text, document: what is written, as text and as plain data
-    document: Mapping[str, Any] = field(repr=False)
-    path: Path | None = None  # The file it is from; the files it names are relative to it
-
-    @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> BasePolicy:
-        text, file = policy_text(path)
-        return cls(text=text, document=policy_document(text, file), path=file)
 
     @classmethod
     def of(cls, policy: Policy) -> BasePolicy:
@@ -72,63 +64,40 @@ class BasePolicy:
         """
         import tomli_w
 
-        files = dict(_files_named(self.document))
-        moved = {name: self._moved(name, place) for name in files.values()}
-        wanted = _with_files({**self.document, **tables}, moved)
-        added = tomli_w.dumps({name: _with_files(dict(table), moved) for name, table in tables.items()})
+        base = Path(os.path.abspath(self.path.parent if self.path else Path()))
+        moved: dict[str, str] = {}
+
+        def renamed(table: Any) -> Any:
+            """Return a table whose files are found from the new place."""
+            if not isinstance(table, Mapping):
+                return table
+            for key in _FILE_KEYS:
+                if isinstance(name := table.get(key), str):
+                    target = os.path.normpath(base / name)
+                    if place is not None and not Path(name).is_absolute():
+                        target = os.path.relpath(target, os.path.abspath(place))
+                    moved[name] = Path(target).as_posix()
+            return {key: moved.get(item, item) if key in _FILE_KEYS else item for key, item in table.items()}
+
+        wanted: dict[str, Any] = {**self.document, **tables}
+        if "city" in wanted:
+            wanted["city"] = renamed(wanted["city"])
+        if isinstance(columns := wanted.get("attributes"), Mapping):
+            wanted["attributes"] = {name: renamed(table) for name, table in columns.items()}
         kept = _renamed(_without_tables(self.text, tuple(tables)), moved)
-        text = f"{kept.strip()}\n\n{added}"
-        if policy_document_or_none(text) != policy_document(tomli_w.dumps(wanted)):
+        text = f"{kept.strip()}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"
+        if policy_document_or_none(text) != policy_document_or_none(tomli_w.dumps(wanted)):
             text = tomli_w.dumps(wanted)  # written in some unusual way: comments are lost rather than meaning
         head = "".join(f"# {line}\n" if line else "#\n" for line in notes)
         return f"{head}\n{text}" if head else text
 
-    def _moved(self, name: str, place: Path | None) -> str:
-        """Return how a file that the policy names is found from a place."""
-        base = Path(os.path.abspath(self.path.parent if self.path else Path()))
-        target = base / name
-        if place is None or Path(name).is_absolute():
-            return Path(os.path.normpath(target)).as_posix()
-        return Path(os.path.relpath(target, os.path.abspath(place))).as_posix()
 
-
-def policy_document_or_none(text: str) -> dict[str, Any] | None:
+def policy_document_or_none(text: str) -> Mapping[str, Any] | None:
     """Parse TOML text; None if it is none."""
-    from dunnage.errors import PolicyError
-
     try:
-        return policy_document(text)
+        return Written.from_text(text).document
     except PolicyError:
         return None
-
-
-def _files_named(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return where a policy names files, and their names."""
-    attributes = document.get("attributes")
-    named = [
-        (f"attributes.{column}.{key}", table[key])
-        for column, table in (attributes.items() if isinstance(attributes, Mapping) else ())
-        if isinstance(table, Mapping)
-        for key in _FILE_KEYS
-        if isinstance(table.get(key), str)
-    ]
-    city = document.get("city")
-    if isinstance(city, Mapping):
-        named += [(f"city.{key}", name) for key, name in city.items() if isinstance(name, str)]
-    return named
-
-
-def _with_files(document: Mapping[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
-    """Return a document whose files are named otherwise."""
-    copy: dict[str, Any] = {key: dict(item) if isinstance(item, Mapping) else item for key, item in document.items()}
-    for where, name in _files_named(document):
-        table, *rest = where.split(".", 1)
-        if table == "city":
-            copy["city"][rest[0]] = moved.get(name, name)
-        else:
-            column, key = rest[0].rsplit(".", 1)
-            copy["attributes"][column] = {**copy["attributes"][column], key: moved.get(name, name)}
-    return copy
 
 
 def _without_tables(text: str, tables: Sequence[str]) -> str:
@@ -149,9 +118,9 @@ def _renamed(text: str, moved: Mapping[str, str]) -> str:
     """Name files otherwise, wherever a line gives one to a key."""
     lines = []
     for line in text.splitlines():
-        found = re.match(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$', line)
+        found = _FILE.match(line)
         key = found[1].split("=")[0].strip().split(".")[-1] if found else ""
-        if found and found["name"] in moved and (key in _FILE_KEYS or key in ("stops", "modes")):
+        if found and found["name"] in moved and key in _FILE_KEYS:
             line = f'{found[1]}"{moved[found["name"]]}"{found[4]}'
         lines.append(line)
     return "\n".join(lines)

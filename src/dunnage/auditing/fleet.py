@@ -28,9 +28,8 @@ from dunnage.local.location import LocalLocation
 from dunnage.local.oracles import Planar
 from dunnage.local.subjects import Grid
 from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task
-from dunnage.local.tasks import task_of
+from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.local.trajectory import LocalTrajectory, PlaceByPlace
-from dunnage.policy import CarrierPolicy, read_carriers
 
 NUM_BUCKETS = 10
 """Buckets of equal width that a number is guessed in."""
@@ -83,7 +82,7 @@ class Fleet:
         """
         rules = policy if isinstance(policy, CarrierPolicy) else read_carriers(policy)
         task = task_of(rules)
-        places = rules.places[0].columns if rules.places else FileColumns().places
+        places = next(iter(rules.place_columns.values()), FileColumns().places)
         columns = FileColumns(vehicle=rules.vehicle, time=rules.time or FileColumns().time, places=places)
         source = RowFile(Path(path), numbers=columns.numbers_of(task), time=rules.time, labels=[columns.vehicle])
         codes: dict[str, int] = {}

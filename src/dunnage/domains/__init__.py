@@ -39,35 +39,28 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any, cast
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.domains.files import MOST_FILE_BYTES
 from dunnage.domains.graph import Graph
 from dunnage.domains.hierarchy import ANY, Hierarchy, IntervalHierarchy, NodeHierarchy, hierarchy_of
-from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal
+from dunnage.domains.labels import MOST_IN_MATRIX, Category, Ordinal, Stops
 from dunnage.domains.numeric import MOST_GRID, Numeric, decimal_scale
 from dunnage.domains.protocol import CodedDomain, Domain
-from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.domains.windows import Windows
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact as Number
 
 __all__ = [
     "ANY",
     "MOST_FILE_BYTES",
     "MOST_GRID",
     "MOST_IN_MATRIX",
-    "BoolArray",
     "Category",
     "CodedDomain",
     "Domain",
-    "FloatArray",
     "Graph",
     "Hierarchy",
-    "IntArray",
     "IntervalHierarchy",
     "NodeHierarchy",
-    "Number",
     "Numeric",
     "Ordinal",
     "Stops",

@@ -19,7 +19,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains.files import read_csv, refuse_lines
 from dunnage.domains.labels import Coded, check_text
 from dunnage.errors import InputError, ParameterError
-from dunnage.exact import Exact, exact, plain, shown, shown_number
+from dunnage.exact import Exact, exact, shown, shown_number
 
 MOST_LENGTH = 10**12
 """Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles."""
@@ -153,11 +153,6 @@ class Graph(Coded):
     def _measure(self, codes: IntArray) -> FloatArray:
         rows = [found[:, codes] for found in self.distances_from(codes)]
         return np.concatenate(rows) if len(rows) > 1 else rows[0]
-
-    def describe(self) -> dict[str, Any]:
-        """Plain description; lengths are exact."""
-        edges = [[start, end, plain(length)] for start, end, length in self.edges]
-        return {"kind": self.kind, "edges": edges, "directed": self.directed}
 
 
 def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: bool) -> None:

@@ -23,10 +23,9 @@ from functools import cached_property
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.domains.labels import Category, Ordinal
+from dunnage.domains.labels import Category, Ordinal, Stops
 from dunnage.domains.numeric import Numeric
 from dunnage.domains.protocol import Domain
-from dunnage.domains.stops import Stops
 from dunnage.domains.tree import Tree
 from dunnage.errors import ParameterError
 

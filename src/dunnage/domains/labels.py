@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domains of labels: what they share, and the two kinds without a hierarchy or a network."""
+"""Domains of labels: what they share, and the kinds without a hierarchy or a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -163,13 +163,33 @@ class Ordinal(Coded):
         ranks = codes.astype(np.float64)
         return np.abs(ranks[:, None] - ranks)
 
-    def describe(self) -> dict[str, Any]:
-        """Plain description."""
-        return {"kind": self.kind, "levels": list(self.levels)}
+
+class _Unordered(Coded, Protocol):
+    """Labels without order or structure: two are the same, or not."""
+
+    @property
+    def diameter(self) -> float:
+        """One, or zero if there is a single label."""
+        return float(len(self.labels) > 1)
+
+    def distance(self, a: str, b: str) -> float:
+        """Zero for the same label, else one."""
+        return float(self._code(a) != self._code(b))
+
+    def generalise(self, values: ArrayLike) -> tuple[str, ...]:
+        """Distinct labels, in their order."""
+        return self._distinct(values)
+
+    def width(self, generalised: Iterable[str]) -> float:
+        """Other labels that a set leaves possible as a share of all others."""
+        return share(len(self._distinct(list(generalised))) - 1, len(self.labels) - 1)
+
+    def _measure(self, codes: IntArray) -> FloatArray:
+        return 1.0 - np.eye(len(codes))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Category(Coded):
+class Category(_Unordered):
     """Labels without order or structure.
 
     Parameters
@@ -193,26 +213,28 @@ class Category(Coded):
         """The values, sorted."""
         return self.values
 
+
+@dataclass(frozen=True, kw_only=True)
+class Stops(_Unordered):
+    """Stops of a city: labels without structure of their own, in a public order that is kept.
+
+    Parameters
+    ----------
+    stops
+        All stops; a stop's code is its position.
+    """
+
+    kind: ClassVar[str] = "stop"
+    stops: tuple[str, ...]
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *, stops: Sequence[str]) -> None: ...
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stops", check_texts(self.stops, "stops"))
+
     @property
-    def diameter(self) -> float:
-        """One, or zero if there is a single value."""
-        return float(len(self.values) > 1)
-
-    def distance(self, a: str, b: str) -> float:
-        """Zero for equal values, else one."""
-        return float(self._code(a) != self._code(b))
-
-    def generalise(self, values: ArrayLike) -> tuple[str, ...]:
-        """Distinct values, sorted."""
-        return self._distinct(values)
-
-    def width(self, generalised: Iterable[str]) -> float:
-        """Other values that a set leaves possible as a share of all others."""
-        return share(len(self._distinct(list(generalised))) - 1, len(self.values) - 1)
-
-    def _measure(self, codes: IntArray) -> FloatArray:
-        return 1.0 - np.eye(len(codes))
-
-    def describe(self) -> dict[str, Any]:
-        """Plain description."""
-        return {"kind": self.kind, "values": list(self.values)}
+    def labels(self) -> tuple[str, ...]:
+        """The stops, in their own order."""
+        return self.stops

@@ -7,14 +7,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.domains.protocol import Domain
 from dunnage.errors import ParameterError
-from dunnage.exact import Exact, exact, nearest_float, plain, shown, shown_number
+from dunnage.exact import Exact, exact, nearest_float, shown, shown_number
 
 MOST_GRID = 2**52
 """Largest integer on a grid: below it, neighbouring grid points are different doubles."""
@@ -58,7 +59,7 @@ class Grid:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numeric:
+class Numeric(Domain):
     """Numbers between two public bounds, both included.
 
     With a ``resolution`` the domain has a public grid of ``num_steps + 1`` points
@@ -231,17 +232,6 @@ class Numeric:
         known = self.contains(given)
         steps = self.steps_below(np.where(known, given, self.lower_float))
         return np.asarray(known & (self.grid_values(steps) == given))
-
-    def describe(self) -> dict[str, Any]:
-        """Plain description; numbers are exact."""
-        return {
-            "kind": self.kind,
-            "lower": plain(self.lower),
-            "upper": plain(self.upper),
-            "resolution": None if self.resolution is None else plain(self.resolution),
-            "unit": self.unit,
-            "doubling": None if self.doubling is None else plain(self.doubling),
-        }
 
 
 def decimal_scale(values: ArrayLike, largest: int = 9) -> int | None:

@@ -3,17 +3,27 @@
 
 from __future__ import annotations
 
+from dataclasses import Field, fields
+from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.exact import plain
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return plain(value) if isinstance(value, Fraction) else value
 
 
 class Domain(Protocol):
-    """What every kind of domain answers."""
+    """What every kind of domain answers; kinds are dataclasses of public facts."""
 
     kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
     def diameter(self) -> float:
@@ -32,7 +42,8 @@ class Domain(Protocol):
         """Share of the domain, 0 to 1, that a generalised value leaves open."""
 
     def describe(self) -> dict[str, Any]:
-        """Plain description that JSON can hold; :func:`dunnage.domains.domain_from` is its inverse."""
+        """Plain description that JSON can hold, numbers exact; :func:`dunnage.domains.domain_from` is its inverse."""
+        return {"kind": self.kind, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
 
 
 class CodedDomain(Domain, Protocol):

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from dunnage.arrays import BoolArray, IntArray
+from dunnage.domains.protocol import Domain
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 
@@ -60,7 +61,7 @@ def clock_text(minutes: int) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows:
+class Windows(Domain):
     """Times of a service day in windows, with the days that are told apart.
 
     Parameters
@@ -276,19 +277,6 @@ class Windows:
         if first > last:
             raise ParameterError("A range of times must be (first, last). Got the later one first.")
         return (last - first) / self.diameter
-
-    def describe(self) -> dict[str, Any]:
-        """Plain description."""
-        return {
-            "kind": self.kind,
-            "lower": self.lower,
-            "upper": self.upper,
-            "window_minutes": self.window_minutes,
-            "zone": self.zone,
-            "day": self.day,
-            "dates": None if self.dates is None else list(self.dates),
-            "holidays": list(self.holidays),
-        }
 
 
 def _minutes(text: object, name: str) -> int:

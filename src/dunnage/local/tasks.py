@@ -1,18 +1,196 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a policy for devices to the task that devices and platform agree on."""
+"""Policies for devices, which perturb what they measure before anything leaves them, and the tasks made of them.
+
+Such a policy has a table ``[mechanisms.NAME]`` for each kind of report instead of one ``[mechanism]``, and says when
+devices report and how much one may give away. It becomes the task that devices and platform agree on.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Tag,
+    create_model,
+    field_validator,
+    model_validator,
+)
+
+from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.policy import CarrierPolicy, read_carriers
-from dunnage.policy.carriers import Duty, NumberRule, PlaceRule
-from dunnage.policy.tables import attempt
+from dunnage.policy import (
+    CARRIER_MECHANISMS,
+    AnyRole,
+    Info,
+    MadeTable,
+    Reading,
+    Table,
+    Texts,
+    Written,
+    canonical,
+    checked_copy,
+    digest_of,
+    is_for_devices,
+    key,
+    note_name,
+    number_of,
+    numbers_of,
+    problems_of_table,
+    read_tables,
+    refused,
+    role_of,
+)
+from dunnage.schema import Role
+
+ONLY_TIER = "all"
+"""Name of the one tier of a mechanism that has an epsilon of its own."""
+
+_MOST_TEXT = 64
+_POSITIVE = "a number above 0"
+_NUMERIC = CARRIER_MECHANISMS[0]
+_PUBLISHED = "is for publishing, not for devices"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CarrierPolicy:
+    """What devices may report: which numbers and places, by which mechanisms, when, and how much in all.
+
+    Read one with :func:`dunnage.local.tasks.read_carriers`.
+
+    Attributes
+    ----------
+    dataset, protects, version
+        What the task is called, what one device stands for, and the task's number.
+    vehicle, time
+        Columns that name the vehicle and the moment, where rows of many vehicles are in one file. Neither is reported.
+    numbers, grids
+        What can be reported: numbers with public bounds, and public grids by name.
+    place_columns
+        The columns of longitude and latitude of each grid.
+    purposes
+        What is reported, in the order of the policy.
+    schedule
+        When.
+    limits
+        Largest true loss of a vehicle in a day and in all.
+    """
+
+    dataset: str
+    protects: str
+    vehicle: str
+    numbers: tuple[Quantity, ...]
+    grids: Mapping[str, Grid]
+    place_columns: Mapping[str, tuple[str, str]]
+    purposes: tuple[Purpose, ...]
+    schedule: Schedule
+    limits: Limits
+    time: str | None = None
+    version: int = 1
+    path: Path | None = field(default=None, compare=False)
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that devices need, each once."""
+        found = [self.vehicle, *([self.time] if self.time else []), *(number.name for number in self.numbers)]
+        found += [column for columns in self.place_columns.values() for column in columns]
+        return tuple(dict.fromkeys(found))
+
+    def digest(self) -> str:
+        """Return the SHA-256 of what the policy says; comments do not count."""
+        return digest_of(canonical(self.document))
+
+
+def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
+    """Read a policy file for devices.
+
+    Parameters
+    ----------
+    path
+        The file, with tables ``[mechanisms.NAME]``.
+
+    Raises
+    ------
+    PolicyError
+        With all problems found, if it is not a usable policy for devices.
+    """
+    return _carriers_of(Written.read(path))
+
+
+def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
+    """Read a policy for devices from TOML text."""
+    return _carriers_of(Written.from_text(text, path))
+
+
+def _carriers_of(written: Written) -> CarrierPolicy:
+    path, document = written.path, checked_copy(written.document, written.path)
+    if not is_for_devices(document) and "mechanism" in document:
+        what = f"this policy is for publishing, not for devices: use dunnage publish DATA --policy {path or 'POLICY'}"
+        remedy = "A policy for devices has a table [mechanisms.NAME] for each kind of report."
+        raise PolicyError(str(path or "policy"), [Problem(what, remedy=remedy)])
+    tables, problems = read_tables(CarrierTables, Reading(document=document))
+    # Roles are looked at as they are written: what is wrong with one column does not hide what is wrong with all.
+    roles = _roles(document)
+    identifiers = [name for name, role in roles.items() if role == Role.IDENTIFIER]
+    undecided = None in roles.values() and not identifiers
+    if isinstance(document.get("attributes"), Mapping) and len(identifiers) != 1 and not undecided:
+        what = f"one column must be the identifier of vehicles; got {', '.join(identifiers) or 'none'}"
+        remedy = 'Give role = "identifier" to the column that tells vehicles apart, and "drop" to other names.'
+        problems.append(Problem(what, where="attributes", remedy=remedy))
+    if problems or tables is None:
+        problems.sort(key=lambda p: [*CarrierTables.model_fields, top := p.where.split(".")[0]].index(top))
+        raise PolicyError(str(path or "policy"), problems)
+    numbers = {name: c.subject(name) for name, c in tables.attributes.items() if isinstance(c, NumberColumn)}
+    places = {name: c for name, c in tables.attributes.items() if isinstance(c, GridColumn)}
+    grids = {name: column.subject(name) for name, column in places.items()}
+    purposes = []
+    for name, duty in tables.mechanisms.items():
+        assert isinstance(duty, Duty)  # one without a known name was refused
+        subjects = duty.attributes or tuple(numbers if duty.name == _NUMERIC else grids)
+        try:
+            purposes.append(
+                Purpose(
+                    name=name,
+                    mechanism=duty.name,
+                    tiers=tuple(Tier(name=tier, epsilon=epsilon) for tier, epsilon in duty.levels(tables.tiers)),
+                    parameters=duty.parameters,
+                    quantities=tuple(numbers[at] for at in subjects) if duty.name == _NUMERIC else (),
+                    grid=None if duty.name == _NUMERIC else grids[subjects[0]],
+                    steps=duty.steps if isinstance(duty, TrajectoryDuty) else 1,
+                )
+            )
+        except UserError as error:
+            problems.append(Problem(str(error), where=f"mechanisms.{name}"))
+    if problems:
+        raise PolicyError(str(path or "policy"), problems)
+    allowance = tables.allowance
+    return CarrierPolicy(
+        dataset=tables.dataset,
+        protects=tables.protects,
+        version=tables.version,
+        vehicle=identifiers[0],
+        time=tables.schedule.time,
+        numbers=tuple(numbers.values()),
+        grids=grids,
+        place_columns={name: (column.columns[0], column.columns[1]) for name, column in places.items()},
+        purposes=tuple(purposes),
+        schedule=tables.schedule.made,
+        limits=Limits(lifetime=allowance.lifetime, day=allowance.day, allow_unbounded=tables.allow_unbounded),
+        path=path,
+        document=document,
+    )
 
 
 def read_task(path: str | os.PathLike[str]) -> Task:
@@ -31,72 +209,428 @@ def task_of(policy: CarrierPolicy) -> Task:
     Raises
     ------
     PolicyError
-        With all problems found: numbers out of range, parameters that a mechanism does not take, or a day whose
-        reports give away more than the allowance.
+        With all problems found: parameters that a mechanism does not take, or a day whose reports give away more than
+        the allowance.
     """
-    problems: list[Problem] = []
-    quantities = {
-        rule.name: attempt(problems, f"attributes.{rule.name}", partial(_quantity, rule)) for rule in policy.numbers
-    }
-    grids = {rule.name: attempt(problems, f"attributes.{rule.name}", partial(_grid, rule)) for rule in policy.places}
-    schedule = attempt(problems, "schedule", lambda: Schedule(**policy.schedule))  # type: ignore[arg-type]
-    limits = attempt(problems, "allowance", partial(_limits, policy))
-    _raise_any(policy, problems)  # what follows is made of these
-    purposes = [
-        attempt(problems, f"mechanisms.{duty.name}", partial(_purpose, duty, quantities, grids))
-        for duty in policy.duties
-    ]
-    _raise_any(policy, problems)
-    facts = {"dataset": policy.dataset, "protects": policy.protects, "version": policy.version}
-    made: Task | None = attempt(
-        problems,
-        "",
-        lambda: Task(**facts, purposes=tuple(purposes), schedule=schedule, limits=limits),  # type: ignore[arg-type]
-    )
-    _raise_any(policy, problems)
-    assert made is not None
-    problems += _mechanism_problems(made)
-    _raise_any(policy, problems)
-    attempt(problems, "", lambda: check_task(made))
-    _raise_any(policy, problems)
-    return made
-
-
-def _mechanism_problems(task: Task) -> Iterator[Problem]:
-    """Find parameters that mechanisms refuse."""
+    source, problems = str(policy.path or "policy"), []
+    try:
+        task = Task(
+            dataset=policy.dataset,
+            protects=policy.protects,
+            version=policy.version,
+            purposes=policy.purposes,
+            schedule=policy.schedule,
+            limits=policy.limits,
+        )
+    except UserError as error:
+        raise PolicyError(source, [str(error)]) from None
     for purpose in task.purposes:
         try:
             mechanism_of(task, purpose)
         except UserError as error:
-            yield Problem(str(error).removeprefix(f"{purpose.name}: "), where=f"mechanisms.{purpose.name}")
-
-
-def _raise_any(policy: CarrierPolicy, problems: list[Problem]) -> None:
+            what = str(error).removeprefix(f"{purpose.name}: ")
+            problems.append(Problem(what, where=f"mechanisms.{purpose.name}"))
     if problems:
-        raise PolicyError(str(policy.path or "policy"), problems)
+        raise PolicyError(source, problems)
+    try:
+        check_task(task)
+    except UserError as error:
+        raise PolicyError(source, [str(error)]) from None
+    return task
 
 
-def _quantity(rule: NumberRule) -> Quantity:
-    steps = {} if rule.steps is None else {"steps": rule.steps}
-    return Quantity(name=rule.name, low=rule.low, high=rule.high, unit=rule.unit, missing=rule.missing, **steps)
+# Columns
 
 
-def _grid(rule: PlaceRule) -> Grid:
-    return Grid(box=rule.box, levels=rule.levels, area_levels=rule.area_levels)
+def _named(name: str) -> str:
+    if not (name and name.strip() == name and name.isprintable() and len(name) <= _MOST_TEXT):
+        remedy = f"Write at most {_MOST_TEXT} printable characters."
+        raise Flaws(Problem("is blank, unprintable or too long", remedy=remedy))
+    return name
 
 
-def _limits(policy: CarrierPolicy) -> Limits:
-    return Limits(lifetime=policy.lifetime, day=policy.day, allow_unbounded=policy.allow_unbounded)
+def _positive(value: object) -> Fraction:
+    if value in ("", []):
+        raise Flaws(Problem("is blank", remedy=f"Fill in {_POSITIVE}."))
+    number = number_of(value, _POSITIVE)
+    if number <= 0:
+        raise Flaws(Problem(f"must be {_POSITIVE}", remedy="Write 1.0, say."))
+    return number
 
 
-def _purpose(duty: Duty, quantities: Mapping[str, Quantity], grids: Mapping[str, Grid]) -> Purpose:
-    numeric = duty.mechanism == "local-numeric"
-    return Purpose(
-        name=duty.name,
-        mechanism=duty.mechanism,
-        tiers=tuple(Tier(name=name, epsilon=epsilon) for name, epsilon in duty.tiers),
-        parameters=duty.parameters,
-        quantities=tuple(quantities[name] for name in duty.attributes) if numeric else (),
-        grid=None if numeric else grids[duty.attributes[0]],
-        steps=duty.steps,
+def _bounds(value: object) -> tuple[Fraction, ...]:
+    low, high = numbers_of(value, 2, "two numbers [lowest, highest], public bounds")
+    if low >= high:
+        raise Flaws(Problem("must begin below where it ends", remedy="Write [lowest, highest]."))
+    return low, high
+
+
+def _box(value: object) -> tuple[Fraction, ...]:
+    west, south, east, north = numbers_of(value, 4, "four numbers [west, south, east, north], in degrees")
+    if not (west < east and south < north):
+        remedy = "Write west, south, east, north in degrees, with west below east and south below north."
+        raise Flaws(Problem("has no inside", remedy=remedy))
+    return west, south, east, north
+
+
+def _for_devices(value: object, info: Info) -> object:
+    """Refuse what only a publisher can do with a value that does not fit."""
+    if value in ("refuse", "leave-out"):
+        words = "middle or symbol" if info.field_name == "missing" else "clamp"
+        what = f"= {value} is not for devices: a report that is refused or left out because of what it says gives that"
+        raise Flaws(Problem(f"{what} away", remedy=f"Use {words}."))
+    return value
+
+
+def _perturbed(role: Role) -> Role:
+    if role in (Role.PUBLIC, Role.SENSITIVE):
+        remedy = 'Write "quasi-identifier" for what is to be perturbed and reported, else "drop".'
+        raise Flaws(Problem(f"{role!s} would be sent as it is, and devices send nothing unperturbed", remedy=remedy))
+    return role
+
+
+Name = Annotated[str, AfterValidator(_named)]
+Positive = Annotated[Fraction, BeforeValidator(_positive)]
+
+
+class NumberColumn(Table):
+    """A number that devices report."""
+
+    role: AnyRole
+    kind: Literal["numeric"]
+    domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] = key(
+        "two numbers [lowest, highest], public bounds"
     )
+    unit: str = key('"km/h", say', "")
+    steps: int | None = key("a whole number", None)
+    missing: Annotated[Literal["middle", "symbol"], BeforeValidator(_for_devices)] = "middle"
+    outside: Annotated[Literal["clamp"], BeforeValidator(_for_devices)] = "clamp"
+
+    def subject(self, name: str) -> Quantity:
+        steps = {} if self.steps is None else {"steps": self.steps}
+        low, high = self.domain
+        return Quantity(name=name, low=low, high=high, unit=self.unit, missing=self.missing, **steps)
+
+
+class GridColumn(Table):
+    """Places that devices report as cells of a public grid; the name need not be a column."""
+
+    role: AnyRole
+    kind: Literal["grid"]
+    box: Annotated[tuple[Fraction, ...], BeforeValidator(_box)] = key(
+        "four numbers [west, south, east, north], in degrees"
+    )
+    levels: int = key("a whole number: 2^(levels - 1) columns and as many rows")
+    area_levels: int = key("a whole number: how many of the levels name the area", 1)
+    columns: Texts = key('["lon", "lat"], the columns of longitude and latitude', ("lon", "lat"))
+    missing: None = refused("and outside are one symbol of the grid, which is always there", "Leave them out.")
+    outside: None = refused("and missing are one symbol of the grid, which is always there", "Leave them out.")
+
+    def subject(self, name: str) -> Grid:
+        problems = []
+        if len(self.columns) != 2 or self.columns[0] == self.columns[1]:
+            problems.append(Problem("must be two columns", where="columns", remedy='Write ["lon", "lat"], say.'))
+        if not 1 <= self.area_levels <= self.levels:
+            remedy = f"Write 1 to {max(self.levels, 1)}."
+            problems.append(Problem("must be from 1 to levels", where="area_levels", remedy=remedy))
+        if problems:
+            raise Flaws(*problems)
+        west, south, east, north = self.box
+        return Grid(box=(west, south, east, north), levels=self.levels, area_levels=self.area_levels)
+
+
+class _SilentColumn(Table):
+    """A column that is not reported: how it would be does not matter."""
+
+    role: Annotated[AnyRole, AfterValidator(_perturbed)]
+
+
+_REPORTING: Any = {
+    key: (object, None) for key in (NumberColumn.model_fields | GridColumn.model_fields) if key != "role"
+}
+SilentColumn = create_model("SilentColumn", __base__=_SilentColumn, **_REPORTING)
+
+
+class UnkindedColumn(Table):
+    """What is to be reported without saying how: what else it needs depends on its kind."""
+
+    model_config = ConfigDict(extra="allow")
+    kind: Literal["numeric", "grid"]
+
+
+class UndecidedColumn(Table):
+    """A column without a role: what else it needs depends on that."""
+
+    model_config = ConfigDict(extra="allow")
+    role: AnyRole
+
+
+_Column = NumberColumn | GridColumn | SilentColumn | UnkindedColumn | UndecidedColumn
+
+
+def _sort_of_column(data: object) -> str:
+    role = role_of(data.get("role")) if isinstance(data, Mapping) else None
+    if not isinstance(data, Mapping) or role not in tuple(Role):
+        return "UndecidedColumn"
+    if role != Role.QUASI_IDENTIFIER:
+        return "SilentColumn"
+    return {"numeric": "NumberColumn", "grid": "GridColumn"}.get(str(data.get("kind")), "UnkindedColumn")
+
+
+def _reportable(column: _Column, info: Info) -> _Column:
+    if isinstance(column, NumberColumn | GridColumn):
+        with problems_of_table():
+            column.subject(info.context.column)
+    return column
+
+
+AnyColumn = Annotated[
+    Annotated[NumberColumn, Tag("NumberColumn")]
+    | Annotated[GridColumn, Tag("GridColumn")]
+    | Annotated[SilentColumn, Tag("SilentColumn")]
+    | Annotated[UnkindedColumn, Tag("UnkindedColumn")]
+    | Annotated[UndecidedColumn, Tag("UndecidedColumn")],
+    Discriminator(_sort_of_column),
+    AfterValidator(_reportable),
+]
+
+
+def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the role of each column as it is written; None where that is no role."""
+    tables = document.get("attributes")
+    roles = {
+        name: role_of(table.get("role")) if isinstance(table, Mapping) else None
+        for name, table in (tables.items() if isinstance(tables, Mapping) else ())
+    }
+    return {name: role if isinstance(role, str) and role in tuple(Role) else None for name, role in roles.items()}
+
+
+def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], bool]:
+    """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
+    kind = "numeric" if mechanism == _NUMERIC else "grid"
+    roles = _roles(document)
+    fitting, unclear = [], None in roles.values()
+    for name, role in roles.items():
+        if role == Role.QUASI_IDENTIFIER:
+            said = document["attributes"][name].get("kind")
+            fitting += [name] if said == kind else []
+            unclear |= said not in ("numeric", "grid")
+        unclear |= role in (Role.PUBLIC, Role.SENSITIVE)
+    return fitting, unclear
+
+
+# Schedule and allowance
+
+
+class ScheduleTable(MadeTable[Schedule]):
+    slots_per_day: int | None = key("a whole number: how many reports of each kind a day holds", None)
+    slot_minutes: int | None = key("a whole number: how many minutes lie between two moments of a day", None)
+    lateness_minutes: int | None = key("a whole number: how long a report may come late", None)
+    skew_seconds: int | None = key("a whole number: how far clocks may differ", None)
+    window: int | None = key("a whole number: how many slots share an epsilon", None)
+    closing: str | None = key('"03:00", when a day closes', None)
+    time: str | None = key('"time", the column of the moment of a reading', None)
+
+    @cached_property
+    def made(self) -> Schedule:
+        return Schedule(**{key: value for key, value in self.plain().items() if key != "time"})
+
+    @field_validator("time")
+    @classmethod
+    def _is_silent(cls, time: str | None, info: Info) -> str | None:
+        reading = info.context
+        roles = _roles(reading.document)
+        declared = set(roles)
+        for table in reading.table("attributes").values():
+            columns = table.get("columns", ["lon", "lat"]) if isinstance(table, Mapping) else None
+            if isinstance(columns, list) and table.get("kind") == "grid":
+                declared |= set(map(str, columns))
+        if time is not None and time not in declared:
+            remedy = f'Declare it with role = "drop". {suggestion(time, declared)}'
+            raise Flaws(Problem(f"{time!r} is not a declared attribute", remedy=remedy))
+        if time is not None and roles.get(time, Role.DROP) != Role.DROP:
+            what = f"{time!r} is reported itself, or names vehicles"
+            raise Flaws(Problem(what, remedy='Name a column with role = "drop".'))
+        return time
+
+
+class AllowanceTable(Table):
+    day: Positive | None = key(_POSITIVE, None)
+    lifetime: Positive = key(_POSITIVE)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.day is not None and self.day > self.lifetime:
+            raise Flaws(Problem("exceeds lifetime", where="day", remedy="Lower it, or raise lifetime."))
+        return self
+
+
+# Mechanisms
+
+
+class Duty(Table):
+    """One kind of report that every device sends at each of its slots."""
+
+    name: str
+    epsilon: Positive | None = key(_POSITIVE, None)
+    tiers: Texts | None = key('names of [tiers], such as ["basic", "strict"]', None)
+    attributes: Texts | None = key("a list of names of attributes", None)
+    method: str | None = key('"auto", say', None)
+    as_published: bool = key("true or false", False)
+
+    @property
+    def parameters(self) -> dict[str, bool | int | str]:
+        """All other parameters of the mechanism, where they are said; a flag that is false is not."""
+        others = {"name", "steps", "epsilon", "tiers", "attributes"}
+        said = {key: value for key, value in self if key not in others}
+        return {key: value for key, value in said.items() if value is not None and value is not False}
+
+    def levels(self, tiers: Mapping[str, Fraction]) -> list[tuple[str, Fraction]]:
+        """Return name and epsilon of each public tier; all there are if it says nothing."""
+        if self.epsilon is not None:
+            return [(ONLY_TIER, self.epsilon)]
+        return [(name, tiers[name]) for name in self.tiers or tiers]
+
+    @model_validator(mode="after")
+    def _fits(self, info: Info) -> Self:
+        """Compare with tiers and columns as they are written, so that what is wrong with them hides nothing here."""
+        reading = info.context
+        problems = [*self._tier_problems(reading.table("tiers")), *self._subject_problems(reading.document)]
+        if problems:
+            raise Flaws(*problems)
+        return self
+
+    def _tier_problems(self, tiers: Mapping[str, Any]) -> list[Problem]:
+        if self.epsilon is not None:
+            both = Problem("and tiers are both given", where="epsilon", remedy="Keep one of them.")
+            return [both] if self.tiers is not None else []
+        chosen = self.tiers if self.tiers is not None else tuple(tiers)
+        problems = []
+        if not chosen:
+            remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
+            problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
+        if len(set(chosen)) < len(chosen):
+            problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
+        strange = [name for name in chosen if name not in tiers]
+        return problems + [
+            Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
+        ]
+
+    def _subject_problems(self, document: Mapping[str, Any]) -> list[Problem]:
+        mechanism = self.name
+        kind = "numeric" if mechanism == _NUMERIC else "grid"
+        fitting, unclear = _reported(document, mechanism)
+        chosen = self.attributes if self.attributes is not None else tuple(fitting)
+        problems = []
+        for name in chosen:
+            if name not in fitting and not (unclear and name in _roles(document)):
+                what = f"{name!r} is not a quasi-identifier of kind = {kind!r}, as {mechanism} needs"
+                problems.append(Problem(what, where="attributes", remedy=suggestion(name, fitting)))
+        if len(set(chosen)) < len(chosen):
+            problems.append(Problem("names one twice", where="attributes", remedy="Name each once."))
+        if not chosen and not unclear:
+            what = f"there is nothing that {mechanism} could report"
+            remedy = f'Declare one with role = "quasi-identifier" and kind = "{kind}".'
+            problems.append(Problem(what, where="attributes", remedy=remedy))
+        if mechanism != _NUMERIC and len(chosen) > 1:
+            what = f"{mechanism} reports the cells of one grid, and there are {len(chosen)}"
+            remedy = f'Choose one: attributes = ["{chosen[0]}"], say.'
+            problems.append(Problem(what, where="attributes", remedy=remedy))
+        return problems
+
+
+class NumericDuty(Duty):
+    name: Literal["local-numeric"]
+    sampled: int | None = key("a whole number", None)
+
+
+class LocationDuty(Duty):
+    name: Literal["local-location"]
+    area_in_clear: bool = key("true or false", False)
+
+
+class TrajectoryDuty(Duty):
+    name: Literal["local-trajectory"]
+    area_in_clear: bool = key("true or false", False)
+    hops: int | None = key("a whole number", None)
+    steps: int = key("a whole number", 2)
+
+
+class UnnamedDuty(Table):
+    """A mechanism that there is not: nobody knows which parameters it would have."""
+
+    model_config = ConfigDict(extra="allow")
+    name: Literal["local-numeric", "local-location", "local-trajectory"]
+
+
+_DUTIES = {"local-numeric": "NumericDuty", "local-location": "LocationDuty", "local-trajectory": "TrajectoryDuty"}
+
+
+def _sort_of_duty(data: object) -> str:
+    return _DUTIES.get(str(data.get("name")), "UnnamedDuty") if isinstance(data, Mapping) else "UnnamedDuty"
+
+
+AnyDuty = Annotated[
+    Annotated[NumericDuty, Tag("NumericDuty")]
+    | Annotated[LocationDuty, Tag("LocationDuty")]
+    | Annotated[TrajectoryDuty, Tag("TrajectoryDuty")]
+    | Annotated[UnnamedDuty, Tag("UnnamedDuty")],
+    Discriminator(_sort_of_duty),
+]
+
+
+class CarrierTables(Table):
+    """A policy for devices, as it is written."""
+
+    dataset: Name = key('"fleet", the name of what is estimated')
+    protects: Name = key('"vehicle", what one device stands for')
+    version: int = key("a whole number", 1)
+    allow_unbounded: bool = key("true or false", False)
+    attributes: dict[Annotated[Name, AfterValidator(note_name)], AnyColumn] = key(
+        "tables [attributes.NAME], one for each column"
+    )
+    schedule: ScheduleTable = key("a table [schedule]", ScheduleTable())
+    allowance: AllowanceTable = key(
+        "a table [allowance] with lifetime, what all reports of a vehicle may give away: yours to choose, no default"
+    )
+    tiers: dict[Name, Positive] = key("a table [tiers] with name = epsilon", {})
+    mechanisms: dict[Name, AnyDuty] = key("tables [mechanisms.NAME], one for each kind of report")
+    # What a policy for publishing has, and what says the same to devices.
+    mechanism: None = refused(_PUBLISHED, "Write one table [mechanisms.NAME] for each kind of report.")
+    budget: None = refused(_PUBLISHED, "Devices keep to [allowance]: write day and lifetime there.")
+    period: None = refused(_PUBLISHED, "Devices report as [schedule] says.")
+    contribution: None = refused(_PUBLISHED, "Devices keep to [allowance], so that reports of one vehicle are bounded.")
+    small: None = refused(_PUBLISHED, "Leave it out: devices do not make classes.")
+    together: None = refused(_PUBLISHED, "Leave it out: every reading is reported by itself.")
+    trip: None = refused(_PUBLISHED, 'Leave it out: paths are reported by a mechanism "local-trajectory".')
+    city: None = refused(_PUBLISHED, 'Leave it out: places are the cells of an attribute of kind = "grid".')
+    read: None = refused(_PUBLISHED, "Leave it out: devices do not read files.")
+
+    @field_validator("mechanisms")
+    @classmethod
+    def _fit_together(cls, duties: dict[str, Duty], info: Info) -> dict[str, Duty]:
+        """Check what concerns all mechanisms: that they have the same tiers and leave nothing out."""
+        reading = info.context
+        problems: list[Problem] = []
+        used: set[str] = set()
+        several: dict[str, tuple[str, ...]] = {}
+        for name, duty in duties.items():
+            tiers = duty.tiers or tuple(reading.table("tiers"))
+            if duty.epsilon is None and len(tiers) > 1 and "tiers" in info.data:
+                several[name] = tiers
+            used.update(duty.attributes or _reported(reading.document, duty.name)[0])
+        first = next(iter(several), "")
+        for name, tiers in several.items():
+            if set(tiers) != set(several[first]):
+                what = f"differ from those of {first!r}, and a vehicle has the same tier in all"
+                where = f"mechanisms.{name}.tiers"
+                problems.append(Problem(what, where=where, remedy="Write the same names, or one."))
+        for mechanism in CARRIER_MECHANISMS[:2]:
+            for name in _reported(reading.document, mechanism)[0]:
+                if name not in used:
+                    remedy = 'Name it in the attributes of a mechanism that fits, or write role = "drop".'
+                    what = "is reported by no mechanism"
+                    problems.append(Problem(what, where=f"attributes.{name}", remedy=remedy))
+        if problems:
+            raise Flaws(*problems, beside=True)
+        return duties

@@ -10,10 +10,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 
+from dunnage.documents import suggestion
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
-from dunnage.policy.options import ReadOptions
-from dunnage.policy.tables import suggestion
+from dunnage.policy import ReadOptions
 from dunnage.schema import RESERVED_NAMES
 
 STORIES = ("rows", "trips", "devices")

@@ -16,9 +16,8 @@ from dunnage.errors import AllowanceError, InputError, SealError
 from dunnage.local.allowance import Spent
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.task import Task
-from dunnage.local.tasks import task_of
-from dunnage.policy import CarrierPolicy, read_carriers
-from dunnage.policy.carriers import is_for_devices
+from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
+from dunnage.policy import is_for_devices
 from dunnage.showing.common import MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import promise_text, task_text
 
@@ -72,7 +71,7 @@ def _policy_lines(policy: CarrierPolicy, task: Task) -> list[str]:
     schedule, limits = task.schedule, task.limits
     lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
     lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
-    lines += [f"  {place.name:<20} {4 ** (place.levels - 1):,} cells of a box" for place in policy.places]
+    lines += [f"  {name:<20} {grid.num_cells:,} cells of a box" for name, grid in policy.grids.items()]
     tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
     lines.append(
         "Tiers         " + ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
