@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.bins import pack_bins, sweep
+from dunnage.bins import fills as sweep
+from dunnage.bins import pack_bins
 from dunnage.bins.fills import (
     Fills,
     Items,

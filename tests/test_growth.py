@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.clustering import growth, search
-from dunnage.clustering.constraints import Constraints, num_persons
-from dunnage.clustering.growth import grow
+from dunnage.clustering import growth, refine
+from dunnage.clustering.growth import Constraints, grow, num_persons
 from dunnage.clustering.metric import Metric
 from dunnage.clustering.published import published_density
 from dunnage.errors import ParameterError
@@ -245,7 +244,7 @@ def test_exchanges_at_the_end_make_classes_of_tree_nodes_cheaper(k: int, monkeyp
     metric = tree_rides(4_000, 1)
     found = grow(metric, k)
     assert_valid(found, k)
-    monkeypatch.setattr(search, "polish", lambda metric, of_record, *_: of_record)
+    monkeypatch.setattr(refine, "polish", lambda metric, of_record, *_: of_record)
     assert metric.total(found) < 0.97 * metric.total(grow(metric, k))
 
 

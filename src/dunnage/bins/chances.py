@@ -187,7 +187,7 @@ def _chance_of_last(total: Sums, last: Sums, capacity: IntArray) -> float | None
     return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
-class Sizes(Protocol):
+class ClassSizes(Protocol):
     """What is known of the sizes of a class's items."""
 
     count: int
@@ -340,7 +340,7 @@ class Chances:
     (0.6666666666666666, 0.6666666666666666)
     """
 
-    def __init__(self, classes: Sequence[Sizes], capacity: IntArray) -> None:
+    def __init__(self, classes: Sequence[ClassSizes], capacity: IntArray) -> None:
         self.capacity = np.asarray(capacity, dtype=np.int64)
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes]

@@ -22,13 +22,13 @@ import functools
 import heapq
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.compiling import kernel
 from dunnage.mechanisms.cuts import (
     TOLERANCE,
     Cells,
@@ -40,7 +40,6 @@ from dunnage.mechanisms.cuts import (
     local_optima,
     uncut,
 )
-from dunnage.mechanisms.runs import compile_kernel
 
 MOST_POINTS = 64
 MOST_POINTS_OF_PAIRS = 128
@@ -164,9 +163,9 @@ def _all_nearest(points: Points) -> _Nearest:
 def _box_widths(
     points: Points, nearest: _Nearest, label: IntArray, floor: FloatArray, k: int, most_steps: int
 ) -> tuple[FloatArray, int]:
-    kernel = _kernel("box_widths") if points.compiled else box_widths
+    fill = box_widths if points.compiled else box_widths.plain
     least = floor.copy()
-    steps = kernel(
+    steps = fill(
         label, nearest.points, nearest.widths, nearest.beyond, points.counts, points.lower, points.upper,
         points.factor, k, points.price, least, most_steps,
     )  # fmt: skip
@@ -318,6 +317,7 @@ def _decided(node: _Node, end: int, num_pieces: int, label: IntArray, least: Flo
     return _Node((*node.cuts, np.array(node.begins, dtype=np.int64)), (0,), 0, label, least)
 
 
+@kernel
 def box_widths(
     label: IntArray,
     nearest: IntArray,
@@ -373,8 +373,3 @@ def box_widths(
         if steps <= most_steps:
             least[point] = max(least[point], min(best, beyond[point]))
     return total
-
-
-@functools.cache
-def _kernel(name: str) -> Callable[..., Any]:
-    return compile_kernel(globals()[name])

@@ -20,9 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.metric import Metric
-from dunnage.clustering.scaling import distance_deviations, near_weights
+from dunnage.clustering.growth import Constraints
+from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.dataset import Dataset
 from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.errors import InternalError, Refusal
@@ -348,7 +347,7 @@ class Records:
             from dunnage.clustering.published import published_density
 
             return published_density(metric, k, limits=limits)
-        from dunnage.clustering.blocks import grow_in_blocks
+        from dunnage.clustering.growth import grow_in_blocks
 
         price = float(self.mechanism.price)
         told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None

@@ -14,13 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace
-from dunnage.counting.lazy import project_lazily
+from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, addresses
 from dunnage.counting.projection import Candidates, Family, Projection, project
 from dunnage.counting.reconciled import Margin, project_estimates
-from dunnage.counting.rounding import round_tree
-from dunnage.counting.tables import project_table
-from dunnage.counting.tails import addresses
+from dunnage.counting.tables import project_lazily, project_table, round_tree
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown

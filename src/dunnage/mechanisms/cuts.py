@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.mechanisms.runs import compile_kernel
+from dunnage.compiling import kernel
 
 Cuts = tuple[IntArray, ...]
 """For each attribute the piece that each interval begins with; the first is always 0."""
@@ -230,7 +230,7 @@ def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, 
     """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out."""
     order, first = points.in_order[attribute]
     previous = np.zeros(points.num_pieces[attribute] + 1, dtype=np.int64)
-    program = compiled("cut_program") if points.compiled else cut_program
+    program = cut_program if points.compiled else cut_program.plain
     cost = program(
         order, first, label, num_labels, points.counts, points.lower, points.upper, points.factor,
         points.k, points.price, reach, previous,
@@ -242,6 +242,7 @@ def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, 
     return np.array(begins[::-1], dtype=np.int64), float(cost)
 
 
+@kernel
 def cut_program(
     order: IntArray,
     first: IntArray,
@@ -297,9 +298,3 @@ def cut_program(
             if cost < best[end]:
                 best[end], previous[end] = cost, begin
     return float(best[num])
-
-
-@functools.cache
-def compiled(name: str) -> Callable[..., Any]:
-    """Compile a kernel of this module by its name, or load it from numba's cache; small problems never get here."""
-    return compile_kernel(globals()[name])

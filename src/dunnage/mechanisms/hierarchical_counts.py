@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, surplus
-from dunnage.counting.trees import consistent_tree
+from dunnage.counting.tables import consistent_tree
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, plain

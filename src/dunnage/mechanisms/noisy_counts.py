@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
-from dunnage.counting.tails import exceeding_cells
+from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, plain, shown

@@ -6,15 +6,13 @@ An exact dynamic program; ``docs/proofs/partition.md`` says why it needs so few 
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.compiling import kernel
 
 _COMPILE_FROM_RUNS = 20_000
 
@@ -52,7 +50,7 @@ class Runs:
 
 def best_classes(runs: Runs, k: int, price: float) -> tuple[IntArray, float]:
     """Return the class of each run (-1: suppressed), numbered in order, and the least total cost."""
-    solve = _compiled() if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve
+    solve = _solve if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve.plain
     first = np.full(len(runs.lower), -1, dtype=np.int64)
     cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
     opens = opening_runs(runs, first)
@@ -75,6 +73,7 @@ def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
     return opens
 
 
+@kernel
 def _solve(
     lower: FloatArray,
     upper: FloatArray,
@@ -126,21 +125,3 @@ def _solve(
                 first_of[start + i : start + end] = start + i
             end = i
     return total
-
-
-@functools.cache
-def _compiled() -> Callable[..., float]:
-    """Compile the dynamic program, or load it from numba's cache; small problems never get here."""
-    return compile_kernel(_solve)
-
-
-def compile_kernel(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile, with a cache on disk where one can be written."""
-    import numba
-
-    compiled: Callable[..., Any]
-    try:
-        compiled = numba.njit(cache=True)(kernel)
-    except RuntimeError:  # no folder that a cache could be written to
-        compiled = numba.njit()(kernel)
-    return compiled

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.covering import Choice, CoverProgram
-from dunnage.bins.listing import Listing
+from dunnage.bins.covering import Choice, CoverProgram, Listing
 from dunnage.errors import ParameterError
 from dunnage.planning.models import Robust
 from dunnage.planning.problem import PackingProblem

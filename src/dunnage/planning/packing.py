@@ -19,8 +19,8 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import ChancePacker, ClassPacking, Members
-from dunnage.bins.chances import Sizes
-from dunnage.bins.spreading import over_caps, spread_items
+from dunnage.bins.chances import ClassSizes
+from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
 from dunnage.planning.apart import Telling, pack_apart
@@ -361,7 +361,7 @@ def _class_plan(
 ) -> tuple[ClassPacking, int]:
     """Pack types of rows surely; the bound comes from numbers rounded down where they had to be rounded."""
 
-    def classes(table: IntArray) -> list[Sizes]:
+    def classes(table: IntArray) -> list[ClassSizes]:
         return [Members(np.repeat(line[None], number, axis=0)) for line, number in zip(table, times, strict=True)]
 
     kinds = problem.kinds(whole.rooms)
@@ -456,7 +456,7 @@ def _noisy(problem: PackingProblem, model: Stochastic, deadline: float, tell: Te
 # Stochastic and robust
 
 
-def _classes(problem: PackingProblem) -> tuple[list[Sizes], Whole, str]:
+def _classes(problem: PackingProblem) -> tuple[list[ClassSizes], Whole, str]:
     """Return what is known of the classes, and what that rests on."""
     found = problem.class_members()
     if found is not None:
@@ -477,7 +477,7 @@ def _stochastic(problem: PackingProblem, model: Stochastic, deadline: float, tel
 
 def _by_chance(
     problem: PackingProblem,
-    classes: list[Sizes],
+    classes: list[ClassSizes],
     whole: Whole,
     risk: Fraction,
     rests: str,
@@ -644,7 +644,7 @@ def _sealed(problem: PackingProblem, deadline: float, tell: Telling | None) -> _
 
 
 def _sealed_members(
-    problem: PackingProblem, classes: list[Sizes], whole: Whole, deadline: float, tell: Telling | None
+    problem: PackingProblem, classes: list[ClassSizes], whole: Whole, deadline: float, tell: Telling | None
 ) -> _Solution:
     """Pack the members themselves, and say only how many of each class go where."""
     class_of = np.repeat(np.arange(len(problem.class_sizes)), problem.class_sizes)
@@ -679,7 +679,7 @@ def _sealed_members(
 
 
 def _likely_slots(
-    problem: PackingProblem, classes: list[Sizes], whole: Whole, kinds: IntArray, bound: int, deadline: float
+    problem: PackingProblem, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int, deadline: float
 ) -> tuple[ClassPacking | None, bool]:
     """Find slots of no more cost that many fills fit, and say whether they cost less.
 
@@ -734,7 +734,7 @@ def _spread_members(
 def _packed_members(
     problem: PackingProblem, whole: Whole, group_of: IntArray, deadline: float, tell: Telling | None
 ) -> tuple[IntArray, IntArray, int]:
-    from dunnage.bins.vectors import pack_vectors
+    from dunnage.bins.certified import pack_vectors
 
     kinds = problem.kinds(whole.rooms)
     if len(kinds) == 1 and whole.values.shape[1] == 1 and int(whole.values.max()) <= kinds[0].capacity[0]:
