@@ -30,8 +30,7 @@ from dunnage.local.shares import estimate_shares
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.samples.positions import CITY_BOX, PositionSetting, positions
-from dunnage.samples.telemetry import TelemetrySetting, telemetry
+from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from dunnage.svg import Scale, Svg, number_text, tag
 
 FloatArray = npt.NDArray[np.float64]

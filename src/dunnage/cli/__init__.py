@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from dunnage.cli.advising import advise
-from dunnage.cli.auditing import audit
-from dunnage.cli.devices import device_app, estimate
+from dunnage.cli.auditing import advise, audit, prove
+from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.fleets import apply_fleet, size
 from dunnage.cli.generate import generate_app
-from dunnage.cli.proving import prove
 from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
-from dunnage.cli.showing import show
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -271,6 +268,27 @@ def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
     counts = {"left out by the policy": num_left_out, **facts}
     told = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
     return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
+
+
+def show(
+    path: Annotated[Path, typer.Argument(help="Any folder or file that commands write or read.")],
+    devices: Annotated[
+        int, typer.Option(min=1, help="Task, or policy for devices: how many vehicles to predict errors for.")
+    ] = DEFAULT_DEVICES,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show anything that commands write or read: what it is, what it promises, what it says.
+
+    Folders: release, plan, settlement, audit, frontier, city, GTFS feed, demo. Files: policy, task, reports, tallies,
+    ledger, certificate, datapackage, plan or trucks as CSV, public key, key ring, allowance, sealed records, proof,
+    figures of a demo. Of your data it lists columns and types, never values; of a draft, what is still blank. Keys are
+    refused.
+
+    Example: dunnage show release
+    """
+    from dunnage.showing import shown
+
+    print_result(*shown(path, devices=devices), as_json)
 
 
 def verify(

@@ -10,10 +10,19 @@ from pathlib import Path
 from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.finding import percent
 from dunnage.auditing.fleet import Fleet
-from dunnage.demo.frontiers import FILE as FRONTIER
-from dunnage.demo.frontiers import advised, frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import FILE as FRONTIER
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    advised,
+    check,
+    frontier_part,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.devices import collect, simulate
 from dunnage.local.channel import enumerated_loss
 from dunnage.local.estimate import estimate, write_estimates

@@ -17,9 +17,19 @@ from dunnage.auditing.audit import audit
 from dunnage.auditing.finding import percent
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
 from dunnage.dataset import Dataset
-from dunnage.demo.frontiers import advised, frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers, signed
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    advised,
+    check,
+    frontier_part,
+    signed,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.io import load
 from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
 from dunnage.noise import Noise

@@ -14,9 +14,20 @@ import pyarrow.csv as pacsv
 from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.finding import percent
 from dunnage.city import City
-from dunnage.demo.frontiers import frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers, seconds, signed, times
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    check,
+    frontier_part,
+    seconds,
+    signed,
+    times,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.gtfs import load_city
 from dunnage.io import load
 from dunnage.pages import write_audit
