@@ -31,7 +31,8 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
-from dunnage.svg import Scale, Svg, number_text, tag
+from dunnage.svg import Scale, Svg, tag
+from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -21,7 +21,7 @@ import pytest
 import dunnage as dn
 from dunnage.auditing import outside
 from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, Audit, audit
-from dunnage.auditing.finding import TOPICS, Finding, percent, wilson
+from dunnage.auditing.finding import TOPICS, Finding, wilson
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
@@ -31,6 +31,7 @@ from dunnage.planning.linkage import exchangeable, truck_linkage
 from dunnage.planning.plan import Plan, Slots
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.text import percent
 
 STATISTICS = ("bounds", "mean", "multiset")
 PARCEL = {"role": "identifier"}

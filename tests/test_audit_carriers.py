@@ -75,8 +75,8 @@ from dunnage.noise import Noise
 from dunnage.pages.audit import audit_page
 from dunnage.policy import carriers_from_text
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.samples import PackageSetting, generate_packages
+from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
 HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)

@@ -34,6 +34,7 @@ from dunnage.guarantees import (
     exp_upper,
     guarantee_from,
 )
+from dunnage.text import rounded_percent as _percent
 
 FORMAT = 1
 MOST_CERTIFICATE_BYTES = 16 << 20
@@ -411,10 +412,6 @@ def _odds_row(prior: Fraction, loss: Loss) -> dict[str, Any]:
 def _ceiling(probability: Fraction) -> float:
     """Round a probability up to four digits: printed bounds never flatter."""
     return min(1.0, math.ceil(probability * 10_000) / 10_000)
-
-
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.3g} %"
 
 
 def proof_text(body: Mapping[str, Any]) -> str:

@@ -31,8 +31,8 @@ from dunnage.city import MOST_SECONDS, MOST_STOPS_WITH_PAIRS, Buses, City, haver
 from dunnage.domains.files import refuse_lines
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.folders import check_new_folder
-from dunnage.release_words import several
 from dunnage.routes import find_routes
+from dunnage.text import several
 
 # --- The files of a GTFS feed, unpacked with limits and checked line by line before anything else reads them.
 

@@ -12,16 +12,12 @@ from fractions import Fraction
 from typing import Any
 
 from dunnage.exact import decimal_text, exact
+from dunnage.text import several
 from dunnage.trips import Universe
 
 CELLS = "cells"
 ESTIMATES_TABLE_WORDS = "one line an estimated value, with its interval"
 COUNTS_TABLE_WORDS = "one line a type of trips that has any; **one that is not listed has none**"
-
-
-def several(num: int, noun: str) -> str:
-    """Write a number of things, one of which has no ending: ``1 trip``, ``1,000 trips``."""
-    return f"{num:,} {noun}{'' if num == 1 else 's'}"
 
 
 def count_column_words(name: str, universe: Universe) -> str:

@@ -27,7 +27,6 @@ from dunnage.advising.frontier import (
     Limit,
     Point,
     check_place,
-    per_cent,
     with_ends,
 )
 from dunnage.advising.policies import BasePolicy
@@ -35,6 +34,7 @@ from dunnage.advising.recommend import DEFAULT_MAX_COST, Choice, choose, limit_o
 from dunnage.advising.sweep import ON, Asked, Case, Goal, GoalMeasuring, Store, digest_of, sweep
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.policy import Policy, suggestion
+from dunnage.text import large_percent
 
 # Each module has a goal_for; they are heavy, so only the one asked for is imported.
 GOALS = {"trucks": "trucks", "shuttles": "shuttles", "distortion": "distortion", "error": "errors_goal"}
@@ -242,7 +242,7 @@ def _recommendation(goal: Goal, choice: Choice, limit: Limit) -> str:
         f"it promises {point.guarantee} ({point.basis})"
     )
     overloaded = point.figures.get(OVERLOADED, 0.0)
-    more = f" {per_cent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
+    more = f" {large_percent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
     if point.measured_on == SAMPLE:
         more += " These figures are of random samples of the rows, not of all."
     if choice.meets_limit:
@@ -284,7 +284,7 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     says += _left_out_says(points)
     says.append(
         f"Each point was measured {points[0].draws} times with independent randomness; an interval says where a "
-        f"second, independent measurement of this figure with as many draws falls with {per_cent(CONFIDENCE)}."
+        f"second, independent measurement of this figure with as many draws falls with {large_percent(CONFIDENCE)}."
     )
     return says
 
@@ -331,12 +331,12 @@ def _left_out_says(points: Sequence[Point]) -> list[str]:
     if weak := [point for point in points if point.weak]:
         says.append(
             f"{_points(weak)} {_are(weak)} recommended only if --max-risk allows it: the attacker is right more than "
-            f"{per_cent(WEAK_RISK)} of the time, which protects hardly anybody."
+            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
         )
     if mended := [point for point in points if point.mended]:
         says.append(
             f"{_points(mended)} {_are(mended)} not recommended, and no reason to leave out others: the plan overloads "
-            f"more than {per_cent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
+            f"more than {large_percent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
             "planned, by the true weights."
         )
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:

@@ -17,6 +17,7 @@ from typing import Any
 from dunnage._version import __version__
 from dunnage.errors import InputError, OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
+from dunnage.text import large_percent
 
 FORMAT = 1
 FRONTIER_FILE = "frontier.json"
@@ -458,20 +459,9 @@ def _word(truth: bool) -> str:
 
 def with_ends(measure: Measure) -> str:
     """Write a measure in per cent, with its ends if they differ."""
-    text = per_cent(measure.value)
+    text = large_percent(measure.value)
     return (
-        text if measure.lower == measure.upper else f"{text} ({per_cent(measure.lower)} to {per_cent(measure.upper)})"
+        text
+        if measure.lower == measure.upper
+        else f"{text} ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
     )
-
-
-def per_cent(share: float) -> str:
-    """Write a share in per cent.
-
-    Examples
-    --------
-    >>> per_cent(0.05), per_cent(0.0712), per_cent(0.99996), per_cent(1), per_cent(12.345)
-    ('5 %', '7.12 %', 'over 99.9 %', '100 %', '1,234 %')
-    """
-    if 0.9995 <= share < 1:
-        return "over 99.9 %"
-    return f"{100 * share:,.0f} %" if share >= 9.995 else f"{100 * share:.3g} %"

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dunnage.advising.frontier import Limit, Point, per_cent
+from dunnage.advising.frontier import Limit, Point
 from dunnage.errors import ParameterError
+from dunnage.text import large_percent
 
 DEFAULT_MAX_COST = 0.05
 _SHARE = re.compile(r"^\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<end>%|/\s*(?P<below>[1-9]\d*)|)\s*$")
@@ -89,7 +90,7 @@ def _preference(point: Point, limit: Limit) -> tuple[float, float]:
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
     """Say what was asked for: ``at most 5 % more trucks``."""
     parts: Iterable[str] = (
-        *([f"at most {per_cent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
-        *([f"{risk_name} of at most {per_cent(limit.max_risk)}"] if limit.max_risk is not None else []),
+        *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
+        *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
     )
     return " and ".join(parts)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent, wilson
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, wilson
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth
 from dunnage.auditing.tracking import (
     Guess,
@@ -45,8 +45,7 @@ from dunnage.local.task import Purpose, Task, Tier
 from dunnage.local.trajectory import Independent, LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.release import Release
-from dunnage.release_words import several
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
 
 Progress = Callable[[str], None]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import Finding, counted, percent, wilson
+from dunnage.auditing.finding import Finding, counted, wilson
 from dunnage.auditing.membership import (
     LAWS,
     Answer,
@@ -52,9 +52,9 @@ from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release_words import CELLS, several
+from dunnage.release_words import CELLS
 from dunnage.schema import RIDER
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
 from dunnage.verification.counts import check_counts
 

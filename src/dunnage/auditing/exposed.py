@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from dunnage.arrays import IntArray
 from dunnage.auditing.carriers import CarrierCase, Target, located
 from dunnage.auditing.counts import CountsCase, CountsSight, columns_of
-from dunnage.auditing.finding import percent
 from dunnage.auditing.fleet import inputs_of
 from dunnage.auditing.inside import MOST_AT_RISK
 from dunnage.auditing.membership import Evidence, Membership, noisy_answer, posterior, released_ratios
@@ -23,8 +22,9 @@ from dunnage.errors import ParameterError
 from dunnage.local.client import check_task
 from dunnage.mechanisms.counting import trip_cells
 from dunnage.mechanisms.features import Feature
-from dunnage.release_words import CELLS, several
+from dunnage.release_words import CELLS
 from dunnage.schema import RIDER
+from dunnage.text import percent, several
 
 Listed = tuple[list[dict[str, Any]], str]
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.errors import ParameterError
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 CONFIDENCE = 0.95
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
@@ -89,17 +89,6 @@ class Finding:
             "private": self.private,
             "details": dict(self.details),
         }
-
-
-def percent(share: float) -> str:
-    """Write a share in per cent; only all of it is 100 %, and only nothing is 0 %.
-
-    Examples
-    --------
-    >>> percent(1 / 6), percent(0.99999), percent(1), percent(0)
-    ('16.7 %', 'over 99.9 %', '100 %', '0 %')
-    """
-    return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.3g} %"
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
+from dunnage.auditing.finding import NO_UNIT, Finding, counted
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
@@ -21,7 +21,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import apply
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_AT_RISK = 10
 GUESS_REACH = 0.01

@@ -23,10 +23,10 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, Finding, mean_interval, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, Finding, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_KNOWN = 4
 """Attributes of a ride, or rides of a card, that an attacker knows at most."""

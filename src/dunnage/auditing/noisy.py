@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, mean_interval, percent, wilson
+from dunnage.auditing.finding import NO_UNIT, Finding, counted, mean_interval, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import PublicValues
 from dunnage.dataset import Dataset
@@ -29,7 +29,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_PAIRS = 20_000_000
 """Pairs of a record and a row that are weighed for one figure; of more records some are attacked, evenly chosen."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, Finding, counted, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -24,7 +24,7 @@ from dunnage.planning.linkage import combinations, truck_linkage
 from dunnage.planning.plan import Plan
 from dunnage.planning.sealing import linkage_of_plan
 from dunnage.release import Release
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_PROBES = 1_000_000
 _GOLDEN = (math.sqrt(5) - 1) / 2

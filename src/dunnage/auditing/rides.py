@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import NO_UNIT, Finding, counted, percent
+from dunnage.auditing.finding import NO_UNIT, Finding, counted
 from dunnage.auditing.inside import Case
 from dunnage.auditing.knowledge import card_findings, knowledge_findings, many
 from dunnage.auditing.sight import Listing, Sight, Told
@@ -38,7 +38,7 @@ from dunnage.measures import (
     set_widths,
     shares_of,
 )
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 TOP = 20
 MOST_LABELS = 4_000

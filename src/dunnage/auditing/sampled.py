@@ -19,7 +19,7 @@ import numpy as np
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, Finding, counted, wilson
 from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
@@ -29,6 +29,7 @@ from dunnage.mechanisms.lattice import Column, Records
 from dunnage.mechanisms.recode import strata
 from dunnage.noise import Noise
 from dunnage.publication import Key
+from dunnage.text import percent
 
 MOST_DRAWS = 400
 LEAST_DRAWS = 20

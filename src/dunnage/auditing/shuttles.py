@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, Finding, counted, percent
+from dunnage.auditing.finding import CONFIDENCE, Finding, counted
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.fleet_plan import FleetPlan
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."
 _COST: Mapping[str, Any] = {"topic": "utility", "private": True}

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.finding import percent
 from dunnage.auditing.fleet import Fleet
 from dunnage.demo.story import FILE as FRONTIER
 from dunnage.demo.story import (
@@ -33,6 +32,7 @@ from dunnage.pages import write_audit
 from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Told, bars_picture
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
+from dunnage.text import percent
 
 NAME = "carriers"
 NUMBERS, PLACES = "telemetry", "positions"

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray
 from dunnage.auditing.audit import audit
-from dunnage.auditing.finding import percent
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
 from dunnage.dataset import Dataset
 from dunnage.demo.story import (
@@ -44,6 +43,7 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
+from dunnage.text import percent
 
 NAME = "loads"
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"

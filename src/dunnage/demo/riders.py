@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow.csv as pacsv
 
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.finding import percent
 from dunnage.city import City
 from dunnage.demo.story import (
     SEED,
@@ -43,6 +42,7 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import CitySetting, TripSetting, generate_city, generate_city_trips
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
+from dunnage.text import percent
 
 NAME = "riders"
 HOURS = ("07:00", "09:00")

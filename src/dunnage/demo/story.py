@@ -14,13 +14,12 @@ from typing import Any
 
 from dunnage.advising.advice import advise, finish
 from dunnage.advising.frontier import Frontier, Point
-from dunnage.auditing.finding import percent
 from dunnage.errors import CheckFailed, InternalError
 from dunnage.folders import new_file
 from dunnage.pages.demo import Chapter, Part, Picture, Told, Traced
 from dunnage.pages.frontier import frontier_page
 from dunnage.pages.frontier_chart import frontier_figure
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 from dunnage.verification import verify
 
 # --- Numbers of the demo's page: each is read from a file of its chapter, and knows where it stands there.

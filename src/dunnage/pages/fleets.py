@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from dunnage._version import __version__
-from dunnage.auditing.finding import percent
 from dunnage.city import City
 from dunnage.pages.city_map import CityMap, Flows
 from dunnage.pages.common import render
@@ -32,9 +31,10 @@ from dunnage.planning.fleet import EXPANSIONS, demand_facts, planned_task, relea
 from dunnage.planning.fleet_plan import FleetPlan
 from dunnage.planning.fleet_task import FleetTask
 from dunnage.release import Release
-from dunnage.release_words import loss_words, several
+from dunnage.release_words import loss_words
 from dunnage.routes import Routes
 from dunnage.settle.fleets import FleetSettlement
+from dunnage.text import percent, several
 
 MOST_CURVES = 12
 """Zones whose waits are drawn, those with most rides first."""

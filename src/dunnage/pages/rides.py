@@ -15,8 +15,9 @@ import numpy as np
 
 from dunnage.arrays import FloatArray
 from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding, percent
-from dunnage.svg import Scale, Svg, chart, number_text, tag, y_axis
+from dunnage.auditing.finding import Finding
+from dunnage.svg import Scale, Svg, chart, tag, y_axis
+from dunnage.text import number_text, percent
 
 # --- A schematic map of a network: places for its vertices, and the sets of some of them drawn upon it.
 #

@@ -39,8 +39,8 @@ from dunnage.planning.fleet_task import (
     grain,
 )
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.routes import TRIP_MODES, Routes
+from dunnage.text import several
 
 Progress = Callable[[str], None]
 

@@ -21,7 +21,7 @@ from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.folders import new_folder
 from dunnage.planning.plan import FORMAT, MOST_PLAN_BYTES, PLAN_FILE
 from dunnage.planning.trucks import read_lines, write_lines
-from dunnage.release_words import several
+from dunnage.text import several
 
 FLEET_FILE = "fleet.csv"
 PLAN_PAGE = "plan.html"

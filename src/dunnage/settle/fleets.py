@@ -44,8 +44,8 @@ from dunnage.planning.fleet_plan import FleetPlan
 from dunnage.planning.fleet_task import MAX_WAIT_SECONDS, DayRun, FleetTask, Sized, check_max_wait
 from dunnage.publication import Key
 from dunnage.release import COUNTS, Release, write_csv
-from dunnage.release_words import several
 from dunnage.routes import Routes
+from dunnage.text import several
 from dunnage.trips import Universe
 
 FORMAT = 1

@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from dunnage.errors import DunnageError, InputError, ParameterError
 from dunnage.io import TAB_ENDINGS
 from dunnage.policy import ReadOptions
-from dunnage.release_words import several
 from dunnage.showing import devices as of_devices
 from dunnage.showing import documents
 from dunnage.showing.common import HEAD_BYTES, MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import policy_text, release_text
+from dunnage.text import several
 
 # --- Tables and places for a person: plans of others, trucks, the columns of a dataset, cities, GTFS feeds.
 #

@@ -29,11 +29,11 @@ from dunnage.release_words import (
     estimate_loss_words,
     loss_words,
     noise_spread,
-    several,
     tiers_words,
     trips_amount,
 )
 from dunnage.schema import Schema
+from dunnage.text import several
 from dunnage.trips import Universe
 
 PICTURE_WIDTH = 50

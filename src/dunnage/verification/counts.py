@@ -29,8 +29,9 @@ from dunnage.guarantees import (
 )
 from dunnage.laws import MOST_EPSILON
 from dunnage.release import Release
-from dunnage.release_words import CELLS, several
+from dunnage.release_words import CELLS
 from dunnage.schema import RIDER, TRIP
+from dunnage.text import several
 from dunnage.trips import COLUMNS, PAIR_COLUMNS, Universe, is_nested, known_columns
 from dunnage.verification.reading import num_missing, require, same
 

@@ -41,7 +41,7 @@ from dunnage.guarantees import (
     guarantee_from,
 )
 from dunnage.release import Release
-from dunnage.release_words import several
+from dunnage.text import several
 from dunnage.verification.reading import require, same
 from dunnage.verification.report_laws import (
     NUMBERS,
