@@ -12,12 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.clustering import growth, refine
-from dunnage.clustering.growth import Constraints, grow, num_persons
+from dunnage.clustering.growth import Constraints, grow
 from dunnage.clustering.metric import Metric
 from dunnage.clustering.published import published_density
 from dunnage.errors import ParameterError
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
+
+
+def num_persons(of_record, person=None):
+    num = int(of_record.max(initial=-1)) + 1
+    kept = of_record >= 0
+    if person is None:
+        return np.bincount(of_record[kept], minlength=num).astype(np.int64)
+    pairs = np.unique(np.stack((of_record[kept], person[kept])), axis=1)
+    return np.bincount(pairs[0], minlength=num).astype(np.int64)
 
 
 def network(num: int, generator: np.random.Generator) -> npt.NDArray[np.float64]:

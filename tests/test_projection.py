@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 from dunnage.counting import projection
 from dunnage.counting.projection import Candidates, Family, Projection, kkt_residual, project
-from dunnage.counting.tables import project_dense, project_table, sort_candidates
+from dunnage.counting.tables import _sorted, _whole, project_dense, project_table
 from dunnage.errors import InternalError, ParameterError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+def sort_candidates(values, starts, floors=None):
+    values = _whole(values)[0]
+    return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
 
 
 @dataclass(frozen=True)

@@ -868,26 +868,6 @@ def _estimate(board: _Board, items: Items, starts: list[_Chains], words: Words) 
     )
 
 
-def find_fill(
-    items: Items, slots: Slots, *, seconds: float, seed: int = 0, words: Words | None = None
-) -> IntArray | None:
-    """Look for a feasible fill by walks from random starts.
-
-    Parameters are those of :func:`estimate_chances`.
-    """
-    _check_match(items, slots)
-    board, words = _Board.of(items, slots), seeded_words(seed) if words is None else words
-    deadline = time.monotonic() + seconds
-    while True:
-        chains = _Chains(board, items, words, None)
-        for _ in range(MOST_ROUNDS):
-            chains.go_round(note=True)
-            if chains.num_met:
-                return chains.kept
-            if time.monotonic() > deadline:
-                return None
-
-
 def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> IntArray | None:
     """Look for a feasible fill by an integer program with random prices: for plans so tight that walks meet none."""
     from scipy import optimize, sparse

@@ -156,16 +156,6 @@ def spare(constraints: Constraints | None, num_records: int) -> int:
     return 0 if constraints is None else int(constraints.max_suppressed * num_records + TOLERANCE)
 
 
-def num_persons(of_record: IntArray, person: IntArray | None = None) -> IntArray:
-    """Return the number of distinct persons in each class; of records when persons are not known."""
-    num = int(of_record.max(initial=-1)) + 1
-    kept = of_record >= 0
-    if person is None:
-        return np.bincount(of_record[kept], minlength=num).astype(np.int64)
-    pairs = np.unique(np.stack((of_record[kept], person[kept])), axis=1)
-    return np.bincount(pairs[0], minlength=num).astype(np.int64)
-
-
 def _diversity(share: FloatArray, kind: str) -> FloatArray:
     if kind == "distinct":
         return np.asarray((share > 0).sum(axis=1), dtype=np.float64)

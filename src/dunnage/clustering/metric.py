@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -191,11 +190,3 @@ def _code_widths(of_record: IntArray, codes: CodeArray, table: FloatArray, num: 
     classes, present = np.divmod(pairs, len(table))
     starts = np.concatenate((np.searchsorted(classes, np.arange(num)), [len(classes)]))
     return np.array([table[np.ix_(present[a:b], present[a:b])].max(initial=0.0) for a, b in itertools.pairwise(starts)])
-
-
-def partition_of(classes: Sequence[IntArray], num_records: int) -> IntArray:
-    """Return the class of each record from lists of records; -1 for records in none."""
-    of_record = np.full(num_records, -1, dtype=np.int64)
-    for number, records in enumerate(classes):
-        of_record[records] = number
-    return of_record

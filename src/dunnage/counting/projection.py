@@ -42,6 +42,17 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.counting.projection_kernels import (
+    arrow_step,
+    conditions,
+    conjugate_step,
+    factor_step,
+    hessian_matrix,
+    levels,
+    moved,
+    partial_sums,
+    settle_blocks,
+)
 from dunnage.errors import InternalError, ParameterError
 
 MOST_STEPS = 300  # Newton steps; ten are usual
@@ -172,8 +183,6 @@ def project_problem(
     tolerance: float,
 ) -> Projection:
     """Return the projection from unknowns to start from; see :func:`project`."""
-    from dunnage.counting.projection_kernels import levels, moved
-
     plan = family.plan
     best, iterations = _newton(plan, problem, unknowns)
     theta = levels(plan.leaves, best.unknowns)
@@ -228,8 +237,6 @@ class _Problem(NamedTuple):
 
 def problem_of(plan: Plan, candidates: Candidates, sums: Sequence[FloatArray]) -> _Problem:
     """Put together what the steps look at."""
-    from dunnage.counting.projection_kernels import partial_sums
-
     used = np.flatnonzero(np.diff(candidates.starts))
     starts = np.append(candidates.starts[used], candidates.starts[-1])
     values = np.asarray(candidates.values, dtype=np.float64)
@@ -246,8 +253,6 @@ def _columns(table: IntArray, used: IntArray) -> IntArray:
 
 def settle(plan: Plan, problem: _Problem, unknowns: FloatArray) -> None:
     """Bring each block to rest by itself, in place, before all are brought together."""
-    from dunnage.counting.projection_kernels import settle_blocks
-
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
         bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.layout[3]) + 1))
@@ -387,8 +392,6 @@ class Plan:
 
     def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray], FloatArray]:
         """Return what makes a Newton step of active cells and gradient, over the join groups that are used."""
-        from dunnage.counting.projection_kernels import arrow_step, conjugate_step, factor_step, hessian_matrix
-
         if self.way == "arrow" and self.arrow is not None:
             rest = (self.arrow.layout, self.arrow.members, self.arrow.fixed, _columns(self.arrow.places, used))
             return lambda counts, gradient: arrow_step(counts, gradient, *rest)
@@ -590,8 +593,6 @@ def optimality(
     x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
 ) -> tuple[float, tuple[FloatArray, ...]]:
     """Return the residual (see :func:`kkt_residual`) and the sums of x over the groups of each feature."""
-    from dunnage.counting.projection_kernels import conditions
-
     flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
     worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))

@@ -30,6 +30,7 @@ from dunnage.counting.projection import (
     project_problem,
     settle,
 )
+from dunnage.counting.projection_kernels import first_levels, levels, list_above, positive
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 
@@ -38,16 +39,8 @@ BINS = 2_048  # bins of the histogram that the first list of candidates is taken
 SPARE = 5  # cells listed at first, for each one that looks active; and again that many times more where that is short
 
 
-def sort_candidates(values: IntArray, starts: IntArray, floors: FloatArray | None = None) -> Candidates:
-    """Return the cells above the floors, sorted downwards inside each join group."""
-    values = _whole(values)[0]
-    return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
-
-
 def _sorted(values: IntArray, starts: IntArray, floors: FloatArray, above: IntArray | None = None) -> Candidates:
     """List cells above floors; the numbers of those of each join group may be given."""
-    from dunnage.counting.projection_kernels import list_above
-
     none = np.zeros(0, dtype=np.int64)
     fresh, before = np.ones(len(floors), dtype=np.bool_), (np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
     kept, cells, begins = list_above(values, starts, floors, fresh, none if above is None else above, before)
@@ -85,8 +78,6 @@ def project_table(
     Only cells that may come out positive are sorted: first those above a level that a histogram tells, then, in join
     groups where that was too high, more.
     """
-    from dunnage.counting.projection_kernels import levels, positive
-
     values, *extent = _whole(values)
     duals, ladder, above = _first_levels(values, extent, starts, family, sums)
     candidates, plan = _sorted(values, starts, ladder[0], above), family.plan
@@ -113,8 +104,6 @@ def _longer(
 
     Where few cells are listed, theta is too high: that floor keeps it from having nearly all of them listed.
     """
-    from dunnage.counting.projection_kernels import list_above
-
     needed = -theta < candidates.floors
     # Twice as far down as was missing: a group that is short time and again is listed whole before long.
     down = -2.0 * theta - candidates.floors - 1.0
@@ -132,8 +121,6 @@ def _first_levels(
 
     The last part is the number of cells of each join group above its first floor.
     """
-    from dunnage.counting.projection_kernels import first_levels
-
     blocks, coarsest = family.plan.blocks, family.plan.coarsest
     duals = [np.zeros(size) for size in family.sizes]
     if not len(values):
