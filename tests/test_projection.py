@@ -259,8 +259,8 @@ def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
     assert table.residual(found.x) <= 1e-12
     plain = slots_table(rng, 60, per_class=60)
     assert plain.family.plan.way == "arrow"
-    assert plain.family.plan.arrow.layout[0] == 1  # the total is shared, 8 unknowns a slot are not
-    assert set(plain.family.plan.arrow.layout[3]) == {8}
+    assert plain.family.plan.arrow.layout.num_shared == 1  # the total is shared, 8 unknowns a slot are not
+    assert set(plain.family.plan.arrow.layout.widths) == {8}
 
 
 @pytest.mark.parametrize("num_slots", [3, 20])
@@ -508,6 +508,6 @@ def test_given_blocks_are_used():
     groups = (table.family.groups[0], *table.family.groups[2:])  # no feature is the slots themselves
     sizes, ratios = (1, *table.family.sizes[2:]), (1.0, 2.0, 3.0)
     family = Family(groups=groups, sizes=sizes, ratios=ratios, blocks=table.family.groups[1])
-    assert set(family.plan.arrow.layout[3]) == {7}
+    assert set(family.plan.arrow.layout.widths) == {7}
     found = project(sort_candidates(table.values, table.starts), family, (table.sums[0], *table.sums[2:]))
     assert found.residual <= 1e-12

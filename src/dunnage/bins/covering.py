@@ -22,7 +22,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -100,24 +100,71 @@ def list_patterns(
     """List the useful patterns whose risk is at most a limit; None if there are too many."""
     capacity = np.asarray(capacity, dtype=np.int64)
     flat = _flattened(classes, worst, capacity)
-    limits = (most_risk + ROUNDING, least, slack, float(most_work))
+    limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
     # Most of this is never used, and memory that is not written to is not taken.
-    pairs = np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64)
-    ends, risk = np.zeros(most_patterns + 1, dtype=np.int64), np.empty(most_patterns)
-    sums = np.empty((most_patterns, len(capacity)), dtype=np.int64)
-    status, found = _walk(*flat, capacity, limits, *_stack(capacity), pairs, ends, risk, sums)
+    found = _Found(
+        pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
+        ends=np.zeros(most_patterns + 1, dtype=np.int64),
+        risk=np.empty(most_patterns),
+        sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
+    )
+    status, num = _walk(flat, capacity, limits, _stack(capacity), found)
     if status != 0:
         return None
-    listed = (ends[: found + 1], pairs[: ends[found], 0], pairs[: ends[found], 1], risk[:found])
-    useful = _mark_useful(*listed, sums[:found], flat[0], flat[5], flat[1], capacity)
-    return _chosen(*listed, useful, len(classes))
+    starts, risk = found.ends[: num + 1], found.risk[:num]
+    kinds, numbers = found.pairs[: starts[-1], 0], found.pairs[: starts[-1], 1]
+    useful = _mark_useful(starts, kinds, numbers, risk, found.sums[:num], flat, capacity)
+    lengths = np.diff(starts)
+    kept = np.repeat(useful, lengths)
+    ends = np.concatenate([[0], np.cumsum(lengths[useful])])
+    return Listing(ends, kinds[kept], numbers[kept], risk[useful], len(classes))
 
 
-def _stack(capacity: IntArray) -> tuple[Any, ...]:
-    """Make room for what a walk holds at each depth: sums, their odds and number, largest sum, class, number."""
+class _Flat(NamedTuple):
+    """The sums of all classes and numbers of items in flat arrays."""
+
+    caps: IntArray  # most items of each class
+    first: IntArray  # where a class's numbers begin, from 1 on
+    starts: IntArray  # where the sums of each number begin
+    values: IntArray
+    chances: FloatArray
+    largest: IntArray
+
+
+class _Limits(NamedTuple):
+    """When a pattern is listed, and where to give up."""
+
+    most_risk: float
+    least: int
+    slack: int
+    most_work: float
+
+
+class _Stack(NamedTuple):
+    """What a walk holds at each depth."""
+
+    cells: FloatArray  # odds by sum, where there is one resource and few sums
+    held: IntArray  # sums
+    odds: FloatArray
+    size: IntArray  # how many there are
+    total: IntArray  # largest sum
+    kind: IntArray  # class
+    number: IntArray
+
+
+class _Found(NamedTuple):
+    """Room for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
+
+    pairs: IntArray
+    ends: IntArray
+    risk: FloatArray
+    sums: IntArray
+
+
+def _stack(capacity: IntArray) -> _Stack:
     resources, depth = len(capacity), _MOST_DEPTH + 1
     dense = resources == 1 and int(capacity[0]) <= _MOST_DENSE
-    return (
+    return _Stack(
         np.zeros(int(capacity[0]) + 1 if dense else 0),
         np.empty((depth, _MOST_POINTS, resources), dtype=np.int64),
         np.empty((depth, _MOST_POINTS)),
@@ -128,55 +175,25 @@ def _stack(capacity: IntArray) -> tuple[Any, ...]:
     )
 
 
-def _chosen(
-    starts: IntArray, kinds: IntArray, numbers: IntArray, risk: FloatArray, useful: Any, num_classes: int
-) -> Listing:
-    lengths = np.diff(starts)
-    held = np.repeat(useful, lengths)
-    ends = np.concatenate([[0], np.cumsum(lengths[useful])])
-    return Listing(ends, kinds[held], numbers[held], risk[useful], num_classes)
-
-
-def _flattened(classes: Sequence[Sequence[Sums]], worst: Sequence[IntArray], capacity: IntArray) -> tuple[Any, ...]:
+def _flattened(classes: Sequence[Sequence[Sums]], worst: Sequence[IntArray], capacity: IntArray) -> _Flat:
     """Put the sums of all classes and numbers into flat arrays, with where each begins."""
     resources = len(capacity)
     caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
-    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)  # where a class's numbers begin, from 1 on
+    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
     every = [sums[number] for sums in classes for number in range(1, len(sums))]
     starts = np.concatenate([[0], np.cumsum([len(sums.values) for sums in every])]).astype(np.int64)
     values = np.concatenate([sums.values for sums in every] or [np.zeros((0, resources), dtype=np.int64)])
     chances = np.concatenate([sums.chances for sums in every] or [np.zeros(0)])
     lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
     largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
-    return caps, first, starts, np.ascontiguousarray(values), chances, largest
+    return _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
 
 
 @kernel
-def _walk(
-    caps: IntArray,
-    first: IntArray,
-    starts: IntArray,
-    values: IntArray,
-    chances: FloatArray,
-    largest: IntArray,
-    capacity: IntArray,
-    limits: tuple[float, int, int, float],
-    cells: FloatArray,
-    held: IntArray,
-    odds: FloatArray,
-    size: IntArray,
-    total: IntArray,
-    kind: IntArray,
-    number: IntArray,
-    out_pairs: IntArray,
-    out_ends: IntArray,
-    out_risk: FloatArray,
-    out_sums: IntArray,
-) -> tuple[int, int]:
-    """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are.
-
-    Plain Python that numba compiles.
-    """
+def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _Found) -> tuple[int, int]:
+    """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
+    caps, first, starts, values, chances, largest = flat
+    cells, held, odds, size, total, kind, number = stack
     most_risk, least, slack, most_work = limits
     num, resources, dense = len(caps), len(capacity), len(cells) > 0
     found, pairs, work, depth, status = 0, 0, 0.0, 0, 0
@@ -251,17 +268,17 @@ def _walk(
                     full += odds[depth + 1, i]
         if densest < 1.0 - most_risk:
             continue  # another number of this class may do again: all of it has no spread
-        if depth + 2 >= len(size) or found >= len(out_risk) or pairs + depth + 1 > len(out_pairs):
+        if depth + 2 >= len(size) or found >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
             status = 3
             break
         if full >= 1.0 - most_risk:
             for level in range(depth + 1):
-                out_pairs[pairs, 0], out_pairs[pairs, 1] = kind[level], number[level]
+                out.pairs[pairs, 0], out.pairs[pairs, 1] = kind[level], number[level]
                 pairs += 1
-            out_risk[found] = risk
-            out_sums[found] = total[depth + 1]
+            out.risk[found] = risk
+            out.sums[found] = total[depth + 1]
             found += 1
-            out_ends[found] = pairs
+            out.ends[found] = pairs
         depth += 1
         size[depth], kind[depth], number[depth] = kept, k + 1, 0
     return status, found
@@ -274,12 +291,11 @@ def _mark_useful(
     numbers: IntArray,
     risk: FloatArray,
     sums: IntArray,
-    caps: IntArray,
-    largest: IntArray,
-    first: IntArray,
+    flat: _Flat,
     capacity: IntArray,
 ) -> Any:
     """Mark all patterns but those that fit surely and would with one more item."""
+    caps, largest, first = flat.caps, flat.largest, flat.first
     useful = np.ones(len(risk), dtype=np.bool_)
     taken = np.zeros(len(caps), dtype=np.int64)
     for j in range(len(risk)):

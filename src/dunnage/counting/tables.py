@@ -30,7 +30,7 @@ from dunnage.counting.projection import (
     project_problem,
     settle,
 )
-from dunnage.counting.projection_kernels import first_levels, levels, list_above, positive
+from dunnage.counting.projection_kernels import Bins, Cells, first_levels, levels, list_above, positive
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 
@@ -42,7 +42,8 @@ SPARE = 5  # cells listed at first, for each one that looks active; and again th
 def _sorted(values: IntArray, starts: IntArray, floors: FloatArray, above: IntArray | None = None) -> Candidates:
     """List cells above floors; the numbers of those of each join group may be given."""
     none = np.zeros(0, dtype=np.int64)
-    fresh, before = np.ones(len(floors), dtype=np.bool_), (np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
+    fresh = np.ones(len(floors), dtype=np.bool_)
+    before = Cells(np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
     kept, cells, begins = list_above(values, starts, floors, fresh, none if above is None else above, before)
     return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
 
@@ -109,7 +110,9 @@ def _longer(
     down = -2.0 * theta - candidates.floors - 1.0
     if lowest is not None:
         down = np.minimum(np.maximum(down, lowest), candidates.floors - 1.0)
-    floors, before = np.where(needed, down, candidates.floors), (candidates.values, candidates.cells, candidates.starts)
+    assert candidates.cells is not None
+    floors = np.where(needed, down, candidates.floors)
+    before = Cells(candidates.values, candidates.cells, candidates.starts)
     kept, cells, begins = list_above(values, starts, floors, needed, np.zeros(0, dtype=np.int64), before)
     return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
 
@@ -130,7 +133,7 @@ def _first_levels(
     np.add.at(wanted, above, sums[coarsest])
     low, top = extent
     high = min(top, max(-low, low + BINS))  # noise is symmetric: higher values are few, and only add to the sum
-    bins = (low, high, ((high - low) // BINS).bit_length())
+    bins = Bins(low, high, ((high - low) // BINS).bit_length())
     levels, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
     duals[coarsest] = -levels[above]
     return tuple(duals), list(floors[:, blocks]), above_floor
