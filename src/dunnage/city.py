@@ -201,10 +201,7 @@ def read_buses(
     seconds, headways = (_distinct(column, _seconds) for column in sheet.columns[2:])
     wrongs = (
         (~is_hub[origins], "a bus goes from hub to hub, and its first stop is no hub. Mark it in stops.csv."),
-        (
-            ~is_hub[destinations],
-            "a bus goes from hub to hub, and its last stop is no hub. Mark it in stops.csv.",
-        ),
+        (~is_hub[destinations], "a bus goes from hub to hub, and its last stop is no hub. Mark it in stops.csv."),
         ((origins == destinations) & (origins >= 0), "a bus goes from one stop to another. Remove the line."),
         (seconds < 0, f"seconds must be a number from 0 to {MOST_SECONDS}. Mend it."),
         (headways < 1, f"headway_seconds must be a number from 1 to {MOST_SECONDS}. Mend it."),

@@ -413,11 +413,7 @@ class BudgetEntry:
 
 
 def _budget_data(budget: Budget) -> dict[str, Any]:
-    return {
-        "epsilon": plain(budget.epsilon),
-        "delta": plain(budget.delta),
-        "neighbours": str(budget.neighbours),
-    }
+    return {"epsilon": plain(budget.epsilon), "delta": plain(budget.delta), "neighbours": str(budget.neighbours)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -999,12 +999,7 @@ def pack_vectors(
 
 
 def _by_types(
-    items: IntArray,
-    apart: IntArray,
-    kinds: Sequence[BinKind],
-    seconds: float,
-    progress: Progress | None,
-    seed: int,
+    items: IntArray, apart: IntArray, kinds: Sequence[BinKind], seconds: float, progress: Progress | None, seed: int
 ) -> tuple[ClassPacking | None, IntArray]:
     """Pack items by how many there are of each size, and return the packing and each item's type."""
     table = np.column_stack([apart, items])

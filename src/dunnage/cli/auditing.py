@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, progress
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    KeyOption,
+    PeriodOption,
+    ReleaseArgument,
+    ShuttleHour,
+    print_result,
+    progress,
+)
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
     from dunnage.auditing.fleet import Fleet
-    from dunnage.city import City
     from dunnage.dataset import Dataset
     from dunnage.publication import Key
 
 
 def audit(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    release: ReleaseArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
     data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
@@ -27,9 +35,9 @@ def audit(
     city: Annotated[
         Path | None, typer.Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
     ] = None,
-    shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    shuttle_hour: ShuttleHour = None,
+    key: KeyOption = None,
+    period: PeriodOption = None,
     known_within: Annotated[
         float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
     ] = None,
@@ -60,6 +68,7 @@ def audit(
     from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
     from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
+    from dunnage.gtfs import load_city
     from dunnage.pages import write_audit
 
     if external and (data is not None or policy is not None):
@@ -67,7 +76,11 @@ def audit(
     check_new_folder(out, marker=AUDIT_FILE, force=force)
     with progress() as tell:
         tell("reading")
-        place = None if external else _city(plan, city)
+        place = None
+        if city is not None and not external:
+            if plan is None:
+                raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
+            place = load_city(city)
         found = audit_release(
             release,
             None if external else _audited_rows(release, data, policy, period),
@@ -75,7 +88,7 @@ def audit(
             key=None if external else _key(release, plan, key),
             city=place,
             shuttle_hour=shuttle_hour,
-            population=None if external else _population(release, population, policy, period),
+            population=None if external or population is None else _audited(release, population, policy, period),
             also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
             tolerance=known_within,
             external=external,
@@ -87,17 +100,6 @@ def audit(
     kept = "may be handed out" if external else "private"
     where = f"Audit       {out} ({kept}), see {PAGE_FILE}; {SIGNOFF_FILE} is one page to sign"
     print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\n{where}", as_json)
-
-
-def _city(plan: Path | None, city: Path | None) -> City | None:
-    """Read the city of a plan of shuttles; nothing else needs one."""
-    if plan is None or city is None:
-        if city is not None:
-            raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
-        return None
-    from dunnage.cli.fleets import read_city
-
-    return read_city(city)
 
 
 def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
@@ -131,10 +133,6 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
     from dunnage.release import Release
 
     return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
-
-
-def _population(release: Path, population: Path | None, policy: Path | None, period: str | None) -> Dataset | None:
-    return None if population is None else _audited(release, population, policy, period)
 
 
 def _others(

@@ -165,14 +165,7 @@ def _first_from(line: FloatArray, value: float, start: int, end: int) -> int:
 
 @piece
 def _search_cell(
-    cell: int,
-    apart: float,
-    head: int,
-    num: int,
-    distances: FloatArray,
-    found: IntArray,
-    places: Places,
-    living: Living,
+    cell: int, apart: float, head: int, num: int, distances: FloatArray, found: IntArray, places: Places, living: Living
 ) -> int:
     """Look for nearer records in one cell, outwards from the head's place on the line."""
     last, own = len(found) - 1, places.point_of[head]

@@ -107,12 +107,7 @@ def estimate_cells(
 
 
 def _check(
-    values: IntArray,
-    scale: float,
-    pairs: IntArray,
-    rates: FloatArray,
-    margin: IntArray | None,
-    margin_scale: float,
+    values: IntArray, scale: float, pairs: IntArray, rates: FloatArray, margin: IntArray | None, margin_scale: float
 ) -> None:
     if not (values.shape == pairs.shape == rates.shape and values.ndim == 1):
         raise ParameterError(
@@ -348,13 +343,7 @@ def project_estimates(
         noisy, scale, pairs=margin.pairs, rates=rates, margin=margin.sums, margin_scale=margin.scale
     )
     ratios = reconciling_ratios(
-        estimate,
-        scale,
-        starts=starts,
-        groups=family.groups,
-        sums=sums,
-        variances=variances,
-        total=float(plain.x.sum()),
+        estimate, scale, starts=starts, groups=family.groups, sums=sums, variances=variances, total=float(plain.x.sum())
     )
     values = np.rint(estimate.means * _STEPS).astype(np.int64)
     weighted = replace(family, ratios=ratios)

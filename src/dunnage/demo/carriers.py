@@ -111,10 +111,7 @@ class _Size:
     levels: int
 
 
-FULL, QUICK = (
-    _Size(vehicles=8_000, levels=4),
-    _Size(vehicles=1_500, levels=3),
-)
+FULL, QUICK = (_Size(vehicles=8_000, levels=4), _Size(vehicles=1_500, levels=3))
 
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
@@ -321,10 +318,7 @@ def _cost(numbers: Numbers, found: dict[str, Audit]) -> Part:
     ]
     return Part(
         title="What it cost",
-        words=[
-            *parts,
-            Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered),
-        ],
+        words=[*parts, Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered)],
         pictures=[
             *drawn,
             Picture(

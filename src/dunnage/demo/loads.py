@@ -142,11 +142,7 @@ def _write_published(folder: Path, weights: FloatArray) -> None:
     """Run algorithm 2 of Li et al. as it is printed on some of the packages; it would publish the second column."""
     steps = np.round(weights * 10).astype(np.int64)
     noisy, _ = published_noise(
-        steps,
-        PUBLISHED_SHARES,
-        epsilon=Fraction(PUBLISHED_EPSILON),
-        confidence=Fraction(9, 10),
-        noise=Noise(),
+        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
     )
     exact = exposed_records(steps, PUBLISHED_SHARES)
     lines = [f"{true / 10:g},{told / 10:g},{int(out)}" for true, told, out in zip(steps, noisy, exact, strict=True)]
@@ -229,10 +225,7 @@ def _told(numbers: Numbers, pictured: LoadsStory) -> Story:
             records=records,
             k=k,
         ),
-        tile=(
-            trucks,
-            Told("trucks, where {optimum} would do if the planner knew every weight", optimum=optimum),
-        ),
+        tile=(trucks, Told("trucks, where {optimum} would do if the planner knew every weight", optimum=optimum)),
         figures=[
             KeyFigure(
                 name="packages", value=records, note=Told("released, {kept_back} kept back", kept_back=kept_back)

@@ -365,12 +365,7 @@ def _flow_tables(numbers: Numbers, found: Audit) -> list[Picture]:
     tables = [one for one in count_pictures(found) if one["title"].endswith("by zone")]
     captions = ("True trips from zone (rows) to zone (columns).", "The same as published.")
     return [
-        Picture(
-            title=one["title"],
-            svg=one["svg"],
-            caption=Told(words),
-            sources=[numbers.place(AUDIT)],
-        )
+        Picture(title=one["title"], svg=one["svg"], caption=Told(words), sources=[numbers.place(AUDIT)])
         for one, words in zip(tables, captions, strict=False)
     ]
 

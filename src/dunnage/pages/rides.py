@@ -137,11 +137,7 @@ def ride_pictures(audit: Audit) -> list[dict[str, Any]]:
     inside = found.get("distortion by generalisation")
     if inside is None or "costs" not in inside.details or "total distortion" not in found:
         return []
-    return [
-        _attribute_picture(found),
-        _cost_picture(inside, audit.protects),
-        *_map_pictures(inside, audit.protects),
-    ]
+    return [_attribute_picture(found), _cost_picture(inside, audit.protects), *_map_pictures(inside, audit.protects)]
 
 
 # Distortion by attribute
