@@ -168,7 +168,13 @@ class Metric:
             np.maximum.at(high, of_record[inside], column[inside])
             found[axis] = high - low
         for axis, (column, table) in enumerate(zip(self.codes, self.tables, strict=True), len(self.numbers)):
-            found[axis] = _code_widths(of_record, column, table, num)
+            pairs = np.unique(of_record.astype(np.int64) * len(table) + column)
+            pairs = pairs[pairs >= 0]  # records in no class come out below 0
+            classes, present = np.divmod(pairs, len(table))
+            starts = np.concatenate((np.searchsorted(classes, np.arange(num)), [len(classes)]))
+            found[axis] = np.array(
+                [table[np.ix_(present[a:b], present[a:b])].max(initial=0.0) for a, b in itertools.pairwise(starts)]
+            )
         return found
 
     def costs(self, of_record: IntArray) -> FloatArray:
@@ -181,12 +187,3 @@ class Metric:
         sizes = np.bincount(kept) if len(kept) else np.zeros(0)
         lost = len(of_record) - len(kept)
         return float((sizes @ self.costs(of_record) if len(kept) else 0.0) + price * lost) / len(of_record)
-
-
-def _code_widths(of_record: IntArray, codes: CodeArray, table: FloatArray, num: int) -> FloatArray:
-    """Return the largest distance between two codes of each class."""
-    pairs = np.unique(of_record.astype(np.int64) * len(table) + codes)
-    pairs = pairs[pairs >= 0]  # records in no class come out below 0
-    classes, present = np.divmod(pairs, len(table))
-    starts = np.concatenate((np.searchsorted(classes, np.arange(num)), [len(classes)]))
-    return np.array([table[np.ix_(present[a:b], present[a:b])].max(initial=0.0) for a, b in itertools.pairwise(starts)])
