@@ -31,12 +31,10 @@ from benchmarks import full_domain
 from benchmarks.apart import run_apart
 from dunnage import samples
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.blocks import grow_in_blocks
-from dunnage.clustering.growth import grow
-from dunnage.clustering.metric import Metric
+from dunnage.clustering.growth import grow, grow_in_blocks
+from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.clustering.published import published_density, published_greedy
 from dunnage.clustering.refine import refine
-from dunnage.clustering.scaling import distance_deviations, near_weights
 
 SECONDS, GIGABYTES = "CPU seconds", "GB at most"
 BY_MONDRIAN = "loss by that of plain Mondrian on the same rows (less is better)"

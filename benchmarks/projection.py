@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from tests.oracles.projection import quadratic_program
 
-from dunnage.counting.general import quadratic_program
 from dunnage.counting.projection import Family, Projection, kkt_residual
 from dunnage.counting.tables import project_table
 

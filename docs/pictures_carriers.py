@@ -28,9 +28,9 @@ from dunnage.local.numeric import LocalNumeric
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
-from dunnage.samples.positions import CITY_BOX, PositionSetting, positions
-from dunnage.samples.telemetry import TelemetrySetting, telemetry
-from dunnage.svg import Scale, Svg, number_text, tag
+from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
+from dunnage.svg import Scale, Svg, tag
+from dunnage.text import number_text
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -33,7 +33,8 @@ from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.samples import city
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
-from dunnage.svg import Scale, Svg, number_text, tag
+from dunnage.svg import Scale, Svg, tag
+from dunnage.text import number_text
 
 TARGET = 180
 EPSILONS = tuple(map(Fraction, ("1", "0.5", "0.2", "0.1")))

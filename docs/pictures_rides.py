@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
-from dunnage.auditing.finding import percent
 from dunnage.auditing.rides import Distortion, own_weights
 from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
@@ -27,10 +26,11 @@ from dunnage.io import load
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
-from dunnage.pages.network import Map
+from dunnage.pages.rides import Map
 from dunnage.policy import Policy
 from dunnage.samples import RideSetting, generate_rides
 from dunnage.svg import Scale, Svg, tag, y_axis
+from dunnage.text import percent
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import dunnage as dn
-from dunnage.clustering.metric import Metric
+from dunnage.clustering.metric import Metric, distance_deviations
 from dunnage.clustering.published import published_density
-from dunnage.clustering.scaling import distance_deviations
 
 EDGES = (("A", "B"), ("B", "C"), ("B", "D"))
 STATIONS = dn.Graph(edges=EDGES)

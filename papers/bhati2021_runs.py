@@ -20,12 +20,10 @@ import numpy.typing as npt
 
 import dunnage as dn
 from dunnage import samples
-from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.growth import grow
-from dunnage.clustering.metric import Metric
+from dunnage.clustering.growth import Constraints, grow
+from dunnage.clustering.metric import Metric, distance_deviations
 from dunnage.clustering.published import published_density, published_greedy
 from dunnage.clustering.refine import dissolve, refine
-from dunnage.clustering.scaling import distance_deviations
 from papers.hoogervorst2019_runs import mean_sd
 
 FloatArray = npt.NDArray[np.float64]

@@ -24,8 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 import dunnage as dn
-from dunnage.counting.tables import project_dense
-from dunnage.counting.trees import consistent_tree
+from dunnage.counting.tables import consistent_tree, project_dense
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Feature, Layout

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 import dunnage as dn
 from dunnage.bins import BinKind
+from dunnage.bins.certified import pack_vectors
 from dunnage.bins.sampling import clopper_pearson
-from dunnage.bins.vectors import pack_vectors
 from dunnage.exact import exact
 from dunnage.mechanisms.noisy_clusters import NoisyClusters, published_noise, rank_clusters
 from dunnage.mechanisms.noisy_values import NoisyValues

@@ -20,7 +20,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Protocol
 
-from dunnage.svg import Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
+from dunnage.svg import Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.text import number_text
 
 Row = Mapping[str, object]
 

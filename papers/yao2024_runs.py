@@ -43,8 +43,7 @@ from dunnage.local.tally import Counts, Sums, Tally
 from dunnage.local.task import Tier
 from dunnage.local.trajectory import Independent, LocalTrajectory, ReachablePaths
 from dunnage.noise import Noise
-from dunnage.samples.positions import CITY_BOX, PositionSetting, positions
-from dunnage.samples.telemetry import TelemetrySetting, telemetry
+from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from papers.fioretto2018_runs import mean_interval
 
 FloatArray = npt.NDArray[np.float64]

@@ -879,7 +879,7 @@ def _commanded(*given: Any) -> Any:
     import typer
     from typer.testing import CliRunner
 
-    from dunnage.cli.advising import advise
+    from dunnage.cli.auditing import advise
 
     app = typer.Typer()
     app.command()(advise)

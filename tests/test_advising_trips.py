@@ -37,7 +37,7 @@ from dunnage.advising.shuttles import SHUTTLES, FleetDraw, ShuttleCase, draw_fle
 from dunnage.advising.sweep import Asked, Task, attempted, measured
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
-from dunnage.cli.advising import advise
+from dunnage.cli.auditing import advise
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger

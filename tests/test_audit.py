@@ -22,7 +22,7 @@ from pydantic import ValidationError
 import dunnage as dn
 from dunnage.auditing import outside
 from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, Audit, audit
-from dunnage.auditing.finding import TOPICS, Finding, percent, wilson
+from dunnage.auditing.finding import TOPICS, Finding, wilson
 from dunnage.cli import main
 from dunnage.errors import InputError, OutputError, ParameterError, ReleaseError
 from dunnage.mechanisms.full_domain import FullDomain
@@ -33,6 +33,7 @@ from dunnage.planning.models import Standard
 from dunnage.planning.plan import Linkage, Plan, Slots
 from dunnage.planning.trucks import Truck
 from dunnage.release import Release
+from dunnage.text import percent
 
 STATISTICS = ("bounds", "mean", "multiset")
 PARCEL = {"role": "identifier"}

@@ -74,8 +74,8 @@ from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 from dunnage.pages.audit import audit_page
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.samples import PackageSetting, generate_packages
+from dunnage.text import several
 
 ORACLES = (RandomisedResponse, SymmetricUnary, OptimisedUnary, PublishedUnary, HadamardResponse)
 HALF, ONE, TWO = Fraction(1, 2), Fraction(1), Fraction(2)

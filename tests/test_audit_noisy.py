@@ -19,7 +19,6 @@ import pytest
 import dunnage as dn
 from dunnage.auditing import noisy, sampled
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.finding import percent
 from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, most_likely, nearest_hits, simulate
 from dunnage.auditing.sight import Sight
 from dunnage.domains import Numeric
@@ -36,6 +35,7 @@ from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Plan
 from dunnage.planning.problem import combinations
 from dunnage.planning.trucks import Truck
+from dunnage.text import percent
 
 FAR = 6.2
 """Standard errors that a mean is beyond with a probability below 1e-9."""

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.counting import bayes
-from dunnage.counting.bayes import (
+from dunnage.counting import reconciled as bayes
+from dunnage.counting.projection import Family
+from dunnage.counting.reconciled import (
     Estimate,
     estimate_cells,
     fit_weights,
@@ -21,9 +22,7 @@ from dunnage.counting.bayes import (
     posterior,
     reconciling_ratios,
 )
-from dunnage.counting.projection import Family
-from dunnage.counting.rounding import round_tree
-from dunnage.counting.tables import project_dense
+from dunnage.counting.tables import project_dense, round_tree
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.arrays import IntArray
-from dunnage.clustering.blocks import blocks, grow_in_blocks, in_blocks
-from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.growth import grow
+from dunnage.clustering.growth import Constraints, blocks, grow, grow_in_blocks, in_blocks
 from dunnage.clustering.metric import Metric
 from dunnage.errors import ParameterError
 

@@ -14,8 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dunnage.bins.covering import Choice, Cover, CoverProgram
-from dunnage.bins.listing import Listing
+from dunnage.bins.covering import Choice, Cover, CoverProgram, Listing
 
 Pattern = tuple[int, ...]
 

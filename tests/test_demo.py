@@ -15,8 +15,7 @@ import pytest
 import dunnage as dn
 from dunnage import demo
 from dunnage.demo import run_demo
-from dunnage.demo.numbers import Numbers, find_field, signed
-from dunnage.demo.story import Story
+from dunnage.demo.story import Numbers, Story, find_field, signed
 from dunnage.pages.demo import Chapter, Claim, Told, Traced, bars_picture, demo_page
 
 STORIES = ("loads", "riders", "carriers")

@@ -16,15 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.oracles.fills import find_fill
 
-from dunnage.bins import pack_bins, sweep
+from dunnage.bins import fills as sweep
+from dunnage.bins import pack_bins
 from dunnage.bins.fills import (
     Fills,
     Items,
     Slots,
     count_fills,
     estimate_chances,
-    find_fill,
     is_feasible,
     sealed_linkage,
     seeded_words,

@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 import pytest
 
-from dunnage import gtfs, gtfs_files
+from dunnage import gtfs
 from dunnage.city import City
 from dunnage.errors import DunnageError, InputError, OutputError, ParameterError, Refusal
 from dunnage.gtfs import FeedSetting, feed_city, generate_feed_city, load_city
@@ -379,20 +379,20 @@ def test_other_encodings_are_refused_by_line(tmp_path):
 
 def test_bombs_are_not_unpacked(tmp_path, monkeypatch):
     """Neither one that says how large it is nor one that lies about it."""
-    monkeypatch.setattr(gtfs_files, "MOST_FEED_BYTES", 1 << 20)
+    monkeypatch.setattr(gtfs, "MOST_FEED_BYTES", 1 << 20)
     files = {f"{name}.txt": text for name, text in FEED.items()}
     bomb = zipped(tmp_path / "bomb.zip", {**files, "stops.txt": b"0" * (50 << 20)}, compression=zipfile.ZIP_DEFLATED)
     copied: list[int] = []
-    plain = gtfs_files._copy
+    plain = gtfs._copy
 
     def copy(*arguments):
         copied.append(plain(*arguments))
         return copied[-1]
 
-    monkeypatch.setattr(gtfs_files, "_copy", copy)
+    monkeypatch.setattr(gtfs, "_copy", copy)
     assert "larger than 1 MB in all" in refused(bomb)
     assert not copied
-    monkeypatch.setattr(gtfs_files, "_members", lambda path, archive: {"stops.txt": archive.getinfo("stops.txt")})
+    monkeypatch.setattr(gtfs, "_members", lambda path, archive: {"stops.txt": archive.getinfo("stops.txt")})
     assert "larger than 1 MB in all" in refused(bomb)
     assert sum(copied) <= 3 << 20
     place = feed(tmp_path, stops="0" * (2 << 20))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.counts_help import SCHEMA, answers, asked, counted, discrete_laplace, law_of, outcomes, universe
 
 from dunnage.counting.laplace import DiscreteLaplace
-from dunnage.counting.trees import consistent_tree
+from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.noise import Noise

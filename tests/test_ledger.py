@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import ledger_file as ledger_module
+from dunnage import ledger as ledger_module
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal, UserError
 from dunnage.guarantees import (
     ONE_PERIOD_PER_RECORD,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dunnage.bins.chances import ROUNDING, Members, draw_sums
-from dunnage.bins.listing import Listing, list_patterns
+from dunnage.bins.covering import Listing, list_patterns
 
 Member = tuple[int, ...]
 Pattern = tuple[int, ...]

@@ -23,8 +23,7 @@ from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
 from dunnage.pages.loads import loads_pictures
-from dunnage.pages.network import Map
-from dunnage.pages.rides import ride_pictures
+from dunnage.pages.rides import Map, ride_pictures
 from dunnage.release import Release
 from dunnage.samples import metro_edges
 

@@ -24,7 +24,8 @@ from dunnage.advising.advice import choose
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.documents import Software
 from dunnage.pages.frontier import NOT_PRIVATE, PRIVATE, frontier_figure, frontier_page
-from dunnage.pages.frontier_chart import SHAPES, Axis, looks_of, share_text
+from dunnage.pages.frontier_chart import SHAPES, Axis, looks_of
+from dunnage.text import share_text
 
 VOID_TAGS = {"meta", "input"}
 HOSTILE = '</script><script>alert(1)</script><img src=x onerror="alert(2)">{{ 7 * 7 }}\'"&\u2028'

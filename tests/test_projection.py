@@ -15,11 +15,16 @@ from hypothesis import strategies as st
 
 from dunnage.counting import projection
 from dunnage.counting.projection import Candidates, Family, Projection, kkt_residual, project
-from dunnage.counting.tables import project_dense, project_table, sort_candidates
+from dunnage.counting.tables import _sorted, _whole, project_dense, project_table
 from dunnage.errors import InternalError, ParameterError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+
+
+def sort_candidates(values, starts, floors=None):
+    values = _whole(values)[0]
+    return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
 
 
 @dataclass(frozen=True)
@@ -254,8 +259,8 @@ def test_large_global_feature_is_eliminated_and_small_blocks_stay_small():
     assert table.residual(found.x) <= 1e-12
     plain = slots_table(rng, 60, per_class=60)
     assert plain.family.plan.way == "arrow"
-    assert plain.family.plan.arrow.layout[0] == 1  # the total is shared, 8 unknowns a slot are not
-    assert set(plain.family.plan.arrow.layout[3]) == {8}
+    assert plain.family.plan.arrow.layout.num_shared == 1  # the total is shared, 8 unknowns a slot are not
+    assert set(plain.family.plan.arrow.layout.widths) == {8}
 
 
 @pytest.mark.parametrize("num_slots", [3, 20])
@@ -503,6 +508,6 @@ def test_given_blocks_are_used():
     groups = (table.family.groups[0], *table.family.groups[2:])  # no feature is the slots themselves
     sizes, ratios = (1, *table.family.sizes[2:]), (1.0, 2.0, 3.0)
     family = Family(groups=groups, sizes=sizes, ratios=ratios, blocks=table.family.groups[1])
-    assert set(family.plan.arrow.layout[3]) == {7}
+    assert set(family.plan.arrow.layout.widths) == {7}
     found = project(sort_candidates(table.values, table.starts), family, (table.sums[0], *table.sums[2:]))
     assert found.residual <= 1e-12

@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.oracles.projection import join_groups, project_cells, project_general
 
-from dunnage.counting.general import join_groups, project_cells, project_general
 from dunnage.counting.projection import Candidates, Family, project
 from dunnage.errors import InternalError, ParameterError
 
@@ -110,12 +109,6 @@ def test_floors_and_other_results_are_those_of_project():
         assert other == pytest.approx(mine, abs=1e-5)
     with pytest.raises(InternalError, match="PIQP"):
         project_general(listed, family, sums, tolerance=0.0)
-
-
-def test_without_piqp_the_error_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "piqp", None)
-    with pytest.raises(ParameterError, match="pip install"):
-        project_cells(*random_problem(1), method="general")
 
 
 def test_bad_partitions():

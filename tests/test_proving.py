@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from dunnage import ledger as ledger_module
 from dunnage import noise_arrays
-from dunnage.cli.proving import prove as prove_command
+from dunnage.cli.auditing import prove as prove_command
 from dunnage.counting.laplace import DiscreteLaplace, floating_noise
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from dunnage.clustering import published
-from dunnage.clustering.metric import Metric
+from dunnage.clustering.metric import Metric, distance_deviation, distance_deviations, distance_moments, near_weights
 from dunnage.clustering.published import published_density, published_greedy
-from dunnage.clustering.scaling import distance_deviation, distance_deviations, distance_moments, near_weights
 from dunnage.errors import ParameterError
 
 PEOPLE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])

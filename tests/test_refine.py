@@ -12,14 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dunnage.clustering import refine as refining
-from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.growth import grow
-from dunnage.clustering.metric import Metric, partition_of
-from dunnage.clustering.refine import dissolve, refine
-from dunnage.clustering.search import polish, renumbered, search_on
+from dunnage.clustering.growth import Constraints, grow
+from dunnage.clustering.metric import Metric
+from dunnage.clustering.refine import dissolve, polish, refine, renumbered, search_on
 
 TREE = np.array([[0.0, 2, 2], [2, 0, 1], [2, 1, 0]])
 RING = np.array([[min(abs(a - b), 9 - abs(a - b)) for b in range(9)] for a in range(9)], dtype=np.float64)
+
+
+def partition_of(classes, num_records):
+    of_record = np.full(num_records, -1, dtype=np.int64)
+    for number, records in enumerate(classes):
+        of_record[records] = number
+    return of_record
 
 
 def table(num: int, seed: int, *, few: int = 50) -> Metric:

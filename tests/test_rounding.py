@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dunnage.counting.rounding import SLACK, round_tree
+from dunnage.counting.tables import SLACK, round_tree
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 

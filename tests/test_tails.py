@@ -20,9 +20,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dunnage import noise_arrays
-from dunnage.counting import tails
-from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace
-from dunnage.counting.tails import UNLISTED, addresses, draw_tail, exceeding_cells, lower
+from dunnage.counting import laplace as tails
+from dunnage.counting.laplace import (
+    UNLISTED,
+    DiscreteLaplace,
+    FloatingLaplace,
+    FlooredLaplace,
+    RoundedLaplace,
+    addresses,
+    draw_tail,
+    exceeding_cells,
+    lower,
+)
 from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dunnage.bins.certified import BinKind
-from dunnage.bins.vectors import VectorPacking, pack_vectors
+from dunnage.bins.certified import BinKind, VectorPacking, pack_vectors
 from dunnage.errors import NoPlanError
 
 IntArray = npt.NDArray[np.int64]

@@ -37,6 +37,7 @@ from dunnage.guarantees import (
     exp_upper,
     guarantee_from,
 )
+from dunnage.text import rounded_percent
 
 FORMAT = 1
 MOST_CERTIFICATE_BYTES = 16 << 20
@@ -669,22 +670,20 @@ def _odds_row(prior: Fraction, loss: Loss) -> OddsRow:
     before = float(prior)
     if not loss.delta:
         after = _ceiling(prior / (prior + (1 - prior) / growth))
-        sentence = f"a {_percent(before)} suspicion becomes at most {_percent(after)}"
+        sentence = f"a {rounded_percent(before)} suspicion becomes at most {rounded_percent(after)}"
         return OddsRow(before=before, at_most=after, sentence=sentence)
     # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
     error = (1 - loss.delta) / (1 + growth)
     right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
-    sentence = f"with a {_percent(before)} suspicion, the best guess is right with at most {_percent(right)}"
+    sentence = (
+        f"with a {rounded_percent(before)} suspicion, the best guess is right with at most {rounded_percent(right)}"
+    )
     return OddsRow(before=before, right_guess_at_most=right, sentence=sentence)
 
 
 def _ceiling(probability: Fraction) -> float:
     """Round a probability up to four digits: printed bounds never flatter."""
     return min(1.0, math.ceil(probability * 10_000) / 10_000)
-
-
-def _percent(probability: float) -> str:
-    return f"{100 * probability:.3g} %"
 
 
 def composition_rule(guarantee: Guarantee) -> str:

@@ -322,13 +322,7 @@ class Cells:
 
     @classmethod
     def cut(
-        cls,
-        domain: Numeric,
-        borders: Sequence[Fraction],
-        *,
-        law: str,
-        epsilon: Fraction,
-        confidence: Fraction,
+        cls, domain: Numeric, borders: Sequence[Fraction], *, law: str, epsilon: Fraction, confidence: Fraction
     ) -> Cells:
         """Cut a domain at borders on its grid; a border is the first point of the cell above it.
 

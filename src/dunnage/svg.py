@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small pieces to draw figures with: SVG elements, scales, axes, numbers for a person.
+"""Small pieces to draw figures with: SVG elements, scales, axes.
 
 Horizontal positions are percentages and vertical ones pixels, so that a figure fills a phone or a desk and its text
 keeps its size.
@@ -12,22 +12,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dunnage.text import number_text
+
 SLACK = 1e-9  # sums of floats; far below any scale's resolution
-
-
-def number_text(value: float) -> str:
-    """Write a number for a person: four digits, thousands apart, no exponent.
-
-    Examples
-    --------
-    >>> number_text(12345.6), number_text(0.25), number_text(3)
-    ('12,346', '0.25', '3')
-    """
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
-    text = f"{value:,.{min(decimals, 9)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 class Svg(str):

@@ -13,9 +13,8 @@ import itertools
 import numpy as np
 import pytest
 
-from dunnage.clustering.metric import Metric
+from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.clustering.published import published_density
-from dunnage.clustering.scaling import distance_deviations, near_weights
 from dunnage.domains import Graph, Tree
 from dunnage.errors import ParameterError
 

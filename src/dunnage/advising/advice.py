@@ -29,7 +29,6 @@ from dunnage.advising.frontier import (
     Limit,
     Point,
     check_place,
-    per_cent,
     with_ends,
 )
 from dunnage.advising.losses import DISTORTION, error_goal
@@ -40,6 +39,7 @@ from dunnage.advising.trucks import TRUCKS
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.policy import Policy
+from dunnage.text import large_percent
 
 GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
     "trucks": lambda asked: TRUCKS,
@@ -295,8 +295,8 @@ def _preference(point: Point, limit: Limit) -> tuple[float, float]:
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
     """Say what was asked for: ``at most 5 % more trucks``."""
     parts: Iterable[str] = (
-        *([f"at most {per_cent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
-        *([f"{risk_name} of at most {per_cent(limit.max_risk)}"] if limit.max_risk is not None else []),
+        *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
+        *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
     )
     return " and ".join(parts)
 
@@ -316,7 +316,7 @@ def _recommendation(goal: Goal[Any], choice: Choice, limit: Limit) -> str:
         f"it promises {point.guarantee} ({point.basis})"
     )
     overloaded = point.figures.get(OVERLOADED, 0.0)
-    more = f" {per_cent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
+    more = f" {large_percent(overloaded)} of its trucks were overloaded before repair." if overloaded > 0 else ""
     if point.measured_on == SAMPLE:
         more += " These figures are of random samples of the rows, not of all."
     if choice.meets_limit:
@@ -357,7 +357,7 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     says += _left_out_says(points)
     says.append(
         f"Each point was measured {points[0].draws} times with independent randomness; an interval says where a "
-        f"second, independent measurement of this figure with as many draws falls with {per_cent(CONFIDENCE)}."
+        f"second, independent measurement of this figure with as many draws falls with {large_percent(CONFIDENCE)}."
     )
     return says
 
@@ -396,12 +396,12 @@ def _left_out_says(points: Sequence[Point]) -> list[str]:
     if weak := [point for point in points if point.weak]:
         says.append(
             f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
-            f"{per_cent(WEAK_RISK)} of the time, which protects hardly anybody."
+            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
         )
     if mended := [point for point in points if point.mended]:
         says.append(
             f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
-            f"more than {per_cent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
+            f"more than {large_percent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
             "planned, by the true weights."
         )
     if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:

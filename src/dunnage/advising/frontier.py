@@ -18,6 +18,7 @@ from pydantic import field_validator, model_validator
 from dunnage.documents import Listed, Model, Software, read, to_text
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
+from dunnage.text import large_percent
 
 FRONTIER_FILE = "frontier.json"
 TABLE_FILE = "frontier.csv"
@@ -388,20 +389,9 @@ def _beats(other: Point, point: Point) -> bool:
 
 def with_ends(measure: Measure) -> str:
     """Write a measure in per cent, with its ends if they differ."""
-    text = per_cent(measure.value)
+    text = large_percent(measure.value)
     return (
-        text if measure.lower == measure.upper else f"{text} ({per_cent(measure.lower)} to {per_cent(measure.upper)})"
+        text
+        if measure.lower == measure.upper
+        else f"{text} ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
     )
-
-
-def per_cent(share: float) -> str:
-    """Write a share in per cent.
-
-    Examples
-    --------
-    >>> per_cent(0.05), per_cent(0.0712), per_cent(0.99996), per_cent(1), per_cent(12.345)
-    ('5 %', '7.12 %', 'over 99.9 %', '100 %', '1,234 %')
-    """
-    if 0.9995 <= share < 1:
-        return "over 99.9 %"
-    return f"{100 * share:,.0f} %" if share >= 9.995 else f"{100 * share:.3g} %"

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Finding, VehicleAtRisk, percent, wilson
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Finding, VehicleAtRisk, wilson
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth, inputs_of
 from dunnage.auditing.tracking import (
     Guess,
@@ -44,8 +44,7 @@ from dunnage.local.task import Purpose, Task, Tier
 from dunnage.local.trajectory import Independent, LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.release import Release
-from dunnage.release_words import several
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
 
 Progress = Callable[[str], None]

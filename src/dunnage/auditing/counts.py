@@ -21,17 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import (
-    MOST_AT_RISK,
-    NOTHING,
-    About,
-    Details,
-    Finding,
-    RiderAtRisk,
-    TripAtRisk,
-    percent,
-    wilson,
-)
+from dunnage.auditing.finding import MOST_AT_RISK, NOTHING, About, Details, Finding, RiderAtRisk, TripAtRisk, wilson
 from dunnage.auditing.membership import (
     LAWS,
     Answer,
@@ -50,14 +40,14 @@ from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact
 from dunnage.guarantees import Basis
+from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release_words import CELLS, several
 from dunnage.schema import RIDER
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
 from dunnage.verification import check_release
 

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from dunnage.documents import Model
 from dunnage.errors import ParameterError
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 CONFIDENCE = 0.95
 MOST_AT_RISK = 10
@@ -161,17 +161,6 @@ class VehicleAtRisk(Model):
 
 
 AtRisk = RecordAtRisk | TripAtRisk | RiderAtRisk | VehicleAtRisk
-
-
-def percent(share: float) -> str:
-    """Write a share in per cent; only all of it is 100 %, and only nothing is 0 %.
-
-    Examples
-    --------
-    >>> percent(1 / 6), percent(0.99999), percent(1), percent(0)
-    ('16.7 %', 'over 99.9 %', '100 %', '0 %')
-    """
-    return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.3g} %"
 
 
 def wilson(successes: float, trials: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, percent
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
@@ -20,7 +20,7 @@ from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import apply
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 GUESS_REACH = 0.01
 """A guessed value counts as right within this share of the domain on either side."""

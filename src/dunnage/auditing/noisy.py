@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, mean_interval, percent, wilson
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, mean_interval, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import PublicValues
 from dunnage.dataset import Dataset
@@ -28,7 +28,7 @@ from dunnage.planning.plan import Linkage, Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_PAIRS = 20_000_000
 """Pairs of a record and a row that are weighed for one figure; of more records some are attacked, evenly chosen."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -23,7 +23,7 @@ from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage
 from dunnage.planning.plan import Linkage, Plan
 from dunnage.planning.problem import combinations
 from dunnage.release import Release
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_PROBES = 1_000_000
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Finding, mean_interval, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Finding, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
 from dunnage.domains import CodedDomain, Graph, Numeric
@@ -41,7 +41,7 @@ from dunnage.measures import (
     set_widths,
     shares_of,
 )
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 TOP = 20
 MOST_KNOWN = 4

@@ -18,7 +18,7 @@ import numpy as np
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Finding, wilson
 from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
@@ -28,6 +28,7 @@ from dunnage.mechanisms.lattice import Column, Records
 from dunnage.mechanisms.recode import strata
 from dunnage.noise import Noise
 from dunnage.publication import Key
+from dunnage.text import percent
 
 MOST_DRAWS = 400
 LEAST_DRAWS = 20

@@ -13,15 +13,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, percent
+from dunnage.auditing.finding import CONFIDENCE, About, Finding
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
 from dunnage.publication import Key
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, true_days
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent, several
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."
 

@@ -5,10 +5,9 @@ Searches here draw from a seed, outside ``noise``. On released numbers privacy d
 private numbers and lets the result out draws the seed from ``Noise``.
 """
 
-from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking
+from dunnage.bins.certified import BinKind, ChancePacker, ClassPacking, VectorPacking, pack_vectors
 from dunnage.bins.chances import Between, Chances, Members
 from dunnage.bins.scalar import Packing, Pricing, Sizes, WholeNumbers, l2_bound, pack_bins, whole_numbers
-from dunnage.bins.vectors import VectorPacking, pack_vectors
 
 __all__ = [
     "Between",

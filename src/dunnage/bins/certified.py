@@ -27,22 +27,320 @@ Joag-Dev, Proschan 1983 (negative association of permutations); Hoogervorst et a
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.chances import ROUNDING, Chances, Members, Sizes, Sums
-from dunnage.bins.covering import Choice, CoverProgram, without_surplus
-from dunnage.bins.fleets import MOST_SIZES, FleetPricing, fill_then_pack
-from dunnage.bins.listing import MOST_PATTERNS, Listing, list_patterns
-from dunnage.bins.mixing import MOST_STEPS, STEPS_PER_ITEM, mix_classes
-from dunnage.bins.scalar import pack_bins
-from dunnage.solver import csr, solve_program
+from dunnage.bins.chances import ROUNDING, Chances, ClassSizes, Members, Sums
+from dunnage.bins.covering import MOST_PATTERNS, Choice, CoverProgram, Listing, list_patterns, without_surplus
+from dunnage.bins.scalar import PRICE_SCALE, Pricing, Sizes, best_fit_decreasing, fill_by_subset_sums, pack_bins
+from dunnage.compiling import kernel
+from dunnage.errors import NoPlanError
+from dunnage.solver import Prices, csr, solve_prices, solve_program
+
+# --- Bins of several kinds at least cost, for one resource and more patterns than can be listed: column generation.
+#
+# Prices of items are found on the patterns at hand; a knapsack for each kind of bin finds patterns that are worth more
+# than they cost, until there are none. Any prices bound the cost of every packing: where no pattern of a kind is worth
+# more than z, a kind of which there are K bins at cost c takes away at most K (z - c), and one without limit asks that
+# prices be lowered until z is c. Then an integer program chooses among the patterns met.
+
+
+MOST_SIZES = 600
+_MARGIN = 1e-6
+_BEST_FILLS = 3
+_FILL_SECONDS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class FleetPacking:
+    """Bins as patterns over the sizes (they may take more than there is), the kind of each, and a bound."""
+
+    patterns: IntArray
+    kinds: IntArray
+    bound: int
+
+
+def fill_then_pack(
+    sizes: IntArray,  # Of each item
+    capacities: Sequence[int],  # capacities, costs, counts: of each kind of bin
+    costs: Sequence[int],
+    counts: Sequence[int | None],
+    *,
+    deadline: float,  # Monotonic time by which to stop
+) -> Iterator[tuple[list[list[int]], list[int]]]:
+    """Yield packings: some bins of one kind filled to the brim, the rest packed into another."""
+    items = np.asarray(sizes, dtype=np.int64)
+    order = np.argsort(-items, kind="stable").tolist()
+    for first, other in itertools.permutations(range(len(costs)), 2):
+        if int(items.max()) > capacities[first]:
+            continue
+        filled = fill_by_subset_sums(items, order, capacities[first], deadline=deadline)
+        if filled is None:
+            continue
+        options = []
+        most = counts[first]
+        for number in range(len(filled) + 1 if most is None else min(len(filled), most) + 1):
+            rest = [item for bin_ in filled[number:] for item in bin_]
+            if not rest or int(items[rest].max()) <= capacities[other]:
+                guess = best_fit_decreasing(items, rest, capacities[other])
+                left = counts[other]
+                if left is None or len(guess) <= left:
+                    options.append((number * costs[first] + len(guess) * costs[other], number, rest))
+        for _, number, rest in sorted(options, key=lambda option: option[:2])[:_BEST_FILLS]:
+            packed = pack_bins(items[rest], capacities[other], seconds=_FILL_SECONDS).bins if rest else []
+            bins = filled[:number] + [[rest[i] for i in bin_] for bin_ in packed]
+            yield bins, [first] * number + [other] * len(packed)
+
+
+class FleetPricing:
+    """The problem: sizes and how many there are of each, and the kinds of bin."""
+
+    def __init__(
+        self,
+        sizes: IntArray,  # sizes, demand: sizes of at least 1, largest first, and the number of items of each
+        demand: IntArray,
+        capacities: Sequence[int],
+        costs: Sequence[int],
+        counts: Sequence[int | None],
+        *,
+        deadline: float,
+    ) -> None:
+        self.sizes, self.demand = sizes, demand
+        self.costs, self.deadline = np.array(costs, dtype=np.float64), deadline
+        self.limits = {kind: count for kind, count in enumerate(counts) if count is not None}
+        self.step = math.gcd(*costs)
+        # A size that a kind cannot take is in none of its patterns.
+        self.fitting = [np.flatnonzero(sizes <= capacity) for capacity in capacities]
+        self.pricings = [
+            Pricing(Sizes(sizes[own], demand[own], capacity), deadline=deadline)
+            for own, capacity in zip(self.fitting, capacities, strict=True)
+        ]
+        self._columns: dict[tuple[int, bytes], IntArray] = {}
+        for kind, own in enumerate(self.fitting):
+            for number, size in enumerate(own.tolist()):
+                single = np.zeros(len(sizes), dtype=np.int64)
+                single[size] = self.pricings[kind].problem.most[number]
+                self.add(kind, single)
+
+    def add(self, kind: int, pattern: IntArray) -> bool:
+        """Add a pattern of a kind of bin; return whether it is new."""
+        before = len(self._columns)
+        self._columns.setdefault((kind, pattern.astype(np.int64).tobytes()), pattern.astype(np.int64))
+        return len(self._columns) > before
+
+    def solve(self, *, at_most: int | None) -> FleetPacking:
+        """Generate patterns, then choose among them; ``at_most`` is the largest cost of interest."""
+        bound = 0
+        while time.monotonic() < self.deadline:
+            prices = self._prices()
+            if prices is None:
+                break
+            least, fresh = self._priced(prices)
+            bound = max(bound, least)
+            if not fresh or bound >= math.ceil(prices.objective / self.step - _MARGIN) * self.step:
+                break
+        return self._chosen(bound, at_most)
+
+    def _table(self) -> tuple[object, IntArray]:
+        kinds = np.array([kind for kind, _ in self._columns], dtype=np.int64)
+        return csr(np.array(list(self._columns.values()), dtype=np.int64)), kinds
+
+    def _prices(self) -> Prices | None:
+        table, kinds = self._table()
+        return solve_prices(
+            table,
+            self.demand,
+            self.costs[kinds],
+            kinds=kinds,
+            limits=self.limits,
+            use=None,
+            budget=math.inf,
+            seconds=self.deadline - time.monotonic(),
+        )
+
+    def _priced(self, prices: Prices) -> tuple[int, bool]:
+        """Add the patterns that are worth more than they cost; return a bound, and whether any was added."""
+        worth = np.zeros(len(self.costs))
+        fresh = False
+        for kind, (pricing, own) in enumerate(zip(self.pricings, self.fitting, strict=True)):
+            if not len(own):
+                continue
+            allowed = self.costs[kind] + prices.limits.get(kind, 0.0)
+            # Rounded up, so that what a bin holds is never understated.
+            scaled = np.ceil(prices.cover[own] / allowed * PRICE_SCALE).astype(np.int64)
+            most = pricing.most_worth(scaled)
+            if most is None:
+                return 0, False
+            worth[kind] = most / PRICE_SCALE * allowed
+            for pattern in pricing.valuable(scaled):
+                whole = np.zeros(len(self.sizes), dtype=np.int64)
+                whole[own] = pattern
+                fresh = self.add(kind, whole) or fresh
+        return self._bound(prices.cover, worth), fresh
+
+    def _bound(self, cover: FloatArray, worth: FloatArray) -> int:
+        free = [kind for kind in range(len(self.costs)) if kind not in self.limits and worth[kind] > 0]
+        share = min([1.0, *(self.costs[kind] / worth[kind] for kind in free)])
+        taken = sum(count * max(0.0, share * worth[kind] - self.costs[kind]) for kind, count in self.limits.items())
+        value = share * float(cover @ self.demand) - taken
+        return int(max(0, math.ceil(value / self.step - _MARGIN)) * self.step)
+
+    def _chosen(self, bound: int, at_most: int | None) -> FleetPacking:
+        table, kinds = self._table()
+        answer = solve_program(
+            table,
+            self.demand,
+            self.costs[kinds],
+            kinds=kinds,
+            limits=self.limits,
+            use=None,
+            budget=math.inf,
+            at_most=at_most,
+            seconds=max(self.deadline - time.monotonic(), 0.05),
+        )
+        values = np.zeros(len(kinds), dtype=np.int64) if answer.values is None else answer.values
+        rows = np.repeat(np.arange(len(kinds)), values)
+        patterns = np.array(list(self._columns.values()), dtype=np.int64)[rows]
+        return FleetPacking(patterns, kinds[rows], bound)
+
+
+# --- Search for a plan with a given number of bins whose risk is small: which class goes where, by annealing.
+#
+# Used where bins hold many items, so that patterns are too many to be listed. The search is guided by means and
+# variances alone (a sum of many draws is nearly normal), which change by a few additions with each step; whoever uses
+# what it returns computes the true probabilities. Nothing is proved here.
+
+
+STEPS_PER_ITEM = 4000
+MOST_STEPS = 3_000_000
+
+
+def mix_classes(
+    classes: Sequence[ClassSizes], caps: IntArray, capacities: IntArray, *, seed: int, steps: int
+) -> IntArray | None:
+    """Spread the items of classes over bins so that every bin is likely to fit; None if the caps leave no place."""
+    sizes = np.array([known.count for known in classes], dtype=np.int64)
+    room = np.asarray(capacities, dtype=np.float64)
+    unit = np.maximum(room.max(axis=0), 1.0)
+    moments = [known.moments() for known in classes]
+    mean = np.array([mean / unit for mean, _ in moments])
+    spread = np.array([variance / unit**2 for _, variance in moments])
+    generator = np.random.default_rng(seed)
+    start = _dealt(mean, sizes, caps, room / unit, generator)
+    if start is None:
+        return None
+    found: IntArray = _anneal(start, mean, spread, sizes, caps, room / unit, steps, generator.integers(2**62))
+    return found
+
+
+def _dealt(mean: FloatArray, sizes: IntArray, caps: IntArray, room: FloatArray, generator: Any) -> IntArray | None:
+    """Deal items, largest classes first, each to the bin with most room that may still take one of its class."""
+    counts = np.zeros((len(room), len(sizes)), dtype=np.int64)
+    if (caps * len(room) < sizes).any():
+        return None
+    left = room.copy()
+    for kind in np.argsort(-mean.max(axis=1), kind="stable").tolist():
+        for _ in range(int(sizes[kind])):
+            open_ = np.flatnonzero(counts[:, kind] < caps[kind])
+            rooms = left[open_].min(axis=1) + generator.random(len(open_)) * 1e-3
+            bin_ = int(open_[np.argmax(rooms)])
+            counts[bin_, kind] += 1
+            left[bin_] -= mean[kind]
+    return counts
+
+
+@kernel
+def _anneal(
+    counts: IntArray,
+    mean: FloatArray,
+    spread: FloatArray,
+    sizes: IntArray,
+    caps: IntArray,
+    room: FloatArray,
+    steps: int,
+    seed: int,
+) -> IntArray:
+    """Move and swap items between bins, accepting a worse state now and then. Plain Python that numba compiles.
+
+    The variance of n draws from m without replacement is n (m - n) / m times the class's, so that one item more or less
+    changes it by (m - 2 n - 1) / m or -(m - 2 n + 1) / m.
+    """
+    bins, kinds = counts.shape
+    resources = mean.shape[1]
+    state = np.uint64(seed) | np.uint64(1)
+    root_two = math.sqrt(2.0)
+    load, variance, cost = np.zeros((bins, resources)), np.zeros((bins, resources)), np.zeros(bins)
+    for b in range(bins):
+        for r in range(resources):
+            for k in range(kinds):
+                load[b, r] += counts[b, k] * mean[k, r]
+                variance[b, r] += counts[b, k] * (sizes[k] - counts[b, k]) / sizes[k] * spread[k, r]
+            gap = room[b, r] - load[b, r]
+            cost[b] += 0.5 * math.erfc(gap / math.sqrt(max(variance[b, r], 1e-12)) / root_two) + max(0.0, -gap) * 20.0
+    best, total = counts.copy(), cost.sum()
+    least = total
+    pair, new_load, new_variance, new_cost = (
+        np.zeros(2, np.int64),
+        np.zeros((2, resources)),
+        np.zeros((2, resources)),
+        np.zeros(2),
+    )
+    draw = np.zeros(5)
+    for step in range(steps):
+        for i in range(5):  # xorshift
+            state ^= state << np.uint64(13)
+            state ^= state >> np.uint64(7)
+            state ^= state << np.uint64(17)
+            draw[i] = (state >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+        a, b, give = int(draw[0] * bins), int(draw[1] * bins), int(draw[2] * kinds)
+        back = int(draw[3] * (kinds + 1)) - 1  # -1: nothing comes back
+        if a == b or give == back or counts[a, give] == 0 or counts[b, give] >= caps[give]:
+            continue
+        if back >= 0 and (counts[b, back] == 0 or counts[a, back] >= caps[back]):
+            continue
+        pair[0], pair[1] = a, b
+        for i in range(2):
+            here, less, more = pair[i], (give, back)[i], (back, give)[i]
+            new_cost[i] = 0.0
+            for r in range(resources):
+                new_load[i, r], new_variance[i, r] = load[here, r], variance[here, r]
+                if less >= 0:
+                    new_load[i, r] -= mean[less, r]
+                    shift = sizes[less] - 2 * counts[here, less] + 1
+                    new_variance[i, r] -= shift / sizes[less] * spread[less, r]
+                if more >= 0:
+                    new_load[i, r] += mean[more, r]
+                    shift = sizes[more] - 2 * counts[here, more] - 1
+                    new_variance[i, r] += shift / sizes[more] * spread[more, r]
+                gap = room[here, r] - new_load[i, r]
+                sigma = math.sqrt(max(new_variance[i, r], 1e-12))
+                new_cost[i] += 0.5 * math.erfc(gap / sigma / root_two) + max(0.0, -gap) * 20.0
+        change = new_cost[0] + new_cost[1] - cost[a] - cost[b]
+        heat = 0.1 * (1.0 - step / steps) ** 2 + 1e-7
+        if change > 0.0 and change > -heat * math.log(max(1e-12, draw[4])):
+            continue
+        for i in range(2):
+            cost[pair[i]] = new_cost[i]
+            load[pair[i]], variance[pair[i]] = new_load[i], new_variance[i]
+        counts[a, give] -= 1
+        counts[b, give] += 1
+        if back >= 0:
+            counts[b, back] -= 1
+            counts[a, back] += 1
+        total += change
+        if total < least - 1e-12:
+            least = total
+            best[:] = counts
+    return best
+
 
 Progress = Callable[[str, int, int], None]
 
@@ -130,7 +428,7 @@ class ChancePacker:
 
     def __init__(
         self,
-        classes: Sequence[Sizes],  # What is known of each class
+        classes: Sequence[ClassSizes],  # What is known of each class
         caps: IntArray,  # Most items of each class that a bin may take
         kinds: Sequence[BinKind],  # The kinds of bin
         *,
@@ -552,11 +850,11 @@ class ChancePacker:
         return max(0, total - (len(search.plan.kinds) - 2) * self.kinds[0].capacity[0])
 
 
-def _drawn_sums(sizes: Sizes, most: int, step: int, upward: bool) -> list[Sums] | None:
+def _drawn_sums(sizes: ClassSizes, most: int, step: int, upward: bool) -> list[Sums] | None:
     return sizes.draws(most, None, step, upward)
 
 
-def _largest_sums(sizes: Sizes, most: int, step: int, upward: bool) -> list[Sums] | None:
+def _largest_sums(sizes: ClassSizes, most: int, step: int, upward: bool) -> list[Sums] | None:
     return [Sums.certain(-(-line // step) if upward else line // step) for line in sizes.largest(most)]
 
 
@@ -642,3 +940,82 @@ def _least_cost(total: int, kinds: Sequence[BinKind], room: Sequence[int]) -> in
         if left <= 0:
             break
     return max(step, math.ceil(cost / step - 1e-9) * step)
+
+
+# --- Pack items with several resources, or into bins of several kinds, at least cost.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class VectorPacking:
+    """Items in bins, the kind of each bin, what they cost and what any packing costs at least."""
+
+    bins: list[list[int]]  # For each bin the positions of its items
+    kind_of_bin: list[int]  # Kind of each bin
+    cost: Fraction  # cost, bound: what the bins cost, and what any packing costs at least
+    bound: Fraction
+    seconds: float  # Time taken
+
+
+def pack_vectors(
+    items: IntArray,  # One line an item, one column a resource: whole numbers of at least 0
+    kinds: Sequence[BinKind],  # The kinds of bin; costs may be fractions
+    *,
+    seconds: float,
+    groups: IntArray | None = None,  # Group of each item; items of different groups never share a bin
+    progress: Progress | None = None,  # Called with stage, cost and bound
+    seed: int = 0,  # Of the searches
+) -> VectorPacking:
+    """Pack items into bins of least total cost, as far as that can be found in time.
+
+    Examples
+    --------
+    >>> small, large = BinKind(capacity=(5,), cost=2), BinKind(capacity=(10,), cost=3)
+    >>> packing = pack_vectors(np.array([[5], [5], [4]]), [small, large], seconds=1)
+    >>> int(packing.cost), int(packing.bound), sorted(packing.kind_of_bin)
+    (5, 5, [0, 1])
+    """
+    start = time.monotonic()
+    items = np.asarray(items, dtype=np.int64)
+    apart = np.zeros(len(items), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
+    unit = math.lcm(*(Fraction(kind.cost).denominator for kind in kinds))
+    if (items > np.max([kind.capacity for kind in kinds], axis=0)).any():
+        raise NoPlanError("an item is larger than every bin. Give larger bins, or leave such items out.")
+    if items.shape[1] == 1 and len(kinds) == 1 and kinds[0].count is None and not apart.any():
+        packing = pack_bins(items[:, 0], kinds[0].capacity[0], seconds=seconds, progress=progress, seed=seed)
+        bins, kind_of_bin, least = packing.bins, [0] * packing.objective, packing.bound * Fraction(kinds[0].cost)
+    else:
+        whole = [replace(kind, cost=int(kind.cost * unit)) for kind in kinds]
+        found, type_of = _by_types(items, apart, whole, seconds, progress, seed)
+        if found is None:
+            raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
+        bins, kind_of_bin, least = items_of_counts(found, type_of), found.kinds.tolist(), Fraction(found.bound, unit)
+    return VectorPacking(
+        bins=bins,
+        kind_of_bin=kind_of_bin,
+        cost=sum((Fraction(kinds[kind].cost) for kind in kind_of_bin), Fraction(0)),
+        bound=least,
+        seconds=time.monotonic() - start,
+    )
+
+
+def _by_types(
+    items: IntArray, apart: IntArray, kinds: Sequence[BinKind], seconds: float, progress: Progress | None, seed: int
+) -> tuple[ClassPacking | None, IntArray]:
+    """Pack items by how many there are of each size, and return the packing and each item's type."""
+    table = np.column_stack([apart, items])
+    types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+    classes = [Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)]
+    packer = ChancePacker(classes, times, kinds, risk=Fraction(0), groups=types[:, 0], seed=seed)
+    return packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
+
+
+def items_of_counts(packing: ClassPacking, class_of: IntArray) -> list[list[int]]:
+    """Give each bin its items, by how many of each class it takes."""
+    order = np.argsort(class_of, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=packing.counts.shape[1]))])[:-1]
+    bins: list[list[int]] = []
+    for line in packing.counts:
+        chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
+        starts = starts + line
+        bins.append(np.concatenate(chosen).tolist() if chosen else [])
+    return bins

@@ -187,7 +187,7 @@ def _chance_of_last(total: Sums, last: Sums, capacity: IntArray) -> float | None
     return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
-class Sizes(Protocol):
+class ClassSizes(Protocol):
     """What is known of the sizes of a class's items."""
 
     count: int
@@ -250,7 +250,9 @@ class Between:
         if low == high or self.count == 1:
             return [Sums.certain(_grid(np.array([[number * high]]), step, upward)[0]) for number in range(most + 1)]
         first, last = (int(_grid(np.array([end]), step, upward)[0]) for end in (low, high))
-        between = _uniform_cells(low, high, step, upward, first, last)
+        cells = np.arange(first, last + 1)  # a uniform value between two ends, rounded to the grid
+        edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
+        between = np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
         return [self._sum(number, first, last, between) for number in range(most + 1)]
 
     def _sum(self, number: int, first: int, last: int, between: FloatArray) -> Sums:
@@ -290,13 +292,6 @@ class Between:
 
 def _grid(values: IntArray, step: int, upward: bool) -> IntArray:
     return -(-values // step) if upward else values // step
-
-
-def _uniform_cells(low: int, high: int, step: int, upward: bool, first: int, last: int) -> FloatArray:
-    """Return the law of a uniform value between two ends after rounding to the grid, from ``first`` to ``last``."""
-    cells = np.arange(first, last + 1)
-    edges = (np.append(cells - 1, last) if upward else np.append(cells, last + 1)) * step
-    return np.asarray(np.diff(np.clip(edges, low, high)) / (high - low))
 
 
 def _counted(members: IntArray, number: int) -> dict[tuple[int, ...], int] | None:
@@ -340,7 +335,7 @@ class Chances:
     (0.6666666666666666, 0.6666666666666666)
     """
 
-    def __init__(self, classes: Sequence[Sizes], capacity: IntArray) -> None:
+    def __init__(self, classes: Sequence[ClassSizes], capacity: IntArray) -> None:
         self.capacity = np.asarray(capacity, dtype=np.int64)
         self.classes = list(classes)
         self.worst = [sizes.largest(sizes.count) for sizes in self.classes]

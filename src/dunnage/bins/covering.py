@@ -22,14 +22,303 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins.listing import Listing
+from dunnage.bins.chances import ROUNDING, Sums
+from dunnage.compiling import kernel
 from dunnage.solver import solve_prices, solve_program
+
+# --- List every pattern worth using: how many items of each class a bin may take, and the risk that they do not fit.
+#
+# One walk serves all models. A class is a list of :class:`~dunnage.bins.chances.Sums`, one for each number of items; a
+# class whose items all count the same has one sum with probability 1, so that a pattern either fits or does not. Taking
+# one more item never lowers the risk, so a walk turns back at the first that is above the limit.
+#
+# A pattern that another contains at no more risk is of no use in a cover. Those that fit surely and stay sure with one
+# more item are therefore left out; every cover from all patterns has one as good from those that are kept.
+
+
+MOST_PATTERNS = 300_000
+MOST_WORK = 2 * 10**9
+_MOST_POINTS = 30_000
+_MOST_DEPTH = 40
+_PAIRS_EACH = 6
+_MOST_DENSE = 2_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Patterns in compressed rows, with the risk of each."""
+
+    # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
+    # + 1]`
+    starts: IntArray
+    kinds: IntArray
+    numbers: IntArray
+    risk: FloatArray  # Probability that the pattern does not fit; exactly 0 where it fits surely
+    num_classes: int  # Number of classes
+
+    def __len__(self) -> int:
+        return len(self.risk)
+
+    @classmethod
+    def together(cls, parts: Sequence[tuple[Listing, IntArray]], num_classes: int) -> Listing:
+        """Join listings of different classes; each comes with the numbers its classes have in the whole."""
+        ends = np.concatenate([[0], np.cumsum([len(part.kinds) for part, _ in parts])])
+        starts = [part.starts[:-1] + end for (part, _), end in zip(parts, ends, strict=False)]
+        return cls(
+            np.append(np.concatenate(starts), ends[-1]),
+            np.concatenate([own[part.kinds] for part, own in parts]),
+            np.concatenate([part.numbers for part, _ in parts]),
+            np.concatenate([part.risk for part, _ in parts]),
+            num_classes,
+        )
+
+    def matrix(self) -> Any:
+        """Return the patterns as a sparse matrix, one line each."""
+        from scipy.sparse import csr_matrix
+
+        shape = (len(self), self.num_classes)
+        return csr_matrix((self.numbers.astype(np.float64), self.kinds, self.starts), shape=shape)
+
+
+def list_patterns(
+    classes: Sequence[Sequence[Sums]],
+    worst: Sequence[IntArray],
+    capacity: IntArray,  # What a bin holds of each resource
+    *,
+    most_risk: float,  # Largest risk of a pattern; a pattern that is as risky as that up to rounding is listed
+    least: int = 0,
+    slack: int = 0,
+    most_patterns: int = MOST_PATTERNS,  # most_patterns, most_work: where to give up
+    most_work: int = MOST_WORK,
+) -> Listing | None:
+    """List the useful patterns whose risk is at most a limit; None if there are too many."""
+    capacity = np.asarray(capacity, dtype=np.int64)
+    flat = _flattened(classes, worst, capacity)
+    limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
+    # Most of this is never used, and memory that is not written to is not taken.
+    found = _Found(
+        pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
+        ends=np.zeros(most_patterns + 1, dtype=np.int64),
+        risk=np.empty(most_patterns),
+        sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
+    )
+    status, num = _walk(flat, capacity, limits, _stack(capacity), found)
+    if status != 0:
+        return None
+    starts, risk = found.ends[: num + 1], found.risk[:num]
+    kinds, numbers = found.pairs[: starts[-1], 0], found.pairs[: starts[-1], 1]
+    useful = _mark_useful(starts, kinds, numbers, risk, found.sums[:num], flat, capacity)
+    lengths = np.diff(starts)
+    kept = np.repeat(useful, lengths)
+    ends = np.concatenate([[0], np.cumsum(lengths[useful])])
+    return Listing(ends, kinds[kept], numbers[kept], risk[useful], len(classes))
+
+
+class _Flat(NamedTuple):
+    """The sums of all classes and numbers of items in flat arrays."""
+
+    caps: IntArray  # most items of each class
+    first: IntArray  # where a class's numbers begin, from 1 on
+    starts: IntArray  # where the sums of each number begin
+    values: IntArray
+    chances: FloatArray
+    largest: IntArray
+
+
+class _Limits(NamedTuple):
+    """When a pattern is listed, and where to give up."""
+
+    most_risk: float
+    least: int
+    slack: int
+    most_work: float
+
+
+class _Stack(NamedTuple):
+    """What a walk holds at each depth."""
+
+    cells: FloatArray  # odds by sum, where there is one resource and few sums
+    held: IntArray  # sums
+    odds: FloatArray
+    size: IntArray  # how many there are
+    total: IntArray  # largest sum
+    kind: IntArray  # class
+    number: IntArray
+
+
+class _Found(NamedTuple):
+    """Room for patterns: pairs of class and number of items, where those of each end, its risk, its largest sum."""
+
+    pairs: IntArray
+    ends: IntArray
+    risk: FloatArray
+    sums: IntArray
+
+
+def _stack(capacity: IntArray) -> _Stack:
+    resources, depth = len(capacity), _MOST_DEPTH + 1
+    dense = resources == 1 and int(capacity[0]) <= _MOST_DENSE
+    return _Stack(
+        np.zeros(int(capacity[0]) + 1 if dense else 0),
+        np.empty((depth, _MOST_POINTS, resources), dtype=np.int64),
+        np.empty((depth, _MOST_POINTS)),
+        np.zeros(depth, dtype=np.int64),
+        np.zeros((depth, resources), dtype=np.int64),
+        np.zeros(depth, dtype=np.int64),
+        np.zeros(depth, dtype=np.int64),
+    )
+
+
+def _flattened(classes: Sequence[Sequence[Sums]], worst: Sequence[IntArray], capacity: IntArray) -> _Flat:
+    """Put the sums of all classes and numbers into flat arrays, with where each begins."""
+    resources = len(capacity)
+    caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
+    every = [sums[number] for sums in classes for number in range(1, len(sums))]
+    starts = np.concatenate([[0], np.cumsum([len(sums.values) for sums in every])]).astype(np.int64)
+    values = np.concatenate([sums.values for sums in every] or [np.zeros((0, resources), dtype=np.int64)])
+    chances = np.concatenate([sums.chances for sums in every] or [np.zeros(0)])
+    lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
+    largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
+    return _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
+
+
+@kernel
+def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _Found) -> tuple[int, int]:
+    """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
+    caps, first, starts, values, chances, largest = flat
+    cells, held, odds, size, total, kind, number = stack
+    most_risk, least, slack, most_work = limits
+    num, resources, dense = len(caps), len(capacity), len(cells) > 0
+    found, pairs, work, depth, status = 0, 0, 0.0, 0, 0
+    held[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
+    while depth >= 0:
+        k = kind[depth]
+        if k >= num:
+            depth -= 1
+            continue
+        if number[depth] >= caps[k]:
+            kind[depth] += 1
+            number[depth] = 0
+            continue
+        number[depth] += 1
+        at = first[k] + number[depth] - 1
+        begin, end = starts[at], starts[at + 1]
+        work += size[depth] * (end - begin)
+        if work > most_work:
+            status = 1
+            break
+        # Combine what the bin holds with the class's sums, keeping what still fits.
+        fits, kept = 0.0, 0
+        if dense:
+            low, high = capacity[0] + 1, -1
+            for i in range(size[depth]):
+                for j in range(begin, end):
+                    value = held[depth, i, 0] + values[j, 0]
+                    if value > capacity[0]:
+                        break  # the sums of a class ascend
+                    cells[value] += odds[depth, i] * chances[j]
+                    low, high = min(low, value), max(high, value)
+            for value in range(low, high + 1):
+                if cells[value] > 0.0 and kept < held.shape[1]:
+                    held[depth + 1, kept, 0] = value
+                    odds[depth + 1, kept] = cells[value]
+                    fits += cells[value]
+                    kept += 1
+                cells[value] = 0.0
+        else:
+            for i in range(size[depth]):
+                for j in range(begin, end):
+                    inside = kept < held.shape[1]
+                    for r in range(resources):
+                        inside = inside and held[depth, i, r] + values[j, r] <= capacity[r]
+                    if inside:
+                        held[depth + 1, kept] = held[depth, i] + values[j]
+                        odds[depth + 1, kept] = odds[depth, i] * chances[j]
+                        fits += odds[depth + 1, kept]
+                        kept += 1
+        if kept == held.shape[1]:
+            status = 2  # there may have been more
+            break
+        sure = True
+        for r in range(resources):
+            total[depth + 1, r] = total[depth, r] + largest[at, r]
+            sure = sure and total[depth + 1, r] <= capacity[r]
+        risk = 0.0 if sure else max(1.0 - fits, 1e-300)
+        if risk > most_risk:
+            kind[depth] += 1
+            number[depth] = 0
+            continue
+        full, densest = 1.0, 1.0
+        if least > 0 and dense:
+            full, densest, inside_window, tail = 0.0, 0.0, 0.0, 0
+            for i in range(kept):
+                inside_window += odds[depth + 1, i]
+                while held[depth + 1, i, 0] - held[depth + 1, tail, 0] > capacity[0] - least + slack:
+                    inside_window -= odds[depth + 1, tail]
+                    tail += 1
+                densest = max(densest, inside_window)
+                if held[depth + 1, i, 0] >= least - slack:
+                    full += odds[depth + 1, i]
+        if densest < 1.0 - most_risk:
+            continue  # another number of this class may do again: all of it has no spread
+        if depth + 2 >= len(size) or found >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
+            status = 3
+            break
+        if full >= 1.0 - most_risk:
+            for level in range(depth + 1):
+                out.pairs[pairs, 0], out.pairs[pairs, 1] = kind[level], number[level]
+                pairs += 1
+            out.risk[found] = risk
+            out.sums[found] = total[depth + 1]
+            found += 1
+            out.ends[found] = pairs
+        depth += 1
+        size[depth], kind[depth], number[depth] = kept, k + 1, 0
+    return status, found
+
+
+@kernel
+def _mark_useful(
+    starts: IntArray,
+    kinds: IntArray,
+    numbers: IntArray,
+    risk: FloatArray,
+    sums: IntArray,
+    flat: _Flat,
+    capacity: IntArray,
+) -> Any:
+    """Mark all patterns but those that fit surely and would with one more item."""
+    caps, largest, first = flat.caps, flat.largest, flat.first
+    useful = np.ones(len(risk), dtype=np.bool_)
+    taken = np.zeros(len(caps), dtype=np.int64)
+    for j in range(len(risk)):
+        if risk[j] > 0.0:
+            continue
+        for i in range(starts[j], starts[j + 1]):
+            taken[kinds[i]] = numbers[i]
+        for k in range(len(caps)):
+            if taken[k] >= caps[k]:
+                continue
+            sure = True
+            for r in range(len(capacity)):
+                before = largest[first[k] + taken[k] - 1, r] if taken[k] > 0 else 0
+                if sums[j, r] + largest[first[k] + taken[k], r] - before > capacity[r]:
+                    sure = False
+                    break
+            if sure:
+                useful[j] = False
+                break
+        for i in range(starts[j], starts[j + 1]):
+            taken[kinds[i]] = 0
+    return useful
+
 
 MARGIN = 1e-6
 BUDGET_SLACK = 1e-9

@@ -17,14 +17,24 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from dunnage.cli.advising import advise
-from dunnage.cli.auditing import audit
-from dunnage.cli.devices import device_app, estimate
+from dunnage.cli.auditing import advise, audit, prove
+from dunnage.cli.devices import DEFAULT_DEVICES, device_app, estimate
 from dunnage.cli.fleets import apply_fleet, size
 from dunnage.cli.generate import generate_app
-from dunnage.cli.proving import prove
-from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, print_text, progress
-from dunnage.cli.showing import show
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    KeyOption,
+    PeriodOption,
+    PlanOut,
+    PolicyOption,
+    ReleaseArgument,
+    ShuttleHour,
+    SignOption,
+    print_result,
+    print_text,
+    progress,
+)
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -132,20 +142,17 @@ def draft(
 
     if out.exists() and (not force or out.samefile(data)):
         raise OutputError(f"{out} exists already. Choose another name, or replace it with --force.")
-    _write(out, draft_text(data, story=story))
-    print_result({"policy": str(out)}, f"Draft in {out}: fill in what is blank; dunnage show {out} lists it.", as_json)
-
-
-def _write(path: Path, text: str) -> None:
+    text = draft_text(data, story=story)
     try:
-        path.write_text(text, encoding="utf-8")
+        out.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from None
+        raise OutputError(f"{out} cannot be written: {error.strerror}. Choose another place.") from None
+    print_result({"policy": str(out)}, f"Draft in {out}: fill in what is blank; dunnage show {out} lists it.", as_json)
 
 
 def publish(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the private rows.")],
-    policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
+    policy: PolicyOption,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="Release folder to make.")] = None,
     period: Annotated[str | None, typer.Option(help="Which period, such as 2026-11-15 or 2026-11.")] = None,
     dry_run: Annotated[
@@ -154,7 +161,7 @@ def publish(
     ledger: Annotated[
         str | None, typer.Option(help="Ledger file; by default dunnage-ledger.sqlite beside the policy.")
     ] = None,
-    sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
+    sign: SignOption = None,
     again: Annotated[bool, typer.Option("--again", help="Spend once more on the same data and policy.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed, for tests: voids the certificate.")] = None,
     force: ForceFlag = False,
@@ -258,8 +265,29 @@ def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
     return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
 
 
+def show(
+    path: Annotated[Path, typer.Argument(help="Any folder or file that commands write or read.")],
+    devices: Annotated[
+        int, typer.Option(min=1, help="Task, or policy for devices: how many vehicles to predict errors for.")
+    ] = DEFAULT_DEVICES,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show anything that commands write or read: what it is, what it promises, what it says.
+
+    Folders: release, plan, settlement, audit, frontier, city, GTFS feed, demo. Files: policy, task, reports, tallies,
+    ledger, certificate, datapackage, plan or trucks as CSV, public key, key ring, allowance, sealed records, proof,
+    figures of a demo. Of your data it lists columns and types, never values; of a draft, what is still blank. Keys are
+    refused.
+
+    Example: dunnage show release
+    """
+    from dunnage.showing import shown
+
+    print_result(*shown(path, devices=devices), as_json)
+
+
 def verify(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    release: ReleaseArgument,
     signed_by: Annotated[Path | None, typer.Option(help="Public key (PEM) the release must be signed with.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -278,12 +306,7 @@ def verify(
 
 
 def _model(
-    name: str | None,
-    statistic: str | None,
-    risk: str | None,
-    prior: str | None,
-    budget: str | None,
-    as_published: bool,
+    name: str | None, statistic: str | None, risk: str | None, prior: str | None, budget: str | None, as_published: bool
 ) -> Model:
     """Make the model that was asked for; an option that it does not take is an error."""
     from dunnage.planning.models import Robust, Sealed, Standard, Stochastic
@@ -310,8 +333,8 @@ def _model(
 
 
 def pack(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
+    release: ReleaseArgument,
+    out: PlanOut,
     capacity: Annotated[
         list[str] | None, typer.Option(help="What a truck holds: 500kg or volume=9; repeatable.")
     ] = None,
@@ -382,21 +405,14 @@ def pack(
     print_result({"plan": str(out), **plan.to_dict()}, f"{plan.summary()}\nPlan        {out}", as_json)
 
 
-def _packed_quantities(plan: Path, release: Release) -> list[str]:
-    """Return what a plan packs; one that does not say so, whatever the release has."""
-    from dunnage.planning.plan import Plan
-
-    return list(Plan.read(plan).quantities) if plan.is_dir() else release.quantities
-
-
 def apply(
     plan: Annotated[Path, typer.Argument(help="Plan folder, or a CSV file row,bin or zone,shuttles of others.")],
     data: Annotated[Path, typer.Argument(help="The private rows that were published.")],
-    policy: Annotated[Path, typer.Option("--policy", help="Policy file.")],
+    policy: PolicyOption,
     release: Annotated[Path, typer.Option("--release", help="Release folder the plan was made on.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Settlement folder to make; private.")],
-    key: Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    key: KeyOption = None,
+    period: PeriodOption = None,
     repair: Annotated[bool, typer.Option("--repair", help="Repair bins that overflow.")] = False,
     leave_behind: Annotated[bool, typer.Option("--leave-behind", help="Leave packages behind if need be.")] = False,
     capacity: Annotated[
@@ -407,7 +423,7 @@ def apply(
     city: Annotated[
         Path | None, typer.Option(help="Shuttles: city folder or GTFS feed the fleet was sized in.")
     ] = None,
-    shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
+    shuttle_hour: ShuttleHour = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -417,9 +433,8 @@ def apply(
     """
     from dunnage.planning.plan import told_fleet_plan
 
-    options = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
-    fleet_options = {"--city": city, "--shuttle-hour": shuttle_hour}
     if told_fleet_plan(plan):
+        options = {"--repair": repair, "--leave-behind": leave_behind, "--capacity": capacity, "--trucks": trucks}
         _refuse_options(options, "a plan of shuttles")
         apply_fleet(
             plan,
@@ -435,9 +450,10 @@ def apply(
             as_json=as_json,
         )
         return
-    _refuse_options(fleet_options, "a plan of packages")
+    _refuse_options({"--city": city, "--shuttle-hour": shuttle_hour}, "a plan of packages")
     from dunnage.folders import check_new_folder
     from dunnage.io import load
+    from dunnage.planning.plan import Plan
     from dunnage.planning.trucks import read_trucks
     from dunnage.publication import Key, key_path
     from dunnage.release import Release
@@ -450,7 +466,10 @@ def apply(
         published = Release.read(release)
         published.check_rows("apply")
         rows = load(data, policy, period=period or published.certificate.body.get("period"))
-        kinds = read_trucks(trucks, _packed_quantities(plan, published)) if trucks is not None else None
+        kinds = None
+        if trucks is not None:  # a plan that does not say what it packs packs whatever the release has
+            packed = list(Plan.read(plan).quantities) if plan.is_dir() else published.quantities
+            kinds = read_trucks(trucks, packed)
         tell("applying the plan")
         done = apply_plan(
             plan,
@@ -557,12 +576,6 @@ def _fail_as(error: Exception) -> NoReturn:
     raise error
 
 
-def _leave_quietly() -> NoReturn:
-    """Leave when whoever read our output has gone: nothing is left to say, not even on closing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(1)
-
-
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
@@ -573,8 +586,9 @@ def main() -> None:
         sys.stdout.flush()
         if code == _INTERRUPTED:  # Typer turns the interrupt into its exit code
             raise KeyboardInterrupt
-    except BrokenPipeError:
-        _leave_quietly()
+    except BrokenPipeError:  # whoever read our output has gone: nothing is left to say, not even on closing
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         _fail("Interrupted", "interrupted. What was spent stays spent; see dunnage budget show.", _INTERRUPTED)
     except Exception as error:

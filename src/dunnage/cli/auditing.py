@@ -8,18 +8,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, print_result, progress
+from dunnage.cli.shared import (
+    ForceFlag,
+    JsonFlag,
+    KeyOption,
+    PeriodOption,
+    ReleaseArgument,
+    ShuttleHour,
+    print_result,
+    progress,
+)
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
     from dunnage.auditing.fleet import Fleet
-    from dunnage.city import City
     from dunnage.dataset import Dataset
     from dunnage.publication import Key
 
 
 def audit(
-    release: Annotated[Path, typer.Argument(help="Release folder.")],
+    release: ReleaseArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="Audit folder to make; private unless --external.")],
     data: Annotated[Path | None, typer.Argument(help="The private rows that were published.")] = None,
     policy: Annotated[Path | None, typer.Option("--policy", help="Policy file.")] = None,
@@ -27,9 +35,9 @@ def audit(
     city: Annotated[
         Path | None, typer.Option("--city", help="Shuttles: city folder or GTFS feed the fleet was sized in.")
     ] = None,
-    shuttle_hour: Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")] = None,
-    period: Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")] = None,
+    shuttle_hour: ShuttleHour = None,
+    key: KeyOption = None,
+    period: PeriodOption = None,
     known_within: Annotated[
         float | None, typer.Option(help="Also attack with numbers known within this share: 0.05.")
     ] = None,
@@ -60,6 +68,7 @@ def audit(
     from dunnage.auditing.audit import AUDIT_FILE, PAGE_FILE, SIGNOFF_FILE
     from dunnage.auditing.audit import audit as audit_release
     from dunnage.folders import check_new_folder
+    from dunnage.gtfs import load_city
     from dunnage.pages import write_audit
 
     if external and (data is not None or policy is not None):
@@ -67,7 +76,11 @@ def audit(
     check_new_folder(out, marker=AUDIT_FILE, force=force)
     with progress() as tell:
         tell("reading")
-        place = None if external else _city(plan, city)
+        place = None
+        if city is not None and not external:
+            if plan is None:
+                raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
+            place = load_city(city)
         found = audit_release(
             release,
             None if external else _audited_rows(release, data, policy, period),
@@ -75,7 +88,7 @@ def audit(
             key=None if external else _key(release, plan, key),
             city=place,
             shuttle_hour=shuttle_hour,
-            population=None if external else _population(release, population, policy, period),
+            population=None if external or population is None else _audited(release, population, policy, period),
             also=[] if external else _others(also, also_data or [], also_policy or [], data, policy),
             tolerance=known_within,
             external=external,
@@ -87,17 +100,6 @@ def audit(
     kept = "may be handed out" if external else "private"
     where = f"Audit       {out} ({kept}), see {PAGE_FILE}; {SIGNOFF_FILE} is one page to sign"
     print_result({"audit": str(out), **found.to_dict()}, f"{found.summary()}\n\n{where}", as_json)
-
-
-def _city(plan: Path | None, city: Path | None) -> City | None:
-    """Read the city of a plan of shuttles; nothing else needs one."""
-    if plan is None or city is None:
-        if city is not None:
-            raise ParameterError("--city goes with a plan of shuttles. Got no --plan. Give both, or neither.")
-        return None
-    from dunnage.cli.fleets import read_city
-
-    return read_city(city)
 
 
 def _key(release: Path, plan: Path | None, key: Path | None) -> Key | None:
@@ -133,10 +135,6 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
     return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
 
 
-def _population(release: Path, population: Path | None, policy: Path | None, period: str | None) -> Dataset | None:
-    return None if population is None else _audited(release, population, policy, period)
-
-
 def _others(
     releases: list[Path] | None, data: list[Path], policies: list[Path], own_data: Path | None, own_policy: Path | None
 ) -> list[tuple[Path, Dataset]]:
@@ -151,3 +149,102 @@ def _others(
         (path, _audited(path, rows, rules, None))
         for path, rows, rules in zip(also, every_data, every_policy, strict=True)
     ]
+
+
+# --- The command ``advise``.
+
+
+def advise(
+    data: Annotated[Path, typer.Argument(help="The private rows: CSV or Parquet.")],
+    policy: Annotated[Path, typer.Option("--policy", help="Policy to begin with; its mechanism may be blank.")],
+    goal: Annotated[str, typer.Option("--goal", help="trucks | shuttles | distortion | error: what privacy costs.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="Frontier folder to make; private.")],
+    capacity: Annotated[
+        list[str] | None, typer.Option(help="Trucks: what one holds, 500kg or volume=9; repeatable.")
+    ] = None,
+    by: Annotated[str | None, typer.Option(help="Trucks: public column whose values never share one.")] = None,
+    city: Annotated[Path | None, typer.Option(help="Shuttles: city folder or GTFS feed.")] = None,
+    period: Annotated[str | None, typer.Option(help="Which period of the data.")] = None,
+    max_cost: Annotated[str | None, typer.Option(help="Most that privacy may cost: 5%. Default by goal.")] = None,
+    max_risk: Annotated[str | None, typer.Option(help="Most that an attacker may succeed with: 1/20.")] = None,
+    on: Annotated[
+        str, typer.Option("--on", help="Measure on data | generated | auto: k-anonymous on data, DP on generated.")
+    ] = "auto",
+    size: Annotated[int | None, typer.Option(min=2, help="Records to generate, and to measure on at most.")] = None,
+    draws: Annotated[int | None, typer.Option(min=2, help="Times each point is measured; 7, quick 4.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer candidates and draws.")] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that measure.")] = 2,
+    force: ForceFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Sweep mechanisms and parameters, draw the frontier of cost against risk, and recommend a policy. Private.
+
+    Nothing is published or spent. A run that was interrupted continues when it is started again.
+
+    Example: dunnage advise parcels.csv --policy parcels.toml --goal trucks --capacity 500kg -o frontier
+    """
+    from dunnage.advising.advice import advise as find_frontier
+    from dunnage.advising.advice import finish, publish_command
+    from dunnage.advising.policies import BasePolicy
+    from dunnage.pages.frontier import frontier_page
+
+    with progress() as tell:
+        frontier = find_frontier(
+            data,
+            policy=policy,
+            goal=goal,
+            out=out,
+            period=period,
+            capacity=capacity or (),
+            by=by,
+            city=city,
+            max_cost=max_cost,
+            max_risk=max_risk,
+            on=on,
+            size=size,
+            draws=draws,
+            quick=quick,
+            jobs=jobs,
+            force=force,
+            progress=tell,
+        )
+        frontier.write(out, page=frontier_page(frontier), force=force)
+        finish(out)
+    text = f"{frontier.summary()}\n\nFrontier in {out} (private)."
+    if frontier.recommended is not None:
+        onward = publish_command(BasePolicy.read(policy), out, data=str(data), period=period)
+        chosen = "recommended" if frontier.meets_limit else "closest"
+        text += f" To go on with the {chosen} policy:\n  {onward}"
+    print_result({"frontier": str(out), **frontier.to_dict()}, text, as_json)
+
+
+# --- The command ``prove``.
+
+
+def prove(
+    mechanisms: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MECHANISM",
+            help="Names as in a policy; all by default. The noise they draw from is checked with any.",
+        ),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", help="Larger domains and more parameters: about five minutes.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes to use.")] = 2,
+    as_json: JsonFlag = False,
+) -> None:
+    """Check mechanisms themselves: what each claims, what it really gives away, and the verdict.
+
+    Exit 1 if anything proved exceeds its bound, or a published form that is known to be wrong does not fail.
+
+    Example: dunnage prove noisy-counts noisy-clusters
+    """
+    from dunnage.proving.desk import prove as prove_mechanisms
+
+    with progress() as tell:
+        found = prove_mechanisms(mechanisms or None, long=long, jobs=jobs, progress=tell)
+    print_result(found.to_dict(), found.summary(), as_json)
+    if not found.as_expected:
+        raise typer.Exit(1)

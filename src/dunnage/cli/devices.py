@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, print_text, progress
+from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, SignOption, print_result, print_text, progress
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.devices import Collected, FileColumns
+    from dunnage.devices import FileColumns
     from dunnage.devices.sealing import KeyRing
     from dunnage.release import Release
 
@@ -184,7 +184,7 @@ def estimate(
     confidence: Annotated[float, typer.Option(help="How sure intervals are.")] = 0.95,
     combine: Annotated[str, typer.Option(help="How tiers are combined: auto | precision | stratify.")] = "auto",
     allow_noise: Annotated[bool, typer.Option("--allow-noise", help="Also make a map that is noise.")] = False,
-    sign: Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")] = None,
+    sign: SignOption = None,
     force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -197,7 +197,8 @@ def estimate(
     from dunnage.folders import check_new_folder
     from dunnage.local.estimate import estimate as estimate_tallies
     from dunnage.local.estimate import write_estimates
-    from dunnage.release import CERTIFICATE_FILE
+    from dunnage.release import CERTIFICATE_FILE, describe_release
+    from dunnage.showing import headlines
 
     check_new_folder(out, marker=CERTIFICATE_FILE, force=force)
     if sign is not None:
@@ -219,22 +220,10 @@ def estimate(
             left_out=found.left_out,
         )
         write_estimates(release, out, sign=sign, force=force)
-    result = {"release": str(out), **found.to_dict(), **_described(release)}
-    print_result(result, _estimate_text(out, found, release), as_json)
-
-
-def _described(release: Release) -> dict[str, Any]:
-    from dunnage.release import describe_release
-
-    return dict(describe_release(release))
-
-
-def _estimate_text(out: Path, found: Collected, release: Release) -> str:
-    from dunnage.showing import headlines
-
     lines = [f"Released  {out}", f"Reports   {found.num_reports:,} counted"]
     lines += [f"{title:<9} {text}" for title, text in headlines(release.certificate)]
-    return "\n".join([*lines, *_rows_text(release)])
+    result = {"release": str(out), **found.to_dict(), **describe_release(release)}
+    print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)
 
 
 def _rows_text(release: Release) -> list[str]:

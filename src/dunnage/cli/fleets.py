@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
+from dunnage.cli.shared import ForceFlag, JsonFlag, PlanOut, SeedOption, print_result, progress
 from dunnage.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.city import City
-    from dunnage.release import Release
+    pass
 
 
 def size(
     release: Annotated[Path, typer.Argument(help="Release folder of counts.")],
     city: Annotated[Path, typer.Option("--city", help="City folder, or GTFS feed (folder or zip).")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")],
+    out: PlanOut,
     max_wait: Annotated[float, typer.Option(help="Longest mean wait in each zone, in seconds.")] = 180,
     expansions: Annotated[int, typer.Option(help="Days with random seconds to simulate.")] = 5,
     capacity: Annotated[int, typer.Option(help="Seats of a shuttle.")] = 8,
@@ -36,12 +35,13 @@ def size(
     Example: dunnage size release --city city --max-wait 180 -o plan
     """
     from dunnage.folders import check_new_folder
+    from dunnage.gtfs import load_city
     from dunnage.pages.fleets import plan_page
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size as size_fleet
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
-    from dunnage.release import Release
+    from dunnage.release import COUNTS, Release
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
     if export is not None:
@@ -51,10 +51,11 @@ def size(
     with progress() as tell:
         tell("reading release and city")
         received = Release.read(release)
-        _check_counts(received)
+        if received.kind != COUNTS:  # before a city is read
+            raise ParameterError(f"size needs a release of counts of trips. Got one of {received.kind}. Give another.")
         plan = size_fleet(
             received,
-            (place := read_city(city)),
+            (place := load_city(city)),
             max_wait=max_wait,
             expansions=expansions,
             service=Service(capacity=capacity),
@@ -74,21 +75,6 @@ def size(
     print_result({"plan": str(out), **exported, **plan.to_dict()}, text, as_json)
 
 
-def _check_counts(release: Release) -> None:
-    """Refuse other releases before a city is read."""
-    from dunnage.release import COUNTS
-
-    if release.kind != COUNTS:
-        raise ParameterError(f"size needs a release of counts of trips. Got one of {release.kind}. Give another.")
-
-
-def read_city(path: Path) -> City:
-    """Read a city folder or a GTFS feed."""
-    from dunnage.gtfs import load_city
-
-    return load_city(path)
-
-
 def apply_fleet(
     plan: Path,
     data: Path,
@@ -105,6 +91,7 @@ def apply_fleet(
 ) -> None:
     """Run a planned fleet on the true trips."""
     from dunnage.folders import check_new_folder
+    from dunnage.gtfs import load_city
     from dunnage.io import load
     from dunnage.pages.fleets import settlement_page
     from dunnage.publication import Key, key_path
@@ -126,7 +113,7 @@ def apply_fleet(
             plan,
             trips,
             published,
-            read_city(city),
+            load_city(city),
             None if named is None else Key.read(named),
             shuttle_hour=shuttle_hour,
             progress=tell,

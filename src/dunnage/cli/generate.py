@@ -11,8 +11,7 @@ import typer
 from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, print_result, progress
 
 if TYPE_CHECKING:
-    from dunnage.city import City
-    from dunnage.samples import PackageSetting
+    pass
 
 generate_app = typer.Typer(
     no_args_is_help=True,
@@ -20,6 +19,10 @@ generate_app = typer.Typer(
     help="Generate data to try things on, with a starter policy.",
     epilog="Example: dunnage generate packages -o parcels.csv --seed 1",
 )
+
+
+def _counted(num: int, noun: str) -> str:
+    return f"{num} {noun}{'' if num == 1 else 's'}"
 
 
 @generate_app.command("packages")
@@ -44,6 +47,9 @@ def generate_packages(
 
     Example: dunnage generate packages -o parcels.csv --setting 25-L-U --seed 1
     """
+    from dataclasses import replace
+
+    from dunnage.samples import PackageSetting, package_setting
     from dunnage.samples import generate_packages as generate
 
     free = {
@@ -56,7 +62,8 @@ def generate_packages(
         "destinations": destinations,
         "decimals": decimals,
     }
-    chosen = _package_setting(setting, {name: value for name, value in free.items() if value is not None})
+    given: dict[str, Any] = {name: value for name, value in free.items() if value is not None}
+    chosen = replace(package_setting(setting) if setting else PackageSetting(), **given)
     data, policy = generate(chosen, out, seed=seed, force=force)
     text = f"Data      {data}: {chosen.size} packages\nPolicy    {policy}, to start with"
     print_result({"data": str(data), "policy": str(policy), "size": chosen.size}, text, as_json)
@@ -113,8 +120,9 @@ def generate_trips(
     else:
         written = generate_city_trips(setting, city, out, seed=seed, force=force)
     paths = dict(zip(("data", "policy", "stops", "modes"), map(str, written), strict=False))
-    trips = "1 trip" if setting.num_trips == 1 else f"{setting.num_trips} trips"
-    text = f"Data      {paths['data']}: {trips}\nPolicy    {paths['policy']}, to start with"
+    text = (
+        f"Data      {paths['data']}: {_counted(setting.num_trips, 'trip')}\nPolicy    {paths['policy']}, to start with"
+    )
     text += f"\nStops     {paths['stops']}\nModes     {paths['modes']}" if city is None else f"\nCity      {city}"
     print_result({**paths, "size": setting.num_trips}, text, as_json)
 
@@ -143,18 +151,38 @@ def generate_city(
     Example: dunnage generate city -o city --gtfs feed.zip --date 2026-11-16 --zones 4 --hubs 12
     """
     from dunnage.city import City
+    from dunnage.errors import ParameterError
 
     of_feed = {"--date": date, "--hubs": hubs, "--zone-id": zone_id or None}
-    _refuse_mixed(gtfs, {"--stops": stops, "--seed": seed}, of_feed)
+    made_up = {"--stops": stops, "--seed": seed}
+    wrong = [name for name, value in (of_feed if gtfs is None else made_up).items() if value is not None]
+    if wrong and gtfs is None:
+        raise ParameterError(
+            f"{', '.join(wrong)} is for the city of a GTFS feed. Name one with --gtfs, or leave it out."
+        )
+    if wrong:
+        raise ParameterError(f"{', '.join(wrong)} is for a made-up city. Leave it out, or leave out --gtfs.")
     if gtfs is None:
         from dunnage.samples import CitySetting
         from dunnage.samples import generate_city as generate
 
-        given = {name: value for name, value in (("stops", stops), ("zones", zones)) if value is not None}
-        generate(CitySetting(**given), out, seed=seed, force=force)
+        numbers = {name: value for name, value in (("stops", stops), ("zones", zones)) if value is not None}
+        generate(CitySetting(**numbers), out, seed=seed, force=force)
         made = City.read_folder(out)
     else:
-        made = _feed_city(gtfs, out, {"date": date, "hubs": hubs, "zones": zones}, zone_id, force)
+        from dunnage.gtfs import FeedSetting, asked_date, generate_feed_city
+
+        if zone_id and zones is not None:
+            raise ParameterError("--zones and --zone-id exclude each other. Leave one out.")
+        asked = {
+            "date": None if date is None else asked_date(date),
+            "hubs": hubs,
+            "zones": "zone_id" if zone_id else zones,
+        }
+        given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+        with progress() as stage:
+            stage("reading the feed")
+            made = generate_feed_city(gtfs, out, FeedSetting(**given), force=force)
     num_hubs, num_buses = int(made.hubs.sum()) if made.hubs is not None else 0, len(made.buses or ())
     counts = (
         f"{len(made.stops)} stops, {len(made.zone_names)} zones, {num_hubs} hubs, {num_buses} bus rides between hubs"
@@ -169,35 +197,6 @@ def generate_city(
         "assumed": list(made.assumed),
     }
     print_result(result, text, as_json)
-
-
-def _refuse_mixed(gtfs: Path | None, made_up: dict[str, Any], of_feed: dict[str, Any]) -> None:
-    from dunnage.errors import ParameterError
-
-    wrong = [name for name, value in (of_feed if gtfs is None else made_up).items() if value is not None]
-    if wrong and gtfs is None:
-        raise ParameterError(
-            f"{', '.join(wrong)} is for the city of a GTFS feed. Name one with --gtfs, or leave it out."
-        )
-    if wrong:
-        raise ParameterError(f"{', '.join(wrong)} is for a made-up city. Leave it out, or leave out --gtfs.")
-
-
-def _feed_city(feed: Path, out: Path, asked: dict[str, Any], zone_id: bool, force: bool) -> City:
-    from dunnage.cli.shared import progress
-    from dunnage.errors import ParameterError
-    from dunnage.gtfs import FeedSetting, asked_date, generate_feed_city
-
-    if zone_id and asked["zones"] is not None:
-        raise ParameterError("--zones and --zone-id exclude each other. Leave one out.")
-    given = {name: value for name, value in asked.items() if value is not None}
-    if "date" in given:
-        given["date"] = asked_date(given["date"])
-    if zone_id:
-        given["zones"] = "zone_id"
-    with progress() as stage:
-        stage("reading the feed")
-        return generate_feed_city(feed, out, FeedSetting(**given), force=force)
 
 
 @generate_app.command("telemetry")
@@ -221,7 +220,8 @@ def generate_telemetry(
 
     setting = TelemetrySetting(size=size, days=days, readings=readings, attributes=attributes, law=law)
     data, policy = generate(setting, out, seed=seed, force=force)
-    text = f"Data      {data}: {setting.num_rows} readings of {_vehicles(size)}\nPolicy    {policy}, to start with"
+    what = f"{setting.num_rows} readings of {_counted(size, 'vehicle')}"
+    text = f"Data      {data}: {what}\nPolicy    {policy}, to start with"
     result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
     print_result(result, text, as_json)
 
@@ -246,18 +246,7 @@ def generate_positions(
     with progress() as tell:
         tell("moving the fleet")
         data, policy = generate(setting, out, seed=seed, force=force)
-    text = f"Data      {data}: {setting.num_rows} positions of {_vehicles(size)}\nPolicy    {policy}, to start with"
+    what = f"{setting.num_rows} positions of {_counted(size, 'vehicle')}"
+    text = f"Data      {data}: {what}\nPolicy    {policy}, to start with"
     result = {"data": str(data), "policy": str(policy), "size": size, "rows": setting.num_rows}
     print_result(result, text, as_json)
-
-
-def _vehicles(num: int) -> str:
-    return "1 vehicle" if num == 1 else f"{num} vehicles"
-
-
-def _package_setting(name: str | None, free: dict[str, Any]) -> PackageSetting:
-    from dataclasses import replace
-
-    from dunnage.samples import PackageSetting, package_setting
-
-    return replace(package_setting(name) if name else PackageSetting(), **free)

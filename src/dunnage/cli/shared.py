@@ -8,12 +8,20 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 ForceFlag = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+PolicyOption = Annotated[Path, typer.Option("--policy", help="Policy file.")]
+ReleaseArgument = Annotated[Path, typer.Argument(help="Release folder.")]
+KeyOption = Annotated[Path | None, typer.Option(help="Key file; by default RELEASE.key.parquet.")]
+PeriodOption = Annotated[str | None, typer.Option(help="Which period was published; by default the release's.")]
+ShuttleHour = Annotated[float | None, typer.Option(help="Shuttles: what an hour of one costs.")]
+PlanOut = Annotated[Path, typer.Option("-o", "--out", help="Plan folder to make.")]
+SignOption = Annotated[Path | None, typer.Option(help="Ed25519 private key (PEM) to sign with.")]
 SeedOption = Annotated[int | None, typer.Option(min=0, help="Seed, for the same result again.")]
 
 # Names of files and columns come from others: none may steer the terminal it is printed on.

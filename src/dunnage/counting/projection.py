@@ -42,6 +42,24 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.counting.projection_kernels import (
+    Arrow,
+    Chains,
+    Layout,
+    Listed,
+    Tree,
+    arrow_step,
+    conditions,
+    conjugate_step,
+    evaluate,
+    factor_step,
+    hessian_matrix,
+    levels,
+    moved,
+    partial_sums,
+    search,
+    settle_blocks,
+)
 from dunnage.errors import InternalError, ParameterError
 
 MOST_STEPS = 300  # Newton steps; ten are usual
@@ -172,12 +190,10 @@ def project_problem(
     tolerance: float,
 ) -> Projection:
     """Return the projection from unknowns to start from; see :func:`project`."""
-    from dunnage.counting.projection_kernels import levels, moved
-
     plan = family.plan
     best, iterations = _newton(plan, problem, unknowns)
     theta = levels(plan.leaves, best.unknowns)
-    values = problem.listed[0]
+    values = problem.listed.values
     x = moved(values, candidates.starts, theta)
     residual, totals = optimality(x, values, candidates.starts, family, sums)
     # Multipliers that are off could still give the right x, but not tell whether further cells are needed.
@@ -222,20 +238,20 @@ class _Problem(NamedTuple):
     """Join groups with a listed cell, the others have nothing to say; listed cells and tree as kernels take them."""
 
     used: IntArray
-    listed: tuple[FloatArray, IntArray, FloatArray]
-    tree: tuple[IntArray, IntArray, FloatArray, FloatArray]
+    listed: Listed
+    tree: Tree
 
 
 def problem_of(plan: Plan, candidates: Candidates, sums: Sequence[FloatArray]) -> _Problem:
     """Put together what the steps look at."""
-    from dunnage.counting.projection_kernels import partial_sums
-
     used = np.flatnonzero(np.diff(candidates.starts))
     starts = np.append(candidates.starts[used], candidates.starts[-1])
     values = np.asarray(candidates.values, dtype=np.float64)
     leaves = _columns(plan.leaves, used)
     return _Problem(
-        used, (values, starts, partial_sums(values, starts)), (leaves, plan.parent, plan.slack, plan.flat(sums))
+        used,
+        Listed(values, starts, partial_sums(values, starts)),
+        Tree(leaves, plan.parent, plan.slack, plan.flat(sums)),
     )
 
 
@@ -246,13 +262,11 @@ def _columns(table: IntArray, used: IntArray) -> IntArray:
 
 def settle(plan: Plan, problem: _Problem, unknowns: FloatArray) -> None:
     """Bring each block to rest by itself, in place, before all are brought together."""
-    from dunnage.counting.projection_kernels import settle_blocks
-
     arrow, chains = plan.arrow, plan.inner_chains
     if arrow is not None and chains is not None:
-        bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.layout[3]) + 1))
-        parts = (arrow.layout, arrow.members, arrow.fixed, _columns(arrow.places, problem.used))
-        settle_blocks(problem.listed, problem.tree, chains, bounds, parts, unknowns)
+        bounds = np.searchsorted(plan.blocks[problem.used], np.arange(len(arrow.layout.widths) + 1))
+        used = arrow._replace(places=_columns(arrow.places, problem.used))
+        settle_blocks(problem.listed, problem.tree, chains, bounds, used, unknowns)
 
 
 def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look, int]:
@@ -261,15 +275,13 @@ def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look,
     A full step is taken if it halves the distance to the best point so far, which can happen only so many times
     before rounding is reached; any other step goes to about the lowest point along it.
     """
-    from dunnage.counting import projection_kernels as kernels
-
-    used, listed, tree = problem
-    (leaves, _, _, target), solve = tree, plan.solver(used)
+    listed, tree, solve = problem.listed, problem.tree, plan.solver(problem.used)
+    leaves, target = tree.leaves, tree.target
 
     def look(unknowns: FloatArray) -> _Look:
-        theta = kernels.levels(leaves, unknowns)
+        theta = levels(leaves, unknowns)
         counts, gradient = np.empty(leaves.shape[1], dtype=np.int64), np.empty(len(target))
-        distance, relative = kernels.evaluate(listed, tree, unknowns, theta, counts, gradient)
+        distance, relative = evaluate(listed, tree, unknowns, theta, counts, gradient)
         return _Look(unknowns, theta, counts, gradient, distance, relative)
 
     best = here = look(unknowns)
@@ -278,7 +290,7 @@ def _newton(plan: Plan, problem: _Problem, unknowns: FloatArray) -> tuple[_Look,
         step = solve(here.counts, here.gradient)
         there = look(_moved(here.unknowns, step))
         if not there.distance <= best.distance / 2 and there.relative > EXACT:
-            there = look(_moved(here.unknowns, kernels.search(listed, tree, here.theta, here.gradient, step) * step))
+            there = look(_moved(here.unknowns, search(listed, tree, here.theta, here.gradient, step) * step))
         if plan.inner_chains is not None and there.relative > UNSETTLED:  # what is shared moved some blocks far
             settled = there.unknowns.copy()
             settle(plan, problem, settled)
@@ -315,17 +327,6 @@ def _moved(unknowns: FloatArray, step: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Arrow:
-    """Where the entries of a Hessian by blocks are; see :func:`~dunnage.counting.projection_kernels.arrow_step`."""
-
-    # Number of shared unknowns; where blocks start, and their rows against shared ones; widths; first members
-    layout: tuple[int, IntArray, IntArray, IntArray, IntArray]
-    members: IntArray  # Unknowns block by block, the shared ones last
-    fixed: FloatArray  # The part of the Hessian that does not depend on active cells
-    places: IntArray  # For each pair of chains and join group the entry that its active cells add to
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
 class Plan:
     """Unknowns of a family in chains, and the way Newton steps are solved."""
 
@@ -349,14 +350,14 @@ class Plan:
     coarsest: int = 0
 
     @cached_property
-    def inner_chains(self) -> tuple[IntArray, IntArray] | None:
+    def inner_chains(self) -> Chains | None:
         """Chains that end inside blocks and the others, if there are several blocks, one after the other."""
-        if self.arrow is None or len(self.arrow.layout[3]) < 2 or np.any(self.blocks[1:] < self.blocks[:-1]):
+        if self.arrow is None or len(self.arrow.layout.widths) < 2 or np.any(self.blocks[1:] < self.blocks[:-1]):
             return None
         shared = np.zeros(len(self.parent), dtype=bool)
-        shared[self.arrow.members[len(self.parent) - self.arrow.layout[0] :]] = True
+        shared[self.arrow.members[len(self.parent) - self.arrow.layout.num_shared :]] = True
         outside = shared[self.leaves[:, 0]]
-        return np.flatnonzero(~outside), np.flatnonzero(outside)
+        return Chains(np.flatnonzero(~outside), np.flatnonzero(outside))
 
     def flat(self, parts: Sequence[FloatArray]) -> FloatArray:
         """Put numbers of the groups of features into the order of unknowns."""
@@ -387,11 +388,9 @@ class Plan:
 
     def solver(self, used: IntArray) -> Callable[[IntArray, FloatArray], FloatArray]:
         """Return what makes a Newton step of active cells and gradient, over the join groups that are used."""
-        from dunnage.counting.projection_kernels import arrow_step, conjugate_step, factor_step, hessian_matrix
-
         if self.way == "arrow" and self.arrow is not None:
-            rest = (self.arrow.layout, self.arrow.members, self.arrow.fixed, _columns(self.arrow.places, used))
-            return lambda counts, gradient: arrow_step(counts, gradient, *rest)
+            arrow = self.arrow._replace(places=_columns(self.arrow.places, used))
+            return lambda counts, gradient: arrow_step(counts, gradient, arrow)
         leaves = self.leaves[:, used]
         if self.way == "conjugate" and self.without is not None:
             near = self.without.solver(used)
@@ -558,7 +557,7 @@ def _arrow(bare: Plan, family: Family, blocks: IntArray, local: list[int], first
     np.add.at(fixed, entry(below, above), -slack)
     pairs = combinations_with_replacement(bare.leaves, 2)
     return Arrow(
-        layout=(num_shared, inner_starts, cross_starts, widths, begins),
+        layout=Layout(num_shared, inner_starts, cross_starts, widths, begins),
         members=members,
         fixed=fixed,
         places=np.stack([entry(one, other) for one, other in pairs]),
@@ -590,8 +589,6 @@ def optimality(
     x: FloatArray, values: FloatArray, starts: IntArray, family: Family, sums: Sequence[FloatArray]
 ) -> tuple[float, tuple[FloatArray, ...]]:
     """Return the residual (see :func:`kkt_residual`) and the sums of x over the groups of each feature."""
-    from dunnage.counting.projection_kernels import conditions
-
     flat = np.concatenate([np.asarray(part, dtype=np.float64) for part in sums])
     worst, totals = conditions(x, values, starts, family.members, np.array(family.ratios, dtype=np.float64), flat)
     return float(worst), tuple(np.split(totals, family.firsts[1:-1]))

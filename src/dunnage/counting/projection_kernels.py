@@ -3,10 +3,7 @@
 
 All is compiled but the Newton steps by one factor at the end.
 
-*Listed* is (values, starts, partial): the values of listed cells, sorted downwards inside each join group, where each
-group starts, and for each cell the sum of the values of its group up to it. A *tree* is (leaves, parent, slack,
-target): for each chain of features and each join group its unknown, for each unknown the one above it (-1: none;
-always a lower number), the reciprocal of its ratio, and its noisy sum. Unknowns are held in two rows, a number and what
+Unknowns are held in two rows, a number and what
 rounding took of it: where features of great weight contradict each other, theta is a small sum of large unknowns. See
 :mod:`dunnage.counting.projection`.
 """
@@ -14,14 +11,12 @@ rounding took of it: where features of great weight contradict each other, theta
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.compiling import kernel, piece
-
-# Any: compiled functions take tuples of arrays, which have no type of their own.
 
 LOOKS = 60  # evaluations in one search along a line; each at least halves the bracket or is a Newton step inside it
 CLOSE = 1e-5  # accuracy of one step by conjugate gradients; the next step corrects it
@@ -33,8 +28,67 @@ LOWEST = -(2.0**60)  # below all values
 TINY = 1e-15  # a pivot that cancelled to less than this part of its entry holds no digit: it is put up to that
 
 
+class Listed(NamedTuple):
+    """Listed cells, sorted downwards inside each join group."""
+
+    values: FloatArray
+    starts: IntArray  # where each group starts
+    partial: FloatArray  # for each cell the sum of the values of its group up to it
+
+
+class Tree(NamedTuple):
+    """The unknowns: one for each sum."""
+
+    leaves: IntArray  # for each chain of features and each join group its unknown
+    parent: IntArray  # the one above each, always a lower number; -1: none
+    slack: FloatArray  # reciprocal of its ratio
+    target: FloatArray  # its noisy sum
+
+
+class Layout(NamedTuple):
+    """Where the parts of a Hessian by blocks are."""
+
+    num_shared: int  # unknowns that are in no block
+    inner_starts: IntArray
+    cross_starts: IntArray  # of the rows of blocks against shared unknowns
+    widths: IntArray
+    begins: IntArray  # first member of each block
+
+
+class Arrow(NamedTuple):
+    """A Hessian by blocks and a few shared unknowns; see :func:`arrow_step`."""
+
+    layout: Layout
+    members: IntArray  # unknowns block by block, the shared ones last
+    fixed: FloatArray  # the part that does not depend on active cells
+    places: IntArray  # for each pair of chains and join group the entry that its active cells add to
+
+
+class Chains(NamedTuple):
+    """Chains of features that end inside blocks, and the others."""
+
+    inside: IntArray
+    outside: IntArray
+
+
+class Cells(NamedTuple):
+    """Cells that are listed: values, falling inside each group, their numbers, and where groups start."""
+
+    values: FloatArray
+    cells: IntArray
+    starts: IntArray
+
+
+class Bins(NamedTuple):
+    """Bins of values: the lowest value, the highest that is binned, and the logarithm of the width to base 2."""
+
+    low: int
+    high: int
+    shift: int
+
+
 @kernel
-def partial_sums(values: Any, starts: Any) -> Any:
+def partial_sums(values: Any, starts: IntArray) -> Any:
     """Return for each listed cell the sum of the values of its group up to it."""
     partial = np.empty(len(values))
     for group in range(len(starts) - 1):
@@ -59,7 +113,7 @@ def num_active(values: Any, start: int, stop: int, theta: float, rest: float) ->
 
 
 @kernel
-def group_sum(listed: Any, group: int, count: int, theta: float, rest: float) -> Any:
+def group_sum(listed: Listed, group: int, count: int, theta: float, rest: float) -> Any:
     """Return the sum of the positive cells of a group; cell by cell where partial sums would cancel."""
     values, starts, partial = listed
     start = starts[group]
@@ -72,7 +126,7 @@ def group_sum(listed: Any, group: int, count: int, theta: float, rest: float) ->
 
 
 @kernel
-def levels(leaves: Any, unknowns: Any) -> Any:
+def levels(leaves: IntArray, unknowns: FloatArray) -> Any:
     """Return theta of every group, in two rows: the sum of its unknowns with what each addition rounds off."""
     theta = np.empty((2, leaves.shape[1]))
     for group in range(leaves.shape[1]):
@@ -89,7 +143,7 @@ def levels(leaves: Any, unknowns: Any) -> Any:
 
 
 @kernel
-def difference(parent: Any, unknowns: Any, place: int) -> Any:
+def difference(parent: IntArray, unknowns: FloatArray, place: int) -> Any:
     """Return the multiplier of an unknown: what it is more than the one above it."""
     if parent[place] < 0:
         return unknowns[0, place] + unknowns[1, place]
@@ -97,12 +151,14 @@ def difference(parent: Any, unknowns: Any, place: int) -> Any:
 
 
 @kernel
-def evaluate(listed: Any, tree: Any, unknowns: Any, theta: Any, counts: Any, gradient: Any) -> Any:
+def evaluate(
+    listed: Listed, tree: Tree, unknowns: FloatArray, theta: FloatArray, counts: Any, gradient: FloatArray
+) -> Any:
     """Fill in active cells of each group, whose theta is given, and the gradient of the dual function.
 
     Return the certified distance to the projection and the largest residual relative to its terms.
     """
-    values, starts, _ = listed
+    values, starts = listed.values, listed.starts
     leaves, parent, slack, target = tree
     num = len(parent)
     sums, pull = np.zeros(num), np.empty(num)
@@ -135,14 +191,14 @@ def evaluate(listed: Any, tree: Any, unknowns: Any, theta: Any, counts: Any, gra
 
 
 @kernel
-def search(listed: Any, tree: Any, theta: Any, gradient: Any, step: Any) -> float:
+def search(listed: Listed, tree: Tree, theta: FloatArray, gradient: FloatArray, step: FloatArray) -> float:
     """Return how far to go along a step: where the derivative, which rises piecewise linearly, is about zero.
 
     The end is on the near side of zero, so that the dual function has fallen all the way there, or at zero to
     rounding.
     """
-    values, starts, _ = listed
-    leaves, parent, slack, _ = tree
+    values, starts = listed.values, listed.starts
+    leaves, parent, slack = tree.leaves, tree.parent, tree.slack
     num = theta.shape[1]
     slope = np.zeros(num)
     at_start, bend = 0.0, 0.0
@@ -195,7 +251,7 @@ def factor(matrix: Any, start: int, num: int, diagonal: Any) -> None:
 
 
 @kernel
-def forward(matrix: Any, start: int, num: int, sides: Any, begin: int) -> None:
+def forward(matrix: Any, start: int, num: int, sides: FloatArray, begin: int) -> None:
     """Solve with the transposed factor, in place, for each column of the right-hand sides from row ``begin`` on."""
     width = sides.shape[1]
     for row in range(num):
@@ -221,16 +277,10 @@ def backward(matrix: Any, start: int, num: int, side: Any, begin: int) -> None:
 
 
 @kernel
-def reduce_block(entries: Any, layout: Any, block: int, sides: Any, right: Any) -> None:
+def reduce_block(entries: FloatArray, layout: Layout, block: int, sides: FloatArray, right: FloatArray) -> None:
     """Factor a block, solve for its rows against the shared unknowns, and take what it says off the shared ones."""
-    num_shared, inner_starts, cross_starts, widths, begins = layout
-    start, cross, outer, width, begin = (
-        inner_starts[block],
-        cross_starts[block],
-        cross_starts[-1],
-        widths[block],
-        begins[block],
-    )
+    num_shared, width, begin = layout.num_shared, layout.widths[block], layout.begins[block]
+    start, cross, outer = layout.inner_starts[block], layout.cross_starts[block], layout.cross_starts[-1]
     diagonal = np.empty(width)
     for row in range(width):
         diagonal[row] = entries[start + row * width + row]
@@ -248,13 +298,13 @@ def reduce_block(entries: Any, layout: Any, block: int, sides: Any, right: Any) 
 
 
 @kernel
-def arrow_step(counts: Any, gradient: Any, layout: Any, members: Any, fixed: Any, places: Any) -> Any:
+def arrow_step(counts: IntArray, gradient: FloatArray, arrow: Arrow) -> Any:
     """Return the Newton step: a Cholesky factor per block, and one of the Schur complement of the shared unknowns.
 
     The Hessian is held flat: upper triangles of the blocks, their rows against the shared unknowns, and the triangle of
-    those. ``members`` are the unknowns block by block in their places, the shared ones last; ``fixed`` is the part of
-    the Hessian that does not depend on active cells; ``places`` is where each group adds its number of active cells.
+    those.
     """
+    layout, members, fixed, places = arrow
     num_shared, inner_starts, cross_starts, widths, begins = layout
     entries = fixed.copy()
     for pair in range(len(places)):
@@ -289,7 +339,7 @@ def arrow_step(counts: Any, gradient: Any, layout: Any, members: Any, fixed: Any
 
 
 @piece
-def block_step(counts: Any, gradient: Any, fixed: Any, places: Any, start: int) -> Any:
+def block_step(counts: Any, gradient: FloatArray, fixed: FloatArray, places: IntArray, start: int) -> Any:
     """Return the Newton step of the unknowns of one block, in rising order, all others held.
 
     ``fixed`` is the stretch of the block, which starts at ``start``, in the part of the Hessian that does not depend on
@@ -312,7 +362,9 @@ def block_step(counts: Any, gradient: Any, fixed: Any, places: Any, start: int) 
 
 
 @piece
-def settle_block(listed: Any, tree: Any, held: Any, unknowns: Any, fixed: Any, places: Any, start: int) -> None:
+def settle_block(
+    listed: Listed, tree: Tree, held: FloatArray, unknowns: FloatArray, fixed: FloatArray, places: IntArray, start: int
+) -> None:
     """Minimise the dual function over the unknowns of one block, in place and about; ``held`` is theta of the others.
 
     Steps are taken as by the method over all blocks, see ``dunnage.counting.projection``.
@@ -320,7 +372,7 @@ def settle_block(listed: Any, tree: Any, held: Any, unknowns: Any, fixed: Any, p
     num, best = held.shape[0], np.inf
     counts, gradient = np.empty(num, np.int64), np.empty(unknowns.shape[1])
     step, taken, here = np.zeros(unknowns.shape[1]), 0, unknowns.copy()
-    theta = levels(tree[0], here)
+    theta = levels(tree.leaves, here)
     theta[0] += held
     distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
     while relative > SETTLED and taken < MOST_SETTLING:
@@ -331,7 +383,7 @@ def settle_block(listed: Any, tree: Any, held: Any, unknowns: Any, fixed: Any, p
         before, slope, origin = theta, gradient.copy(), here.copy()
         for share in range(2):
             here[0] = origin[0] + (step if share == 0 else search(listed, tree, before, slope, step) * step)
-            theta = levels(tree[0], here)
+            theta = levels(tree.leaves, here)
             theta[0] += held
             distance, relative = evaluate(listed, tree, here, theta, counts, gradient)
             if distance <= best / 2 or relative <= SETTLED:
@@ -342,29 +394,30 @@ def settle_block(listed: Any, tree: Any, held: Any, unknowns: Any, fixed: Any, p
 
 
 @kernel
-def settle_blocks(listed: Any, tree: Any, chains: Any, bounds: Any, arrow: Any, unknowns: Any) -> None:
+def settle_blocks(
+    listed: Listed, tree: Tree, chains: Chains, bounds: IntArray, arrow: Arrow, unknowns: FloatArray
+) -> None:
     """Minimise the dual function over the unknowns of each block by itself, in place: those that are shared are held.
 
     Each block takes as many steps as it needs, and as far as it may, while all blocks in one step would go at the pace
-    of the slowest. ``chains`` are those that end inside blocks, and the others; ``bounds`` is where the join groups of
-    each block start, and their number; ``arrow`` is as for ``arrow_step``.
+    of the slowest. ``bounds`` is where the join groups of each block start, and their number.
     """
     values, starts, partial = listed
     leaves, parent, slack, target = tree
     layout, members, fixed, places = arrow
-    _, inner_starts, _, widths, begins = layout
+    inner_starts, widths, begins = layout.inner_starts, layout.widths, layout.begins
     place = np.full(len(parent), -1)
     for block in range(len(widths)):
         for row in range(widths[block]):
             place[members[begins[block] + row]] = widths[block] - 1 - row
     for block in range(len(widths)):
         first, last, width = bounds[block], bounds[block + 1], widths[block]
-        held, own_leaves = np.zeros(last - first), np.empty((len(chains[0]), last - first), np.int64)
+        held, own_leaves = np.zeros(last - first), np.empty((len(chains.inside), last - first), np.int64)
         for group in range(first, last):
-            for chain in chains[1]:
+            for chain in chains.outside:
                 held[group - first] += unknowns[0, leaves[chain, group]]
-            for row in range(len(chains[0])):
-                own_leaves[row, group - first] = place[leaves[chains[0][row], group]]
+            for row in range(len(chains.inside)):
+                own_leaves[row, group - first] = place[leaves[chains.inside[row], group]]
         own = members[begins[block] : begins[block] + width][::-1].copy()
         own_parent, own_target, inside = np.full(width, -1), target[own], np.zeros((2, width))
         for row in range(width):
@@ -375,8 +428,8 @@ def settle_blocks(listed: Any, tree: Any, chains: Any, bounds: Any, arrow: Any, 
                 if place[above] < 0:
                     own_target[row] += slack[own[row]] * unknowns[0, above]
         settle_block(
-            (values, starts[first : last + 1], partial),
-            (own_leaves, own_parent, slack[own], own_target),
+            Listed(values, starts[first : last + 1], partial),
+            Tree(own_leaves, own_parent, slack[own], own_target),
             held,
             inside,
             fixed[inner_starts[block] : inner_starts[block + 1]],
@@ -388,7 +441,7 @@ def settle_blocks(listed: Any, tree: Any, chains: Any, bounds: Any, arrow: Any, 
 
 
 @piece
-def in_blocks(blocks: Any, num_blocks: int) -> Any:
+def in_blocks(blocks: IntArray, num_blocks: int) -> Any:
     """Return the join groups block by block, and where each block starts among them."""
     bounds = np.zeros(num_blocks + 1, np.int64)
     for block in blocks:
@@ -412,12 +465,12 @@ def num_above(values: Any, start: int, stop: int, floor: float) -> int:
 
 
 @kernel
-def first_levels(values: Any, starts: Any, blocks: Any, bins: Any, wanted: Any, spare: int) -> Any:
+def first_levels(values: Any, starts: IntArray, blocks: IntArray, bins: Bins, wanted: FloatArray, spare: int) -> Any:
     """Return for each block the level above which values add up to what is wanted, and ever lower floors below it.
 
-    All are lower ends of bins of values. ``bins`` is the lowest value, the highest that is binned, and the logarithm to
-    base 2 of the width of a bin. There are at least ``spare`` times as many cells above a floor as above the one before
-    it, and above the first as above the level. The last part is how many cells of each group are above the first floor.
+    All are lower ends of bins of values. There are at least ``spare`` times as many cells above a floor as above the
+    one before it, and above the first as above the level. The last part is how many cells of each group are above the
+    first floor.
     """
     low, high, shift = bins
     last = (high - low) >> shift
@@ -477,17 +530,17 @@ def room(array: Any, more: int) -> Any:
 
 
 @kernel
-def list_above(values: Any, starts: Any, floors: Any, fresh: Any, counts: Any, before: Any) -> Any:
-    """Return values and numbers of the cells above the floor of their group, falling inside each, and group starts.
+def list_above(values: Any, starts: IntArray, floors: FloatArray, fresh: Any, counts: Any, before: Cells) -> Any:
+    """Return the cells above the floor of their group.
 
     Only groups that are ``fresh`` are looked at; the others are taken from what was returned ``before``. ``counts`` are
     the numbers of cells to list, if they are known.
     """
     begins, filled = np.zeros(len(starts), np.int64), 0
-    more = counts.sum() if len(counts) > 0 else len(before[0]) // 8 + 1_000  # at first; the room grows
-    kept, cells = np.empty(len(before[0]) + more + 1), np.empty(len(before[1]) + more + 1, np.int64)
+    more = counts.sum() if len(counts) > 0 else len(before.values) // 8 + 1_000  # at first; the room grows
+    kept, cells = np.empty(len(before.values) + more + 1), np.empty(len(before.cells) + more + 1, np.int64)
     for group in range(len(floors)):
-        count = before[2][group + 1] - before[2][group]
+        count = before.starts[group + 1] - before.starts[group]
         if len(counts) > 0:
             count = counts[group]
         elif fresh[group]:
@@ -503,14 +556,14 @@ def list_above(values: Any, starts: Any, floors: Any, fresh: Any, counts: Any, b
                 at += values[cell] > floor
             sort_falling(kept, cells, begins[group], filled)
         elif count > 0:
-            shift = before[2][group] - at
+            shift = before.starts[group] - at
             for place in range(at, filled):
-                kept[place], cells[place] = before[0][place + shift], before[1][place + shift]
-    return kept[:filled], cells[:filled], begins
+                kept[place], cells[place] = before.values[place + shift], before.cells[place + shift]
+    return Cells(kept[:filled], cells[:filled], begins)
 
 
 @kernel
-def positive(x: Any, cells: Any, starts: Any, counts: Any) -> Any:
+def positive(x: Any, cells: Any, starts: IntArray, counts: Any) -> Any:
     """Return the numbers of the positive cells, rising, and their counts: they are the first ones of each group."""
     numbers, found, filled = np.empty(counts.sum(), np.int64), np.empty(counts.sum()), 0
     for group in range(len(counts)):
@@ -523,7 +576,7 @@ def positive(x: Any, cells: Any, starts: Any, counts: Any) -> Any:
 
 
 @kernel
-def moved(values: Any, starts: Any, theta: Any) -> Any:
+def moved(values: Any, starts: IntArray, theta: FloatArray) -> Any:
     """Return the counts of all cells: values moved by theta of their group, or zero."""
     x = np.empty(len(values))
     for group in range(theta.shape[1]):
@@ -534,7 +587,7 @@ def moved(values: Any, starts: Any, theta: Any) -> Any:
 
 
 @kernel
-def conditions(x: Any, values: Any, starts: Any, members: Any, ratios: Any, noisy: Any) -> Any:
+def conditions(x: Any, values: Any, starts: IntArray, members: IntArray, ratios: Any, noisy: Any) -> Any:
     """Return the largest relative violation of the optimality conditions (see ``kkt_residual``), and the sums of x.
 
     ``members`` is for each feature and join group the number of its group among all groups of all features.

@@ -6,14 +6,19 @@ Of the many cells only those are sorted that may come out positive; see :mod:`du
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
+from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.counting.laplace import Tail, draw_tail, lower
 from dunnage.counting.projection import (
     Candidates,
     Family,
@@ -21,28 +26,24 @@ from dunnage.counting.projection import (
     block_of_groups,
     check_lengths,
     problem_of,
+    project,
     project_problem,
     settle,
 )
+from dunnage.counting.projection_kernels import Bins, Cells, first_levels, levels, list_above, positive
 from dunnage.errors import ParameterError
+from dunnage.noise import Noise
 
 STRETCH = 2**15  # values that stay in the cache between two passes
 BINS = 2_048  # bins of the histogram that the first list of candidates is taken from
 SPARE = 5  # cells listed at first, for each one that looks active; and again that many times more where that is short
 
 
-def sort_candidates(values: IntArray, starts: IntArray, floors: FloatArray | None = None) -> Candidates:
-    """Return the cells above the floors, sorted downwards inside each join group."""
-    values = _whole(values)[0]
-    return _sorted(values, starts, np.full(len(starts) - 1, -np.inf) if floors is None else floors)
-
-
 def _sorted(values: IntArray, starts: IntArray, floors: FloatArray, above: IntArray | None = None) -> Candidates:
     """List cells above floors; the numbers of those of each join group may be given."""
-    from dunnage.counting.projection_kernels import list_above
-
     none = np.zeros(0, dtype=np.int64)
-    fresh, before = np.ones(len(floors), dtype=np.bool_), (np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
+    fresh = np.ones(len(floors), dtype=np.bool_)
+    before = Cells(np.zeros(0), none, np.zeros(len(starts), dtype=np.int64))
     kept, cells, begins = list_above(values, starts, floors, fresh, none if above is None else above, before)
     return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
 
@@ -78,8 +79,6 @@ def project_table(
     Only cells that may come out positive are sorted: first those above a level that a histogram tells, then, in join
     groups where that was too high, more.
     """
-    from dunnage.counting.projection_kernels import levels, positive
-
     values, *extent = _whole(values)
     duals, ladder, above = _first_levels(values, extent, starts, family, sums)
     candidates, plan = _sorted(values, starts, ladder[0], above), family.plan
@@ -106,14 +105,14 @@ def _longer(
 
     Where few cells are listed, theta is too high: that floor keeps it from having nearly all of them listed.
     """
-    from dunnage.counting.projection_kernels import list_above
-
     needed = -theta < candidates.floors
     # Twice as far down as was missing: a group that is short time and again is listed whole before long.
     down = -2.0 * theta - candidates.floors - 1.0
     if lowest is not None:
         down = np.minimum(np.maximum(down, lowest), candidates.floors - 1.0)
-    floors, before = np.where(needed, down, candidates.floors), (candidates.values, candidates.cells, candidates.starts)
+    assert candidates.cells is not None
+    floors = np.where(needed, down, candidates.floors)
+    before = Cells(candidates.values, candidates.cells, candidates.starts)
     kept, cells, begins = list_above(values, starts, floors, needed, np.zeros(0, dtype=np.int64), before)
     return Candidates(values=kept, starts=begins, floors=floors, cells=cells)
 
@@ -125,8 +124,6 @@ def _first_levels(
 
     The last part is the number of cells of each join group above its first floor.
     """
-    from dunnage.counting.projection_kernels import first_levels
-
     blocks, coarsest = family.plan.blocks, family.plan.coarsest
     duals = [np.zeros(size) for size in family.sizes]
     if not len(values):
@@ -136,7 +133,279 @@ def _first_levels(
     np.add.at(wanted, above, sums[coarsest])
     low, top = extent
     high = min(top, max(-low, low + BINS))  # noise is symmetric: higher values are few, and only add to the sum
-    bins = (low, high, ((high - low) // BINS).bit_length())
+    bins = Bins(low, high, ((high - low) // BINS).bit_length())
     levels, floors, above_floor = first_levels(values, starts, blocks, bins, wanted, SPARE)
     duals[coarsest] = -levels[above]
     return tuple(duals), list(floors[:, blocks]), above_floor
+
+
+# --- The projection where cells are too many to hold: empty cells are listed only as far as they can come out
+# positive.
+#
+# Nothing is listed that the exact projection over all cells would not need, and what is listed has the law of drawing
+# the noise of every cell (:mod:`dunnage.counting.laplace`). Which cells to list next is decided from noisy values
+# alone.
+
+
+FIRST_LISTED = 200_000
+MOST_LISTED = 100_000_000
+_FACTOR = 16.0
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Listed:
+    """Cells that may come out positive, join group by join group, with their counts."""
+
+    groups: IntArray  # Join group of each, rising
+    occupied: IntArray  # Which of the occupied cells it is; -1 for an empty one, whose place is still open
+    counts: FloatArray  # Its count before rounding
+    residual: float  # How exact the projection is
+
+
+def project_lazily(
+    noise: Noise,  # noise, scale: where noise comes from, and its scale
+    scale: Fraction,
+    *,
+    sizes: IntArray,  # Cells of each join group
+    groups: IntArray,  # groups, values: join group and noisy value of each occupied cell
+    values: IntArray,
+    family: Family,  # family, sums: coarse features, and their noisy sums
+    sums: Sequence[FloatArray],
+) -> Listed:
+    """Draw the noise of empty cells as far as it matters, and project."""
+    empty = sizes - np.bincount(groups, minlength=len(sizes))
+    first = max(1, math.ceil(float(scale) * math.log(max(1.0, float(empty.sum()) / FIRST_LISTED / 2))))
+    tail, start = draw_tail(noise, scale, empty, np.full(len(sizes), first)), None
+    while True:
+        candidates, occupied = _candidates(groups, values, tail)
+        found = project(candidates, family, sums, start=start)
+        if not found.needed.any():
+            return _listed(candidates, occupied, found)
+        tail, start = lower(noise, tail, _lowered(tail, found, float(scale))), found.duals
+
+
+def _lowered(tail: Tail, found: Projection, scale: float) -> IntArray:
+    """List down to where the projection stands, but no more than some times as many cells at once."""
+    step = np.floor(tail.thresholds - max(1.0, scale * math.log(_FACTOR)))
+    wanted = np.where(found.needed, np.maximum(np.floor(-found.theta) - 1, step), tail.thresholds).astype(np.int64)
+    reach = np.where(wanted >= 1, np.exp(-np.maximum(wanted, 1) / scale), 1.0)
+    if float((tail.sizes * reach)[found.needed].sum()) > MOST_LISTED:
+        raise ParameterError(
+            f"over {MOST_LISTED:,} cells would have to be listed: at this epsilon noise drowns the counts of so many "
+            "trip types. Raise epsilon, or use longer windows or fewer stops."
+        )
+    return wanted
+
+
+def _candidates(groups: IntArray, values: IntArray, tail: Tail) -> tuple[Candidates, IntArray]:
+    """Sort occupied cells and listed empty ones; those below the threshold of their group are left out."""
+    kept = np.flatnonzero(values >= tail.thresholds[groups])
+    owners = np.concatenate((groups[kept], tail.groups))
+    numbers = np.concatenate((values[kept], tail.values))
+    occupied = np.concatenate((kept, np.full(len(tail.groups), -1)))
+    order = np.lexsort((-numbers, owners))
+    starts = np.searchsorted(owners[order], np.arange(len(tail.sizes) + 1))
+    return (
+        Candidates(
+            values=numbers[order].astype(np.float64), starts=starts, floors=(tail.thresholds - 1).astype(np.float64)
+        ),
+        occupied[order],
+    )
+
+
+def _listed(candidates: Candidates, occupied: IntArray, found: Projection) -> Listed:
+    groups = np.repeat(np.arange(len(found.theta)), np.diff(candidates.starts))
+    alive = found.x > 0
+    return Listed(groups=groups[alive], occupied=occupied[alive], counts=found.x[alive], residual=found.residual)
+
+
+# --- Counts in a tree: the estimate of least squares in closed form, and pruning.
+#
+# References
+# ----------
+# Hay, Rastogi, Miklau, Suciu, "Boosting the accuracy of differentially private histograms through consistency", VLDB
+# 2010, here for nodes of any number of children and levels of any variance.
+
+
+def consistent_tree(
+    noisy: Sequence[FloatArray], parents: Sequence[IntArray], variances: Sequence[float], *, prune: bool
+) -> list[FloatArray]:
+    """Estimate all counts of a tree so that each is the sum of those below it."""
+    estimates, spreads = _upwards(noisy, parents, variances)
+    alive = _alive(estimates, parents) if prune else [np.ones(len(level), dtype=bool) for level in estimates]
+    final = [np.where(alive[0], estimates[0], 0.0)]
+    for level, parent in enumerate(parents, start=1):
+        final.append(_downwards(final[-1], estimates[level], spreads[level], alive[level], parent))
+    return final
+
+
+def _upwards(
+    noisy: Sequence[FloatArray], parents: Sequence[IntArray], variances: Sequence[float]
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Estimate each node from itself and all below it: the mean of both, weighted by their precision."""
+    estimates = [np.asarray(noisy[-1], dtype=np.float64)]
+    spreads = [np.full(len(noisy[-1]), variances[-1])]
+    for level in range(len(noisy) - 2, -1, -1):
+        num, parent = len(noisy[level]), parents[level]
+        below = np.bincount(parent, weights=estimates[0], minlength=num)
+        below_spread = np.bincount(parent, weights=spreads[0], minlength=num)
+        own, other = 1 / variances[level], 1 / below_spread
+        estimates.insert(0, (own * noisy[level] + other * below) / (own + other))
+        spreads.insert(0, 1 / (own + other))
+    return estimates, spreads
+
+
+def _alive(estimates: Sequence[FloatArray], parents: Sequence[IntArray]) -> list[NDArray[np.bool_]]:
+    alive = [estimates[0] > 0]
+    for level, parent in enumerate(parents, start=1):
+        alive.append((estimates[level] > 0) & alive[-1][parent])
+    return alive
+
+
+def _downwards(
+    above: FloatArray, estimates: FloatArray, spreads: FloatArray, alive: NDArray[np.bool_], parent: IntArray
+) -> FloatArray:
+    """Share what a node has more than its living children among them, by their variance."""
+    shares, kept = np.where(alive, spreads, 0.0), np.where(alive, estimates, 0.0)
+    room = np.bincount(parent, weights=shares, minlength=len(above))
+    missing = above - np.bincount(parent, weights=kept, minlength=len(above))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_spread = np.where(room > 0, missing / room, 0.0)
+    found: FloatArray = kept + shares * per_spread[parent]
+    return found
+
+
+# --- Whole numbers that keep sums: largest remainders, from the top of a tree down.
+#
+# Every node of the tree has a real value, the sum of its children's. Every node is given one of the two whole numbers
+# next to its value, or the value itself if that is whole, such that children add up to their parent.
+#
+# Why that is always possible
+# ---------------------------
+# Values are held in whole units of 2**-bits, so that sums are exact. A value within some slack of a whole number
+# counts as whole. The slack of a cell is fixed, that of any other node is the sum of its children's, and all are
+# below 1/2. A node may get low = floor(value + slack) or high = ceil(value - slack): the same number if its value
+# counts as whole, and the two next to it otherwise.
+#
+# Claim: let L and H be the sums of the children's lows and highs; then L <= low and high <= H for their parent. So
+# whichever number the parent has, raising some children from low to high makes them add up to it. Proof:
+# low <= value + slack for every child; added up, L <= value + slack of the parent, and as L is whole,
+# L <= floor(value + slack), the parent's low. In the same way H >= ceil(value - slack), its high.
+#
+# Of all ways to do it, raising the largest remainders has the least sum of squared changes: raising a child of
+# remainder f adds 1 - 2 f to it.
+
+
+SLACK = 1e-9
+"""A cell within this distance of a whole number counts as whole: more if the total is above 2**29, as its sums are
+then held in larger units, and less if there are over 2**28 cells."""
+
+_MOST_BITS = 32
+_MOST_TOTAL = 2**46
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class _Level:
+    """The nodes of one level: their lower numbers, and what is above those in units; 0 for whole values."""
+
+    lows: IntArray
+    remainders: IntArray
+
+
+def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> IntArray:
+    """Round values so that all sums over a tree are rounded too, each to a whole number next to it.
+
+    Parents hand their number down to their children: everyone gets its value rounded down, and the largest remainders
+    one more. Of equal remainders the larger value comes first; equal values are drawn at random. The topmost nodes are
+    rounded to the nearest number, halves at random.
+
+    Examples
+    --------
+    >>> round_tree(np.array([0.6, 0.7, 2.9, 0.8]), [np.array([0, 2, 4]), np.array([0, 4])], Noise()).tolist()
+    [0, 1, 3, 1]
+    """
+    bits, links = _checked_bits(values), _checked_links(values.size, levels)
+    units = np.rint(np.ldexp(values, bits)).astype(np.int64)
+    slack = min(int(SLACK * 2**_MOST_BITS), (1 << bits) // (4 * max(1, values.size)))  # 1/4 in all at most
+    slacks = np.full(values.size, slack)
+    nodes = [_bounded(units, slacks, bits)]
+    for starts in links:
+        units, slacks = _sums(units, starts), _sums(slacks, starts)
+        nodes.append(_bounded(units, slacks, bits))
+    numbers = _nearest(nodes[-1], bits, noise)
+    for starts, level in zip(reversed(links), reversed(nodes[:-1]), strict=True):
+        numbers = _handed_down(numbers, starts, level, bits, noise)
+    return numbers
+
+
+def _checked_bits(values: FloatArray) -> int:
+    """Return how many binary digits after the point are kept: as many as let all sums fit 62 bits, 32 at most."""
+    if not np.all(np.isfinite(values)):
+        raise ParameterError("A value to round is infinite or no number. Pass finite values.")
+    total = float(np.abs(values).sum())
+    if total >= _MOST_TOTAL:
+        raise ParameterError("The values to round add up to 2**46 or more. Scale them down.")
+    return min(_MOST_BITS, 61 - int(total).bit_length())
+
+
+def _checked_links(size: int, levels: Sequence[IntArray]) -> list[IntArray]:
+    """Return the starts of each level counted in nodes of the level below."""
+    links, below = [], np.arange(size + 1)
+    for starts in levels:
+        link = np.searchsorted(below, starts)
+        if starts.size == 0 or starts[0] != 0 or starts[-1] != size or np.any(np.diff(starts) < 0):
+            raise ParameterError("The starts of a level must ascend from 0 to the number of values. Check their order.")
+        if np.any(below[link] != starts):
+            raise ParameterError("A node ends inside a node of the level below. Pass levels that are nested.")
+        link[-1] = below.size - 1  # empty nodes at the end have a parent too
+        links.append(link)
+        below = starts
+    return links
+
+
+def _sums(units: IntArray, starts: IntArray) -> IntArray:
+    running = np.concatenate([[0], np.cumsum(units)])
+    return np.asarray(running[starts[1:]] - running[starts[:-1]], dtype=np.int64)
+
+
+def _bounded(units: IntArray, slacks: IntArray, bits: int) -> _Level:
+    lows, highs = (units + slacks) >> bits, -((slacks - units) >> bits)
+    return _Level(lows=lows, remainders=np.where(highs > lows, units - (lows << bits), 0))
+
+
+def _nearest(level: _Level, bits: int, noise: Noise) -> IntArray:
+    halves = np.flatnonzero(2 * level.remainders == 1 << bits)
+    numbers = level.lows + (2 * level.remainders > 1 << bits)
+    numbers[halves] += noise_arrays.below(noise, 2, halves.size)
+    return numbers
+
+
+def _handed_down(numbers: IntArray, starts: IntArray, level: _Level, bits: int, noise: Noise) -> IntArray:
+    """Give the children of each parent their low number and the largest remainders one more."""
+    parents = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+    raises = numbers - _sums(level.lows, starts)
+    able = np.flatnonzero((level.remainders > 0) & (raises[parents] > 0))
+    # One key orders by parent, then by remainder downwards.
+    keys = (parents[able] << bits) + (1 << bits) - level.remainders[able]
+    order = np.argsort(keys)
+    keys, able = keys[order], able[order]
+    served = np.flatnonzero(raises)
+    firsts = np.searchsorted(parents[able], served)
+    limits = np.zeros_like(raises)  # key of the last child to be raised
+    limits[served] = keys[firsts + raises[served] - 1]
+    left = np.zeros_like(raises)  # what children with the very same key may have
+    left[served] = raises[served] - (np.searchsorted(keys, limits[served]) - firsts)
+    owners = parents[able]
+    tied = np.flatnonzero(keys == limits[owners])
+    result = level.lows.copy()
+    result[able[keys < limits[owners]]] += 1
+    result[_drawn(able[tied], owners[tied], left, level.lows, noise)] += 1
+    return result
+
+
+def _drawn(children: IntArray, owners: IntArray, left: IntArray, lows: IntArray, noise: Noise) -> IntArray:
+    """Choose among tied children as many as each parent has left: the larger first, equals at random."""
+    shuffled = noise_arrays.permutation(noise, children.size)
+    order = shuffled[np.lexsort((-lows[children[shuffled]], owners[shuffled]))]
+    ranks = np.arange(children.size) - np.searchsorted(owners[order], owners[order])
+    return children[order[ranks < left[owners[order]]]]

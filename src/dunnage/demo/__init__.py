@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dunnage.demo import carriers, loads, riders
-from dunnage.demo.numbers import NUMBERS_FILE, numbers_table
-from dunnage.demo.story import Progress, Story, write_text
+from dunnage.demo.story import NUMBERS_FILE, Progress, Story, numbers_table, write_text
 from dunnage.errors import OutputError
 from dunnage.pages.demo import demo_page
 

@@ -8,12 +8,20 @@ from fractions import Fraction
 from pathlib import Path
 
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.finding import percent
 from dunnage.auditing.fleet import Fleet
-from dunnage.demo.frontiers import FILE as FRONTIER
-from dunnage.demo.frontiers import advised, frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import FILE as FRONTIER
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    advised,
+    check,
+    frontier_part,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.devices import collect, simulate
 from dunnage.local.estimate import estimate, write_estimates
 from dunnage.local.location import LocalLocation
@@ -24,6 +32,7 @@ from dunnage.pages import write_audit
 from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Told, bars_picture
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
+from dunnage.text import percent
 
 NAME = "carriers"
 NUMBERS, PLACES = "telemetry", "positions"
@@ -102,10 +111,7 @@ class _Size:
     levels: int
 
 
-FULL, QUICK = (
-    _Size(vehicles=8_000, levels=4),
-    _Size(vehicles=1_500, levels=3),
-)
+FULL, QUICK = (_Size(vehicles=8_000, levels=4), _Size(vehicles=1_500, levels=3))
 
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
@@ -312,10 +318,7 @@ def _cost(numbers: Numbers, found: dict[str, Audit]) -> Part:
     ]
     return Part(
         title="What it cost",
-        words=[
-            *parts,
-            Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered),
-        ],
+        words=[*parts, Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered)],
         pictures=[
             *drawn,
             Picture(

@@ -14,12 +14,21 @@ import numpy.typing as npt
 
 from dunnage.arrays import FloatArray
 from dunnage.auditing.audit import audit
-from dunnage.auditing.finding import percent
 from dunnage.auditing.utility import PlanUtility, plan_utility, true_plan
 from dunnage.dataset import Dataset
-from dunnage.demo.frontiers import advised, frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers, signed
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    advised,
+    check,
+    frontier_part,
+    signed,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.io import load
 from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
 from dunnage.noise import Noise
@@ -34,6 +43,7 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
+from dunnage.text import percent
 
 NAME = "loads"
 CAPACITY, BY, QUANTITY = 500.0, "destination", "weight"
@@ -132,11 +142,7 @@ def _write_published(folder: Path, weights: FloatArray) -> None:
     """Run algorithm 2 of Li et al. as it is printed on some of the packages; it would publish the second column."""
     steps = np.round(weights * 10).astype(np.int64)
     noisy, _ = published_noise(
-        steps,
-        PUBLISHED_SHARES,
-        epsilon=Fraction(PUBLISHED_EPSILON),
-        confidence=Fraction(9, 10),
-        noise=Noise(),
+        steps, PUBLISHED_SHARES, epsilon=Fraction(PUBLISHED_EPSILON), confidence=Fraction(9, 10), noise=Noise()
     )
     exact = exposed_records(steps, PUBLISHED_SHARES)
     lines = [f"{true / 10:g},{told / 10:g},{int(out)}" for true, told, out in zip(steps, noisy, exact, strict=True)]
@@ -219,10 +225,7 @@ def _told(numbers: Numbers, pictured: LoadsStory) -> Story:
             records=records,
             k=k,
         ),
-        tile=(
-            trucks,
-            Told("trucks, where {optimum} would do if the planner knew every weight", optimum=optimum),
-        ),
+        tile=(trucks, Told("trucks, where {optimum} would do if the planner knew every weight", optimum=optimum)),
         figures=[
             KeyFigure(
                 name="packages", value=records, note=Told("released, {kept_back} kept back", kept_back=kept_back)

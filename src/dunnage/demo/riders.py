@@ -12,11 +12,21 @@ import numpy as np
 import pyarrow.csv as pacsv
 
 from dunnage.auditing.audit import Audit, audit
-from dunnage.auditing.finding import percent
 from dunnage.city import City
-from dunnage.demo.frontiers import frontier_part, write_frontier
-from dunnage.demo.numbers import Numbers, seconds, signed, times
-from dunnage.demo.story import SEED, Progress, Story, check, write_json, write_text
+from dunnage.demo.story import (
+    SEED,
+    Numbers,
+    Progress,
+    Story,
+    check,
+    frontier_part,
+    seconds,
+    signed,
+    times,
+    write_frontier,
+    write_json,
+    write_text,
+)
 from dunnage.gtfs import load_city
 from dunnage.io import load
 from dunnage.pages import write_audit
@@ -32,6 +42,7 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import CitySetting, TripSetting, generate_city, generate_city_trips
 from dunnage.settle.fleets import FleetSettlement, apply_fleet
+from dunnage.text import percent
 
 NAME = "riders"
 HOURS = ("07:00", "09:00")
@@ -354,12 +365,7 @@ def _flow_tables(numbers: Numbers, found: Audit) -> list[Picture]:
     tables = [one for one in count_pictures(found) if one["title"].endswith("by zone")]
     captions = ("True trips from zone (rows) to zone (columns).", "The same as published.")
     return [
-        Picture(
-            title=one["title"],
-            svg=one["svg"],
-            caption=Told(words),
-            sources=[numbers.place(AUDIT)],
-        )
+        Picture(title=one["title"], svg=one["svg"], caption=Told(words), sources=[numbers.place(AUDIT)])
         for one, words in zip(tables, captions, strict=False)
     ]
 

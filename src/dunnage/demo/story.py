@@ -3,17 +3,144 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dunnage.demo.numbers import Numbers
-from dunnage.errors import CheckFailed
+from dunnage.advising.advice import advise, finish
+from dunnage.advising.frontier import Frontier, Point
+from dunnage.errors import CheckFailed, InternalError
 from dunnage.folders import new_file
-from dunnage.pages.demo import Chapter, Told
+from dunnage.pages.demo import Chapter, Part, Picture, Told, Traced
+from dunnage.pages.frontier import frontier_page
+from dunnage.pages.frontier_chart import frontier_figure
+from dunnage.text import number_text, percent
 from dunnage.verification import verify
+
+# --- Numbers of the demo's page: each is read from a file of its chapter, and knows where it stands there.
+#
+# What has to be worked out first, a ratio say, is written into the chapter's ``figures.json`` beside what it was worked
+# out from, and read from there like all others.
+
+
+FIGURES_FILE = "figures.json"
+NUMBERS_FILE = "numbers.csv"
+HEADER = ("chapter", "name", "value", "text", "file", "field")
+Shown = Callable[[Any], str]
+_IN_UNIT = ("value", "baseline")
+
+
+def plain(value: Any) -> str:
+    """Write a number for a person, and words as they are."""
+    return value if isinstance(value, str) else number_text(float(value))
+
+
+def signed(share: float) -> str:
+    """Write by what part something is more or less.
+
+    Examples
+    --------
+    >>> signed(0.0384), signed(-0.1), signed(0.0)
+    ('+3.84 %', '-10 %', '0 %')
+    """
+    return f"{100 * share:+.3g} %" if share else "0 %"
+
+
+def times(ratio: float) -> str:
+    """Write how many times as large something is."""
+    return f"{ratio:.2f} times"
+
+
+def seconds(value: float) -> str:
+    """Write a time of less than an hour."""
+    return f"{value:.0f} s"
+
+
+def escaped(key: str) -> str:
+    """Write a key as a part of a JSON pointer."""
+    return key.replace("~", "~0").replace("/", "~1")
+
+
+def find_field(content: Any, field: str) -> Any:
+    """Return what a JSON pointer leads to.
+
+    Examples
+    --------
+    >>> find_field({"a/b": [1, {"c": 2}]}, "/a~1b/1/c")
+    2
+    """
+    for part in field.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        content = content[int(key)] if isinstance(content, list) else content[key]
+    return content
+
+
+class Numbers:
+    """The numbers of one chapter, as they are read from the files of its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.found: list[Traced] = []
+        self._contents: dict[str, Any] = {}
+        self._figures: dict[str, dict[str, Any]] = {}
+
+    def read(self, name: str, file: str, field: str, show: Shown = plain) -> Traced:
+        """Read a number from a JSON file."""
+        value = find_field(self._content(file), field)
+        if not isinstance(value, int | float | str):
+            raise InternalError(f"{file} has no number at {field}.")
+        found = Traced(name=name, value=value, text=show(value), file=self.place(file), field=field)
+        self.found.append(found)
+        return found
+
+    def finding(self, file: str, finding: str, part: str = "value", show: Shown | None = None) -> Traced:
+        """Read a finding of an audit: its value, or another part of it such as ``baseline`` or ``details/lower``.
+
+        Value and baseline are in the finding's unit; details may be in another, and are plain numbers unless ``show``
+        says how they are written.
+        """
+        items = self._content(file)["findings"]
+        number = [item["name"] for item in items].index(finding)
+        is_share = part in _IN_UNIT and items[number]["unit"] in ("probability", "share")
+        shown = show or (percent if is_share else plain)
+        return self.read(f"{finding}, {part}", file, f"/findings/{number}/{part}", shown)
+
+    def compute(self, name: str, value: float, how: str, inputs: Sequence[Traced | str], show: Shown = plain) -> Traced:
+        """Write a number that was worked out into ``figures.json``, with what it was worked out from; then read it."""
+        places = [self.place(item) if isinstance(item, str) else f"{item.file}#{item.field}" for item in inputs]
+        self._figures[name] = {"value": value, "how": how, "from": places}
+        text = json.dumps({"format": 1, "figures": self._figures}, indent=2, ensure_ascii=False) + "\n"
+        with new_file(self.folder / FIGURES_FILE, private=True) as sink:
+            sink.write(text.encode())
+        self._contents.pop(FIGURES_FILE, None)
+        return self.read(name, FIGURES_FILE, f"/figures/{escaped(name)}/value", show)
+
+    def place(self, file: str) -> str:
+        """Name a file of the chapter as the page does."""
+        return f"{self.folder.name}/{file}"
+
+    def _content(self, file: str) -> Any:
+        if file not in self._contents:
+            self._contents[file] = json.loads((self.folder / file).read_bytes())
+        return self._contents[file]
+
+
+def numbers_table(chapters: Sequence[Numbers]) -> str:
+    """List all numbers of the page and its pictures, and those they were worked out from, as CSV text."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for chapter in chapters:
+        for item in dict.fromkeys(chapter.found):
+            value = item.value if isinstance(item.value, str) else json.dumps(item.value)
+            writer.writerow((chapter.folder.name, item.name, value, item.text, item.file, item.field))
+    return text.getvalue()
+
 
 SEED = 2026
 Progress = Callable[[str], None]
@@ -45,3 +172,86 @@ def write_text(path: Path, text: str) -> None:
     """Write text, readable by its owner alone."""
     with new_file(path, private=True) as sink:
         sink.write(text.encode())
+
+
+# --- The frontier of a story: other policies, what each would cost and what it would tell.
+
+
+FOLDER, FILE = "frontier", "frontier/frontier.json"
+JOBS = 2
+DRAWS, QUICK_DRAWS = 3, 2
+
+
+def write_frontier(
+    folder: Path, data: Path, policy: Path, *, goal: str, quick: bool, tell: Progress, **more: Any
+) -> None:
+    """Measure a small frontier and write it into a chapter's folder, with its page."""
+    place = folder / FOLDER
+    jobs = 1 if quick else min(JOBS, os.cpu_count() or 1)
+    found = advise(
+        data,
+        policy=policy,
+        goal=goal,
+        out=place,
+        on="generated",
+        quick=True,
+        draws=QUICK_DRAWS if quick else DRAWS,
+        jobs=jobs,
+        progress=tell,
+        **more,
+    )
+    found.write(place, page=frontier_page(found))
+    finish(place)
+
+
+def frontier_part(numbers: Numbers, *, cost: str, risk: str, note: str = "", more: Sequence[Told] = ()) -> Part:
+    """Tell of the frontier in a chapter's folder."""
+    found = Frontier.read(numbers.folder / FOLDER)
+    tried = numbers.compute("policies measured", len(found.points), "points of the frontier", [FILE])
+    picture = Picture(
+        title="Cost against risk",
+        svg=frontier_figure(found),
+        caption=Told("Each mark is a policy, measured several times; the nearer to the corner, the better." + note),
+        sources=[numbers.place("frontier/frontier.csv")],
+    )
+    words = [Told("{tried} policies were measured: what each costs, and what it leaves an attacker.", tried=tried)]
+    if found.recommended is not None:
+        words += [_advice(numbers, found, cost, risk), *more]
+    words.append(
+        Told(
+            "To choose a policy by looking at one's own data is itself not private, so that all were measured on "
+            "generated data of the same public shape."
+        )
+    )
+    return Part(title="What other policies would cost", words=words, pictures=[picture])
+
+
+def advised(numbers: Numbers) -> tuple[Point, int] | None:
+    """Return the recommended point of the frontier in a chapter's folder, and its place; None if there is none."""
+    found = Frontier.read(numbers.folder / FOLDER)
+    if found.recommended is None:
+        return None
+    return found.point(found.recommended), [point.name for point in found.points].index(found.recommended)
+
+
+def _advice(numbers: Numbers, found: Frontier, cost: str, risk: str) -> Told:
+    """Say what is recommended, and why."""
+    place = [point.name for point in found.points].index(str(found.recommended))
+    asked = (
+        ("most that privacy may cost", "/limit/max_cost", f"at most {{asked}} {cost}")
+        if found.limit.max_cost is not None
+        else ("most that may be risked", "/limit/max_risk", f"that {risk} {{asked}} at most")
+    )
+    keeps = "the advice is {name}" if found.meets_limit else "no policy surely keeps to it; the closest is {name}"
+    figures = {
+        end: numbers.read(f"cost of the advice, {end}", FILE, f"/points/{place}/cost/{end}", percent)
+        for end in ("value", "lower", "upper")
+    }
+    return Told(
+        f"Asked for {asked[2]}, {keeps}: {{value}} {cost} ({{lower}} to {{upper}}), and {risk} {{risk}}. It is written "
+        "as a policy, ready to publish with.",
+        asked=numbers.read(asked[0], FILE, asked[1], percent),
+        name=numbers.read("recommended policy", FILE, "/recommended"),
+        risk=numbers.read("risk of the advice", FILE, f"/points/{place}/risk/value", percent),
+        **figures,
+    )

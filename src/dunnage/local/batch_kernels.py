@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled parts of :mod:`dunnage.local.batch`: what is done to every report once its random words are drawn.
-
-Imports numba: import this module only where a kernel is run.
-"""
+"""Compiled parts of :mod:`dunnage.local.batch`: what is done to every report once its random words are drawn."""
 
 from __future__ import annotations
 

@@ -15,12 +15,10 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.counting.lazy import project_lazily
+from dunnage.counting.laplace import addresses
 from dunnage.counting.projection import Candidates, Family, Projection, project
 from dunnage.counting.reconciled import Margin, project_estimates
-from dunnage.counting.rounding import round_tree
-from dunnage.counting.tables import project_table
-from dunnage.counting.tails import addresses
+from dunnage.counting.tables import project_lazily, project_table, round_tree
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, shown
 from dunnage.guarantees import Promise

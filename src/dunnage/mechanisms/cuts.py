@@ -18,13 +18,14 @@ import functools
 import heapq
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.compiling import kernel
 
 Cuts = tuple[IntArray, ...]
 """For each attribute the piece that each interval begins with; the first is always 0."""
@@ -246,7 +247,7 @@ def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, 
     """Cut one attribute as well as possible, records of different labels being apart; a label of -1 is left out."""
     order, first = points.in_order[attribute]
     previous = np.zeros(points.num_pieces[attribute] + 1, dtype=np.int64)
-    program = compiled("cut_program") if points.compiled else cut_program
+    program = cut_program if points.compiled else cut_program.plain
     cost = program(
         order, first, label, num_labels, points.counts, points.lower, points.upper, points.factor,
         points.k, points.price, reach, previous,
@@ -258,6 +259,7 @@ def best_cuts(points: Points, attribute: int, label: IntArray, num_labels: int, 
     return np.array(begins[::-1], dtype=np.int64), float(cost)
 
 
+@kernel
 def cut_program(
     order: IntArray,
     first: IntArray,
@@ -437,9 +439,9 @@ def _all_nearest(points: Points) -> _Nearest:
 def _box_widths(
     points: Points, nearest: _Nearest, label: IntArray, floor: FloatArray, k: int, most_steps: int
 ) -> tuple[FloatArray, int]:
-    kernel = compiled("box_widths") if points.compiled else box_widths
+    search_boxes = box_widths if points.compiled else box_widths.plain
     least = floor.copy()
-    steps = kernel(
+    steps = search_boxes(
         label, nearest.points, nearest.widths, nearest.beyond, points.counts, points.lower, points.upper,
         points.factor, k, points.price, least, most_steps,
     )  # fmt: skip
@@ -591,6 +593,7 @@ def _decided(node: _Node, end: int, num_pieces: int, label: IntArray, least: Flo
     return _Node((*node.cuts, np.array(node.begins, dtype=np.int64)), (0,), 0, label, least)
 
 
+@kernel
 def box_widths(
     label: IntArray,
     nearest: IntArray,
@@ -646,21 +649,3 @@ def box_widths(
         if steps <= most_steps:
             least[point] = max(least[point], min(best, beyond[point]))
     return total
-
-
-@functools.cache
-def compiled(name: str) -> Callable[..., Any]:
-    """Compile a kernel of this module by its name, or load it from numba's cache; small problems never get here."""
-    return compile_kernel(globals()[name])
-
-
-def compile_kernel(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile, with a cache on disk where one can be written."""
-    import numba
-
-    compiled: Callable[..., Any]
-    try:
-        compiled = numba.njit(cache=True)(kernel)
-    except RuntimeError:  # no folder that a cache could be written to
-        compiled = numba.njit()(kernel)
-    return compiled

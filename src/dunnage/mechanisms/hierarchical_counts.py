@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from dunnage.counting.laplace import DiscreteLaplace, surplus
-from dunnage.counting.trees import consistent_tree
+from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
 from dunnage.guarantees import Promise
 from dunnage.mechanisms.base import Flag, Foresight

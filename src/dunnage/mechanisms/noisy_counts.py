@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import PlainValidator
 
-from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
-from dunnage.counting.tails import exceeding_cells
+from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
 from dunnage.errors import ParameterError
 from dunnage.exact import plain, shown
 from dunnage.guarantees import Promise

@@ -10,7 +10,6 @@ records can be suppressed, and equal values share their fate (global recoding). 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import math
@@ -26,13 +25,14 @@ from pydantic import Field, model_validator
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import l2_bound, whole_numbers
 from dunnage.bins.scalar import best_fit_decreasing, fill_by_subset_sums, fix_dominated
+from dunnage.compiling import kernel
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, nearest_float, plain, shown_number
 from dunnage.guarantees import CHOICE_DEPENDS_ON_DATA, Assumption, Promise
 from dunnage.mechanisms import cuts
 from dunnage.mechanisms.base import K, OptionalNumber, Progress
-from dunnage.mechanisms.cuts import Cells, Points, compile_kernel
+from dunnage.mechanisms.cuts import Cells, Points
 from dunnage.mechanisms.recode import (
     Alpha,
     Classes,
@@ -457,7 +457,7 @@ class Runs:
 
 def best_classes(runs: Runs, k: int, price: float) -> tuple[IntArray, float]:
     """Return the class of each run (-1: suppressed), numbered in order, and the least total cost."""
-    solve = _compiled() if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve
+    solve = _solve if len(runs.lower) >= _COMPILE_FROM_RUNS else _solve.plain
     first = np.full(len(runs.lower), -1, dtype=np.int64)
     cost = solve(runs.lower, runs.upper, runs.before, runs.starts, k, price, first)
     opens = opening_runs(runs, first)
@@ -480,6 +480,7 @@ def opening_runs(runs: Runs, first: IntArray) -> npt.NDArray[np.bool_]:
     return opens
 
 
+@kernel
 def _solve(
     lower: FloatArray,
     upper: FloatArray,
@@ -531,12 +532,6 @@ def _solve(
                 first_of[start + i : start + end] = start + i
             end = i
     return total
-
-
-@functools.cache
-def _compiled() -> Callable[..., float]:
-    """Compile the dynamic program, or load it from numba's cache; small problems never get here."""
-    return compile_kernel(_solve)
 
 
 # Borders: cut one attribute into classes whose upper bounds pack into few bins of a stated capacity.

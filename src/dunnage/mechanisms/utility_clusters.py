@@ -23,9 +23,8 @@ import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.clustering.constraints import Constraints
-from dunnage.clustering.metric import Metric
-from dunnage.clustering.scaling import distance_deviations, near_weights
+from dunnage.clustering.growth import Constraints
+from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
 from dunnage.errors import InternalError, ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, plain, shown, shown_number
@@ -777,7 +776,7 @@ class _Records:
             from dunnage.clustering.published import published_density
 
             return published_density(metric, k, limits=limits)
-        from dunnage.clustering.blocks import grow_in_blocks
+        from dunnage.clustering.growth import grow_in_blocks
 
         price = float(self.mechanism.price)
         told = _by_tenths(self.tell, "growing classes") if len(metric) >= TOLD_FROM else None

@@ -10,22 +10,14 @@ from typing import Any, NamedTuple
 
 from dunnage._version import __version__
 from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import (
-    TOPICS,
-    AtRisk,
-    Finding,
-    RecordAtRisk,
-    RiderAtRisk,
-    TripAtRisk,
-    VehicleAtRisk,
-    percent,
-)
+from dunnage.auditing.finding import TOPICS, AtRisk, Finding, RecordAtRisk, RiderAtRisk, TripAtRisk, VehicleAtRisk
 from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures
 from dunnage.pages.rides import ride_pictures
 from dunnage.pages.signoff import sign_off_page
 from dunnage.svg import Scale, Svg, chart, tag
+from dunnage.text import percent
 
 _TITLES = {
     "records": "Can a row be named?",

@@ -13,8 +13,9 @@ from itertools import pairwise
 from typing import Any
 
 from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding, percent
-from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis, y_axis
+from dunnage.auditing.finding import Finding
+from dunnage.svg import Scale, Svg, chart, tag, x_axis, y_axis
+from dunnage.text import number_text, percent
 
 ROW, DOT = 44.0, 5.0
 HEIGHT = 220.0

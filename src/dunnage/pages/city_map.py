@@ -15,7 +15,8 @@ import numpy as np
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import EARTH_KM, City
 from dunnage.planning.exports import convex_hull
-from dunnage.svg import Svg, number_text, tag
+from dunnage.svg import Svg, tag
+from dunnage.text import number_text
 
 WIDTH, MOST_HEIGHT, LEAST_HEIGHT, ROOM, FOOT = 460.0, 480.0, 150.0, 22.0, 30.0
 """In pixels, at its own size; it is shown as wide as there is room."""

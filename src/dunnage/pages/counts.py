@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dunnage.auditing.audit import Audit
-from dunnage.auditing.finding import Finding, percent
-from dunnage.release_words import several
-from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis
+from dunnage.auditing.finding import Finding
+from dunnage.svg import Scale, Svg, chart, tag, x_axis
+from dunnage.text import number_text, percent, several
 
 ROW, BAR = 44.0, 14.0
 HEAT_TOP, STEEP_TOP, GUTTER = 26.0, 70.0, 13.0

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray
-from dunnage.auditing.finding import percent
 from dunnage.planning.dispatch import Operation
 from dunnage.planning.fleet import DayRun, FleetTask
-from dunnage.svg import Scale, Svg, chart, number_text, tag, x_axis, y_axis
+from dunnage.svg import Scale, Svg, chart, tag, x_axis, y_axis
+from dunnage.text import number_text, percent
 
 Points = Sequence[tuple[int, float]]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from dunnage._version import __version__
-from dunnage.auditing.finding import percent
 from dunnage.city import City
+from dunnage.kinds.counts import loss_words
 from dunnage.pages.city_map import CityMap, Flows
 from dunnage.pages.common import render
 from dunnage.pages.fleet_pictures import (
@@ -31,9 +31,9 @@ from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import EXPANSIONS, FleetTask, demand_facts, planned_task, released_task
 from dunnage.planning.plan import FleetPlan, ZoneFacts
 from dunnage.release import Release
-from dunnage.release_words import loss_words, several
 from dunnage.routes import Routes
 from dunnage.settle.fleets import FleetSettlement
+from dunnage.text import percent, several
 
 MOST_CURVES = 12
 """Zones whose waits are drawn, those with most rides first."""

@@ -29,11 +29,11 @@ from dunnage.pages.frontier_chart import (
     legend_of,
     looks_of,
     measure_text,
-    share_text,
     summary_of,
     why_aside,
 )
-from dunnage.svg import Svg, chart, number_text
+from dunnage.svg import Svg, chart
+from dunnage.text import number_text, share_text
 
 __all__ = ["frontier_figure", "frontier_page"]
 

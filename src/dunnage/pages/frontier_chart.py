@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
-from dunnage.svg import Scale, Svg, chart, number_text, short, tag
+from dunnage.svg import Scale, Svg, chart, short, tag
+from dunnage.text import share_text
 
 TOP, LOWER = 30.0, 44.0
 """Pixels above the plot, for the name of its axis, and below, for that of the other."""
@@ -37,21 +38,8 @@ _LEGEND_ROW, _SHORT, _TICKS = 19.0, 20, 5
 _WIDE = 40.0
 """Risks that differ by so much as a factor are drawn on a logarithmic scale at first."""
 _FAR, _FAR_RISK, _NEAR_ZERO, _ROOM = 2.0, 4.0, 0.3, 0.04
-_SPACE = "\N{NO-BREAK SPACE}"
 _LEAST = 1e-9
 """Shares below are drawn as nothing."""
-
-
-def share_text(share: float) -> str:
-    """Write a share in per cent, three digits, without an exponent, never broken into two lines; only all is 100 %.
-
-    Examples
-    --------
-    >>> [" ".join(share_text(share).split()) for share in (0.0312, 12.5, 2e-6, 0, 1, 0.99995)]
-    ['3.12 %', '1,250 %', '0.0002 %', '0 %', '100 %', 'over 99.9 %']
-    """
-    nearly = 0.9995 <= share < 1 - _LEAST
-    return "over 99.9 %".replace(" ", _SPACE) if nearly else f"{number_text(float(f'{100 * share:.3g}'))}{_SPACE}%"
 
 
 def measure_text(measure: Measure) -> str:

@@ -19,7 +19,8 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
 from dunnage.pages.common import render
 from dunnage.release import Release
-from dunnage.svg import SLACK, Scale, Svg, chart, number_text, short, span, tag, x_axis, y_axis
+from dunnage.svg import SLACK, Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.text import NO_BREAK, large_percent, number_text
 
 MOST_CLASSES_DRAWN = 40
 MOST_CLASSES_THINNED = 120
@@ -162,17 +163,7 @@ def _content(story: LoadsStory) -> dict[str, Any]:
 
 
 def _percent(share: float) -> str:
-    r"""Write a share in per cent; only all of it is 100 %.
-
-    Examples
-    --------
-    >>> _percent(0.12345), _percent(0.99999), _percent(1)
-    ('12.3\xa0%', 'over 99.9\xa0%', '100\xa0%')
-    """
-    if 0.9995 <= share < 1:
-        return "over 99.9\u00a0%"
-    text = f"{100 * share:.3g}" if share < 9.995 else f"{100 * share:,.0f}"
-    return f"{text}\u00a0%"
+    return large_percent(share).replace(" ", NO_BREAK)
 
 
 def _count(number: int, noun: str) -> str:

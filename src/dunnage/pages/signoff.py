@@ -12,9 +12,9 @@ from typing import Any
 
 from dunnage._version import __version__
 from dunnage.auditing.audit import Approval, Audit, ComparedPlan, Statement
-from dunnage.auditing.finding import Finding, percent
+from dunnage.auditing.finding import Finding
 from dunnage.pages.common import render
-from dunnage.svg import number_text
+from dunnage.text import number_text, percent
 
 MOST_RISKS, MOST_COSTS, FEWEST = 4, 4, 2
 # Characters that a page holds of each part.

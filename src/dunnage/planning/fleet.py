@@ -35,8 +35,8 @@ from dunnage.planning.demand import Day, Ground, TripCounts, released_counts, se
 from dunnage.planning.dispatch import Dispatch, Operation, Requests, Service
 from dunnage.planning.plan import CityFacts, Demand, FleetModel, FleetPlan, FleetSpread, Run, Waits, ZoneFacts
 from dunnage.release import Release
-from dunnage.release_words import several
 from dunnage.routes import TRIP_MODES, Routes
+from dunnage.text import several
 
 Progress = Callable[[str], None]
 Fleet = tuple[int, ...]

@@ -31,9 +31,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
 from dunnage.bins.fills import Slots as FillSlots
-from dunnage.bins.spreading import over_caps, spread_items
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
 from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw

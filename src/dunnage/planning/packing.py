@@ -18,9 +18,9 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import ChancePacker, ClassPacking, Members, l2_bound, pack_bins, whole_numbers
-from dunnage.bins.chances import Sizes
-from dunnage.bins.spreading import over_caps, spread_items
-from dunnage.bins.vectors import pack_vectors
+from dunnage.bins.certified import pack_vectors
+from dunnage.bins.chances import ClassSizes
+from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, plain
 from dunnage.planning.linkage import (
@@ -361,7 +361,7 @@ def _class_plan(
 ) -> tuple[ClassPacking, int]:
     """Pack types of rows surely; the bound comes from numbers rounded down where they had to be rounded."""
 
-    def classes(table: IntArray) -> list[Sizes]:
+    def classes(table: IntArray) -> list[ClassSizes]:
         return [Members(np.repeat(line[None], number, axis=0)) for line, number in zip(table, times, strict=True)]
 
     kinds = problem.kinds(whole.rooms)
@@ -438,7 +438,7 @@ def _noisy(problem: PackingProblem, model: Stochastic, deadline: float, tell: Te
         sizes, certified = simultaneous_sizes(problem, model.risk)
         problem.check_rows_fit(sizes)
         return replace(_packed_values(problem, sizes, deadline, tell), certified=certified)
-    # Sizes may need more trucks than there are where the rows do not.
+    # ClassSizes may need more trucks than there are where the rows do not.
     one = len(problem.trucks) == 1
     free = replace(problem, trucks=(replace(problem.trucks[0], count=None),)) if one else problem
 
@@ -456,7 +456,7 @@ def _noisy(problem: PackingProblem, model: Stochastic, deadline: float, tell: Te
 # Stochastic and robust
 
 
-def _classes(problem: PackingProblem) -> tuple[list[Sizes], Whole, str]:
+def _classes(problem: PackingProblem) -> tuple[list[ClassSizes], Whole, str]:
     """Return what is known of the classes, and what that rests on."""
     found = problem.class_members()
     if found is not None:
@@ -477,7 +477,7 @@ def _stochastic(problem: PackingProblem, model: Stochastic, deadline: float, tel
 
 def _by_chance(
     problem: PackingProblem,
-    classes: list[Sizes],
+    classes: list[ClassSizes],
     whole: Whole,
     risk: Fraction,
     rests: str,
@@ -495,7 +495,7 @@ def _by_chance(
         raise _no_plan(problem)
     also = [] if start is None else [packer.planned(*start)]
     found = _less_linked(packer, found, deadline, also=[plan for plan in also if plan is not None])
-    # Sizes that had to be rounded up prove neither that fewer trucks cannot do nor that more orders do not fit.
+    # ClassSizes that had to be rounded up prove neither that fewer trucks cannot do nor that more orders do not fit.
     bound, at_most = (found.bound, found.at_most) if whole.exact else (0, 1.0)
     # Row numbers are random, sensitive values may tell of weights: dealt by those, a plan would not fit as often.
     alike = exchangeable(problem.release) if risk == 0 else problem.class_id
@@ -637,7 +637,7 @@ def _sealed(problem: PackingProblem, deadline: float, tell: Telling | None) -> _
 
 
 def _sealed_members(
-    problem: PackingProblem, classes: list[Sizes], whole: Whole, deadline: float, tell: Telling | None
+    problem: PackingProblem, classes: list[ClassSizes], whole: Whole, deadline: float, tell: Telling | None
 ) -> _Solution:
     """Pack the members themselves, and say only how many of each class go where."""
     class_of = np.repeat(np.arange(len(problem.class_sizes)), problem.class_sizes)
@@ -672,7 +672,7 @@ def _sealed_members(
 
 
 def _likely_slots(
-    problem: PackingProblem, classes: list[Sizes], whole: Whole, kinds: IntArray, bound: int, deadline: float
+    problem: PackingProblem, classes: list[ClassSizes], whole: Whole, kinds: IntArray, bound: int, deadline: float
 ) -> tuple[ClassPacking | None, bool]:
     """Find slots of no more cost that many fills fit, and say whether they cost less.
 

@@ -33,7 +33,7 @@ from dunnage.folders import new_folder
 from dunnage.planning.dispatch import Service
 from dunnage.planning.models import PackingModel
 from dunnage.planning.trucks import Truck, read_lines, write_lines
-from dunnage.release_words import several
+from dunnage.text import several
 
 FORMAT = 1
 PLAN_FILE = "plan.json"

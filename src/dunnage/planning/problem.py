@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import Between, BinKind, Members, whole_numbers
-from dunnage.bins.chances import Sizes
+from dunnage.bins.chances import ClassSizes
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number
 from dunnage.planning.trucks import Truck, parse_capacities
@@ -155,7 +155,7 @@ class PackingProblem:
             *(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)),
         )
 
-    def class_members(self) -> tuple[list[Sizes], Whole] | None:
+    def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
         """Return the members of each class, and the numbers they are in; None without multisets."""
         members = self.release.members
         if members is None:
@@ -166,7 +166,7 @@ class PackingProblem:
         starts = np.flatnonzero(np.diff(class_id)) + 1
         return [Members(part) for part in np.split(whole.values, starts)], whole
 
-    def class_bounds(self) -> tuple[list[Sizes], Whole]:
+    def class_bounds(self) -> tuple[list[ClassSizes], Whole]:
         """Return what bounds alone tell of each class, under the assumption that members sit at the ends."""
         first = np.unique(self.class_id, return_index=True)[1]
         both = [np.concatenate([known.lower[first], known.upper[first]]) for known in self.known]

@@ -30,8 +30,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import pack_bins, whole_numbers
-from dunnage.bins.covering import Choice, CoverProgram
-from dunnage.bins.listing import Listing
+from dunnage.bins.covering import Choice, CoverProgram, Listing
 from dunnage.bins.sampling import within_class_permutations
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import Exact, exact, shown_number

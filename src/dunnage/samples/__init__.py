@@ -5,7 +5,6 @@ Nothing here protects anyone, so ordinary seeded random numbers are used.
 """
 
 from dunnage.routes import TRIP_MODES
-from dunnage.samples.cities import CitySetting, city, generate_city
 from dunnage.samples.packages import (
     LAWS,
     PackageSetting,
@@ -15,7 +14,6 @@ from dunnage.samples.packages import (
     packages,
     packages_policy,
 )
-from dunnage.samples.positions import CITY_BOX, PositionSetting, generate_positions, positions, positions_policy
 from dunnage.samples.rides import (
     PASSENGER_PARENTS,
     PASSENGER_TYPES,
@@ -27,14 +25,19 @@ from dunnage.samples.rides import (
     rides_policy,
 )
 from dunnage.samples.telemetry import (
+    CITY_BOX,
     TELEMETRY_LAWS,
+    PositionSetting,
     Sensor,
     TelemetrySetting,
+    generate_positions,
     generate_telemetry,
+    positions,
+    positions_policy,
     telemetry,
     telemetry_policy,
 )
-from dunnage.samples.town import trip_modes, trip_stops
+from dunnage.samples.town import CitySetting, city, generate_city, trip_modes, trip_stops
 from dunnage.samples.trips import TripSetting, generate_city_trips, generate_trips, trips, trips_policy
 
 __all__ = [

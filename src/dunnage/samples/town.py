@@ -8,8 +8,10 @@ of Fioretto, Lee and Van Hentenryck 2018, laid around the place where Ann Arbor 
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -238,3 +240,46 @@ def trip_modes() -> pa.Table:
             "mode": texts(city.mode_names, city.modes.reshape(-1).astype(np.int64)),
         }
     )
+
+
+# --- Generated cities, for demos and tests of fleets.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CitySetting:
+    """Which city is generated.
+
+    Parameters
+    ----------
+    stops
+        Number of stops.
+    zones
+        Number of zones; each has two hubs, and all share one more in the centre.
+    """
+
+    stops: int = 130
+    zones: int = 4
+
+
+def city(stops: int = 130, zones: int = 4, seed: int | None = None) -> City:
+    """Generate a city with zones, hubs, travel times, buses and the mode of each pair of stops.
+
+    Examples
+    --------
+    >>> len(city(60, 3, seed=1).zone_names)
+    3
+    """
+    return lay_town(stops, zones, seed).city
+
+
+def generate_city(
+    setting: CitySetting, out: str | os.PathLike[str], *, seed: int | None = None, force: bool = False
+) -> Path:
+    """Write the folder of a generated city.
+
+    Returns
+    -------
+    Path
+        The folder.
+    """
+    return city(setting.stops, setting.zones, seed).write(out, force=force)

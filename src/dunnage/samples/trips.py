@@ -256,14 +256,18 @@ def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArra
     """Give trips to cards: many go out and back, some go on, a few are shared. Returns numbers of cards, from 0."""
     shared = generator.random(len(drawn)) < _SHARED
     after = np.full(len(drawn), -1)
-    arrivals = _arrivals(drawn, here)
+    # At 15 km/h and after a wait.
+    arrivals = np.asarray(drawn.seconds + 300 + 240 * here.apart[drawn.origins, drawn.destinations]).astype(np.int64)
     out, back = _returns(drawn, arrivals, generator)
     own = ~shared[out] & ~shared[back]
     after[out[own]] = back[own]
     for _ in range(_JOINS):
         ends, starts = _joins(drawn, arrivals, after, ~shared & (generator.random(len(drawn)) < _JOINED), generator)
         after[ends] = starts
-    card = _first_of_chain(after)
+    card = np.arange(len(after))  # the first trip of the chain that each is in
+    card[after[after >= 0]] = np.flatnonzero(after >= 0)
+    while not np.array_equal(card, further := card[card]):
+        card = further
     card[shared] = len(drawn) + _pools(int(shared.sum()), generator)
     _, numbers = np.unique(card, return_inverse=True)
     return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
@@ -274,11 +278,6 @@ def _pools(num: int, generator: np.random.Generator) -> IntArray:
     sizes = 2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2)
     until = np.cumsum(sizes)
     return np.asarray(generator.permutation(np.searchsorted(until, np.arange(num), side="right")))
-
-
-def _arrivals(drawn: _Trips, here: Town) -> IntArray:
-    """Return when trips end, at 15 km/h and after a wait."""
-    return np.asarray(drawn.seconds + 300 + 240 * here.apart[drawn.origins, drawn.destinations]).astype(np.int64)
 
 
 def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -316,15 +315,6 @@ def _joins(
     is_end = order < len(ends)
     joined = np.flatnonzero(is_end[:-1] & ~is_end[1:] & (stop[order[:-1]] == stop[order[1:]]))
     return ends[order[joined]], starts[order[joined + 1] - len(ends)]
-
-
-def _first_of_chain(after: IntArray) -> IntArray:
-    """Return the first trip of the chain that each trip is in, given the one after each (-1 for none)."""
-    first = np.arange(len(after))
-    first[after[after >= 0]] = np.flatnonzero(after >= 0)
-    while not np.array_equal(first, further := first[first]):
-        first = further
-    return first
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:

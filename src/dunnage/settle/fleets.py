@@ -53,10 +53,10 @@ from dunnage.planning.fleet import (
 from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
 from dunnage.release import COUNTS, Release, write_csv
-from dunnage.release_words import several
 from dunnage.routes import Routes
 from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
 from dunnage.settle.repair import PrivateModel
+from dunnage.text import several
 from dunnage.trips import Universe
 
 EVENTS_FILE = "events.csv"
