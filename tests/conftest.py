@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,9 +34,39 @@ FIRST = (
 )
 """Files that several processes begin with."""
 
-# A busy machine is slow, which is no fault of what is tested.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+# A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
+# nothing fails by chance; long runs look for new ones, and for as many as each test asks for.
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", derandomize=True, **BUSY)
+settings.register_profile("nightly", max_examples=500, print_blob=True, **BUSY)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the examples before any test is read: decorators take from the profile what they do not say."""
+    default = "nightly" if _long(config) else "quick"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or default)
+
+
+def _long(config: pytest.Config) -> bool:
+    return "long" in str(config.getoption("-m")) or "DUNNAGE_LONG" in os.environ
+
+
+@pytest.fixture
+def within(request: pytest.FixtureRequest) -> Callable[[float], AbstractContextManager[None]]:
+    """``with within(2):`` allows two CPU seconds, as meant on an idle machine.
+
+    Long runs take it literally. The others allow thirty times as much: a shared processor is slow in CPU seconds too,
+    and an algorithm of the wrong order is found all the same.
+    """
+    factor = 1 if _long(request.config) else 30
+
+    @contextmanager
+    def limited(seconds: float) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        assert time.process_time() - start <= factor * seconds
+
+    return limited
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +81,7 @@ def data_folder() -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long forms unless they are asked for; among several processes, begin with what takes longest."""
-    if "long" not in str(config.getoption("-m")) and "DUNNAGE_LONG" not in os.environ:
+    if not _long(config):
         why = pytest.mark.skip(reason="a long form: select it with -m long, or set DUNNAGE_LONG")
         for item in items:
             if item.get_closest_marker("long"):

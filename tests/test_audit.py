@@ -7,8 +7,8 @@ import json
 import math
 import random
 import stat
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -476,15 +476,15 @@ def test_names_cannot_break_the_page() -> None:
 # Speed
 
 
-def test_a_hundred_thousand_records_take_seconds() -> None:
+def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> None:
     draw = np.random.default_rng(0)
     columns = {"weight": draw.integers(0, 50_000, 100_000) / 10, "content": draw.integers(0, 20, 100_000)}
     wide = {**WEIGHT, "domain": [0, 5000], "resolution": 0.1}
     data = load(columns, {"weight": wide, "content": {"role": "sensitive"}}, statistic="multiset", k=5)
     release, key = dn.publish(data, ledger=":memory:")
-    start, lines = time.process_time(), []
-    audit(release, data, key=key, progress=lines.append)
-    assert time.process_time() - start < 8
+    lines: list[str] = []
+    with within(8):
+        audit(release, data, key=key, progress=lines.append)
     assert len(lines) >= 3
 
 

@@ -8,7 +8,6 @@ a call is a sample of its own, so that a table of a hundred outcomes is met by t
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations_with_replacement, permutations, product
@@ -150,11 +149,10 @@ class TestListing:
         assert tail.counts.tolist() == [10, 0, 3]
         assert tail.groups.tolist() == [0] * 10 + [2] * 3
 
-    def test_a_billion_cells(self):
+    def test_a_billion_cells(self, within):
         sizes, thresholds = np.full(5000, 200_000), np.full(5000, 32)
-        before = time.process_time()
-        tail = draw_tail(Noise(), 5, sizes, thresholds)
-        assert time.process_time() - before < 2
+        with within(2):
+            tail = draw_tail(Noise(), 5, sizes, thresholds)
         expected = 1e9 * above(32, 5)
         assert abs(tail.values.size - expected) < 7 * math.sqrt(expected)
 
