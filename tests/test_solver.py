@@ -96,7 +96,7 @@ def test_a_first_import_counts_and_later_ones_do_not() -> None:
     assert affordable(0.05)
     assert not affordable(0.0)
     program = "from dunnage.solver import affordable; assert affordable(1) and not affordable(0.3)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 class Priced:
