@@ -19,7 +19,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from tests.chance_help import chance_of
 
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, Neighbours
@@ -95,17 +95,9 @@ def check_law(draws, expected):
     """Chi-square test of draws against probabilities, rare outcomes put together."""
     seen, num = Counter(draws), len(draws)
     assert set(seen) <= set(expected)
-    common = [outcome for outcome, p in expected.items() if p * num >= 10]
-    observed = [seen[outcome] for outcome in common]
-    wanted = [expected[outcome] * num for outcome in common]
-    rest = num - sum(wanted)
-    if rest > 1e-6 * num:
-        observed.append(num - sum(observed))
-        wanted.append(rest)
-    if len(wanted) == 1:
-        return
-    wanted = [each * num / sum(wanted) for each in wanted]
-    assert stats.chisquare(observed, wanted).pvalue > ALPHA
+    rarest_first = sorted(expected, key=expected.__getitem__)
+    wanted = [expected[outcome] * num for outcome in rarest_first]
+    assert chance_of([seen[outcome] for outcome in rarest_first], wanted) > ALPHA
 
 
 # What a symbol gives away

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from tests.chance_help import chance_of
 
 from dunnage import noise_arrays
 from dunnage.counting import tails
@@ -36,16 +37,12 @@ def pvalue(outcomes, table):
     counts, num = Counter(outcomes), len(outcomes)
     if set(counts) - set(table):
         return 0.0
-    common = [outcome for outcome in table if table[outcome] * num > 5]
-    observed = [counts[outcome] for outcome in common]
-    expected = [table[outcome] * num for outcome in common]
-    rest = num - sum(expected)
-    if rest > 5:
-        observed, expected = [*observed, num - sum(observed)], [*expected, rest]
-    else:  # too few to be compared: they must be few indeed
-        assert num - sum(observed) < 60
-        expected = np.array(expected) * (sum(observed) / sum(expected))
-    return stats.chisquare(observed, expected).pvalue
+    common = sorted(table, key=table.__getitem__)
+    rest = 1 - sum(table.values())  # what the table does not tell apart
+    return chance_of(
+        [0, *(counts[outcome] for outcome in common)],
+        [num * max(rest, 0), *(num * table[outcome] for outcome in common)],
+    )
 
 
 def probability(value, scale=SCALE):
