@@ -35,10 +35,11 @@ FIRST = (
 """Files that several processes begin with."""
 
 # A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
-# nothing fails by chance; long runs look for new ones, and for as many as each test asks for.
+# nothing fails by chance, and a quarter of those that a test asks for; long runs look for new ones, and for all.
 BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("quick", derandomize=True, **BUSY)
-settings.register_profile("nightly", max_examples=500, print_blob=True, **BUSY)
+settings.register_profile("nightly", print_blob=True, **BUSY)
+QUICK_SHARE, FEWEST_EXAMPLES = 4, 20
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,6 +87,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(why)
+    if settings.get_current_profile_name() == "quick":
+        for function in {item.function for item in items if hasattr(item, "function")}:
+            asked = getattr(function, "_hypothesis_internal_use_settings", None)
+            if asked is not None:
+                fewer = min(asked.max_examples, max(asked.max_examples // QUICK_SHARE, FEWEST_EXAMPLES))
+                function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
     if hasattr(config, "workerinput"):
         place = Path(__file__).parent
         rank = {place / name: number for number, name in enumerate(FIRST)}

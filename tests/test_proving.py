@@ -52,7 +52,7 @@ from dunnage.publishing import MECHANISMS
 @pytest.fixture(scope="module")
 def proof() -> Proof:
     """The short form on everything."""
-    return prove(jobs=2)
+    return prove()
 
 
 def found(proof: Proof, mechanism: str, variant: str) -> Verdict:
