@@ -95,7 +95,7 @@ def packed_problem(
     """Weights in classes of k or more neighbours, and the slots of a packing of the true weights: a tight plan."""
     weights = np.sort(np.random.default_rng(seed).integers(low, high + 1, n))
     class_of = np.minimum(np.arange(n) // k, max(n // k - 1, 0))
-    bins = pack_bins(weights, capacity, seconds=5).bins
+    bins = pack_bins(weights, capacity, seconds=600).bins
     bin_of = np.empty(n, dtype=np.int64)
     for b, members in enumerate(bins):
         bin_of[members] = b
@@ -229,11 +229,11 @@ def test_no_items_and_no_bins() -> None:
         assert fills.chances().shape == (0, num_bins)
         assert fills.draw(random.randrange).shape == (0,)
     assert sealed_linkage(fills.chances()).shape == (0,)
-    estimate = estimate_chances(nothing, slots, seconds=0.1, most_rounds=2)
+    estimate = estimate_chances(nothing, slots, seconds=60, most_rounds=2)
     assert estimate is not None
     assert estimate.chances.shape == (0, 2)
-    assert find_fill(nothing, slots, seconds=0.1) is not None
-    assert solve_fill(nothing, slots, seconds=0.1, words=seeded_words(0)) is not None
+    assert find_fill(nothing, slots, seconds=60) is not None
+    assert solve_fill(nothing, slots, seconds=60, words=seeded_words(0)) is not None
 
 
 def test_nothing_feasible() -> None:
