@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import ast
 import doctest
-import functools
 import importlib
 import pkgutil
 import re
@@ -29,9 +28,16 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages([str(SOURCE)], 
 FILES = sorted(SOURCE.rglob("*.py"))
 
 
-@functools.cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+@pytest.fixture(scope="module")
+def parsed() -> list[tuple[Path, list[int], list[tuple[str, int]]]]:
+    """Per file: the lengths of its functions, and its texts with their lines; whole trees take much memory."""
+    found = []
+    for path in FILES:
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        lengths = [node.end_lineno - node.lineno + 1 for node in nodes if isinstance(node, ast.FunctionDef)]
+        texts = [node for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+        found.append((path, lengths, [(node.value, node.lineno) for node in texts]))
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -131,30 +137,24 @@ def test_examples_in_docstrings(module):
     assert result.failed == 0
 
 
-def test_functions_are_as_long_as_their_thought():
-    sizes = []
-    for path in FILES:
-        functions = (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef))
-        sizes += [node.end_lineno - node.lineno + 1 for node in functions]
-    sizes.sort()
+def test_functions_are_as_long_as_their_thought(parsed):
+    sizes = sorted(length for _, lengths, _ in parsed for length in lengths)
     assert sizes[int(0.9 * len(sizes))] <= 60
     assert sizes[-1] <= 190
 
 
 @pytest.mark.xfail(reason="names are being replaced by questions to the mechanism", strict=False)
-def test_no_mechanism_is_known_by_name():
+def test_no_mechanism_is_known_by_name(parsed):
     """Others ask the mechanism. Only what writes policies for people to start from spells a name out."""
     mechanisms = [found for name in dunnage.__all__ if isinstance(found := getattr(dunnage, name), type)]
     module_of = {found.name: found.__module__ for found in mechanisms if isinstance(getattr(found, "name", None), str)}
     assert {"partition", "noisy-counts", "local-numeric"} <= module_of.keys()
     places = []
-    for path in FILES:
+    for path, _, texts in parsed:
         place = path.relative_to(SOURCE)
         module = ".".join(("dunnage", *place.with_suffix("").parts))
         if place.parts[0] != "samples" and place.as_posix() != "policy/draft.py":
-            texts = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Constant))
-            found = [node for node in texts if isinstance(node.value, str) and node.value in module_of]
-            places += [f"{place}:{node.lineno}: {node.value!r}" for node in found if module_of[node.value] != module]
+            places += [f"{place}:{line}: {text!r}" for text, line in texts if module_of.get(text, module) != module]
     assert places == []
 
 
