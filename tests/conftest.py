@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,24 +19,72 @@ FIRST = (
     "test_bins.py",
     "test_cuts.py",
     # These take longest.
-    "test_crash.py",
     "test_proving.py",
     "test_docs.py",
-    "test_advising.py",
-    "test_demo.py",
     "papers/test_fioretto2018.py",
     "test_conformance.py",
-    "test_partition.py",
-    "test_noisy_planning.py",
     "papers/test_li2022.py",
-    "test_local_estimate.py",
+    "test_noisy_planning.py",
+    "test_partition.py",
+    "test_crash.py",
+    "test_demo.py",
     "test_local_batch.py",
+    "test_local_estimate.py",
+    "papers/test_bhati2021_runs.py",
+    "laws/test_noise_laws.py",
+    "test_sampled_lattice.py",
+    "test_constrained_counts.py",
+    "papers/test_yao2024.py",
+    "test_advising.py",
 )
 """Files that several processes begin with."""
 
-# A busy machine is slow, which is no fault of what is tested.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")
+# A busy machine is slow, which is no fault of what is tested. By default the same examples come every time, so that
+# nothing fails by chance, and a quarter of those that a test asks for; long runs look for new ones, and for all.
+BUSY = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("quick", derandomize=True, **BUSY)
+settings.register_profile("nightly", print_blob=True, **BUSY)
+QUICK_SHARE, FEWEST_EXAMPLES = 4, 20
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the examples before any test is read: decorators take from the profile what they do not say."""
+    default = "nightly" if _long(config) else "quick"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or default)
+
+
+def _long(config: pytest.Config) -> bool:
+    return "long" in str(config.getoption("-m")) or "DUNNAGE_LONG" in os.environ
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _limits_count_work() -> Iterator[None]:
+    """Let time limits of searches count CPU time: on a busy machine a search gets as far as on an idle one.
+
+    A twentieth of the time on the wall is added, so that whoever waits for something else gives up in the end.
+    """
+    wall, started = time.monotonic, time.monotonic()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: started + time.process_time() + (wall() - started) / 20)
+        yield
+
+
+@pytest.fixture
+def within(request: pytest.FixtureRequest) -> Callable[[float], AbstractContextManager[None]]:
+    """``with within(2):`` allows two CPU seconds, as meant on an idle machine.
+
+    Long runs take it literally. The others allow thirty times as much: a shared processor is slow in CPU seconds too,
+    and an algorithm of the wrong order is found all the same.
+    """
+    factor = 1 if _long(request.config) else 30
+
+    @contextmanager
+    def limited(seconds: float) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        assert time.process_time() - start <= factor * seconds
+
+    return limited
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,11 +104,17 @@ def data_folder() -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long forms unless they are asked for; among several processes, begin with what takes longest."""
-    if "long" not in str(config.getoption("-m")) and "DUNNAGE_LONG" not in os.environ:
+    if not _long(config):
         why = pytest.mark.skip(reason="a long form: select it with -m long, or set DUNNAGE_LONG")
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(why)
+    if settings.get_current_profile_name() == "quick":
+        for function in {item.function for item in items if hasattr(item, "function")}:
+            asked = getattr(function, "_hypothesis_internal_use_settings", None)
+            if asked is not None:
+                fewer = min(asked.max_examples, max(asked.max_examples // QUICK_SHARE, FEWEST_EXAMPLES))
+                function._hypothesis_internal_use_settings = settings(asked, max_examples=fewer)
     if hasattr(config, "workerinput"):
         place = Path(__file__).parent
         rank = {place / name: number for number, name in enumerate(FIRST)}

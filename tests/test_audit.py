@@ -7,8 +7,8 @@ import json
 import math
 import random
 import stat
-import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -382,7 +382,7 @@ def test_no_private_figure_in_an_external_audit(tmp_path: Path) -> None:
     weights = [10.25, 11.5, 17.125, 50.0, 52.75, 61.625]
     data = load({"weight": weights}, {"weight": {**WEIGHT, "resolution": 10}}, bounds="grid")
     release, key = dn.publish(data, ledger=":memory:")
-    inside, out = audit(release, data, key=key), audit(release, external=True)
+    inside, out = audit(release, data, key=key), replace(audit(release, external=True), seconds=0.0)
     write_audit(out, tmp_path / "out")
     text = "".join(path.read_text() for path in (tmp_path / "out").iterdir())
     known = {json.dumps(f.value) for f in out.findings} | {json.dumps(f.baseline) for f in out.findings}
@@ -480,15 +480,15 @@ def test_names_cannot_break_the_page() -> None:
 # Speed
 
 
-def test_a_hundred_thousand_records_take_seconds() -> None:
+def test_a_hundred_thousand_records_take_seconds(within: Callable[..., Any]) -> None:
     draw = np.random.default_rng(0)
     columns = {"weight": draw.integers(0, 50_000, 100_000) / 10, "content": draw.integers(0, 20, 100_000)}
     wide = {**WEIGHT, "domain": [0, 5000], "resolution": 0.1}
     data = load(columns, {"weight": wide, "content": {"role": "sensitive"}}, statistic="multiset", k=5)
     release, key = dn.publish(data, ledger=":memory:")
-    start, lines = time.process_time(), []
-    audit(release, data, key=key, progress=lines.append)
-    assert time.process_time() - start < 8
+    lines: list[str] = []
+    with within(8):
+        audit(release, data, key=key, progress=lines.append)
     assert len(lines) >= 3
 
 

@@ -7,7 +7,6 @@ import json
 import math
 import random
 import re
-import time
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -287,15 +286,14 @@ def test_nothing_travelled_and_nothing_released():
     assert Errors.of(np.zeros(0), 5) == Errors(rmse=0.0, mae=0.0, largest=0.0)
 
 
-def test_a_universe_of_more_than_a_billion_cells():
+def test_a_universe_of_more_than_a_billion_cells(within):
     stops = tuple(f"S{number:04d}" for number in range(850))
     time_of = {"lower": "00:00", "upper": "24:00", "day": "date", "dates": ["2026-11-01", "2026-11-30"]}
     made = policy({**NOISY, "threshold": 20}, city=City(stops=stops), **time_of)
     data = Dataset.from_table(rows(5000, stops=stops), made)
     release, key = publish(data, ledger=":memory:")
-    start = time.process_time()
-    found = audit(release, data, key=key)
-    assert time.process_time() - start < 5
+    with within(5):
+        found = audit(release, data, key=key)
     assert found.finding("RMSE per cell").details["cells"] == 850 * 850 * 48 * 30 > 1e9
     truth, sight = true_counts(data), CountsSight.of(release)
     table = dict(zip(truth.cells.tolist(), truth.counts.tolist(), strict=True))

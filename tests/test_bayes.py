@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 import pytest
@@ -410,11 +409,10 @@ def test_half_the_error_of_equal_shares_in_whole_numbers():
     assert abs(best.sum() - truth.sum()) < 20 * math.sqrt(laplace_variance(10.0))
 
 
-def test_a_day_takes_about_a_second_at_most():
+def test_a_day_takes_about_a_second_at_most(within):
     rng = np.random.default_rng(15)
     counts = np.where(rng.random(811_200) < 0.006, rng.geometric(0.12, 811_200), 0)
     values, pairs = counts + laplace(rng, 1.5, counts.shape), np.tile(np.arange(16_900), 48)
     rates = np.full(counts.shape, counts.mean())
-    start = time.process_time()
-    estimate_cells(values, 1.5, pairs=pairs, rates=rates)
-    assert time.process_time() - start < 2.5
+    with within(2.5):
+        estimate_cells(values, 1.5, pairs=pairs, rates=rates)

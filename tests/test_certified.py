@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ def lines(plan: ClassPacking) -> list[Bin]:
 
 def check(problem: Problem) -> tuple[int | None, ClassPacking | None]:
     """Solve a problem and compare what is said of it with the truth."""
-    least, found = problem.least_cost(), problem.packer().solve(seconds=10)
+    least, found = problem.least_cost(), problem.packer().solve(seconds=600)
     if found is None:
         assert least is None
         return least, found
@@ -198,7 +198,7 @@ def test_rounded_sizes_never_prove_what_is_not_so(first: int, monkeypatch: pytes
         monkeypatch.setattr(certified, "FINE_CELLS", (2, 3, 4, 5, 7)[seed % 5])
         monkeypatch.setattr(certified, "COARSE_CELLS", (1, 2, 3)[seed % 3])
         problem = random_problem(seed)
-        if problem.packer().solve(seconds=10) is not None:
+        if problem.packer().solve(seconds=600) is not None:
             check(problem)
 
 
@@ -229,7 +229,7 @@ def test_a_rounded_pattern_that_fits_stands_for_smaller_ones_only_if_it_truly_fi
 def test_never_more_than_packing_the_largest_members() -> None:
     for seed in range(60):
         problem = random_problem(seed)
-        found = problem.packer().solve(seconds=10)
+        found = problem.packer().solve(seconds=600)
         upper = tuple(
             tuple(tuple(max(member[r] for member in own) for r in range(len(own[0]))) for _ in own)
             for own in problem.classes
@@ -249,7 +249,7 @@ class TestRiskAtItsBorder:
 
     def packed(self, risk: Fraction) -> ClassPacking:
         kinds = [BinKind(capacity=(5,), cost=2), BinKind(capacity=(6,), cost=3, count=1)]
-        found = ChancePacker(scalar_classes(self.MEMBERS), np.array([6]), kinds, risk=risk).solve(seconds=5)
+        found = ChancePacker(scalar_classes(self.MEMBERS), np.array([6]), kinds, risk=risk).solve(seconds=600)
         assert found is not None
         return found
 
@@ -283,7 +283,7 @@ class TestNearlySure:
     def test_no_risk_means_none(self, half: int) -> None:
         members = [1] * half + [2] * half
         kinds = [BinKind(capacity=(2 * half - 1,))]
-        found = ChancePacker(scalar_classes(members), np.array([2 * half]), kinds, risk=Fraction(0)).solve(seconds=5)
+        found = ChancePacker(scalar_classes(members), np.array([2 * half]), kinds, risk=Fraction(0)).solve(seconds=600)
         assert found is not None
         assert found.cost == 3
         assert found.counts.max() < half
@@ -295,7 +295,7 @@ class TestNearlySure:
         classes = scalar_classes([1] * 20 + [2] * 20, *singles)
         caps, groups = np.array([40] + [1] * len(singles)), np.array([1] + [0] * len(singles))
         packer = ChancePacker(classes, caps, [BinKind(capacity=(39,))], risk=Fraction(0), groups=groups)
-        found = packer.solve(seconds=5)
+        found = packer.solve(seconds=600)
         assert found is not None
         assert found.cost == 5
         assert found.at_least == 1.0
@@ -339,7 +339,7 @@ class TestBoundsAlone:
             )
             classes = [Between(np.array([low]), np.array([high]), 2) for low, high in ends]
             packer = ChancePacker(classes, np.array(problem.caps), problem.kinds, risk=risk)
-            found, least = packer.solve(seconds=10), problem.least_cost()
+            found, least = packer.solve(seconds=600), problem.least_cost()
             assert found is not None
             assert least is not None
             truth = problem.joint(lines(found))
@@ -353,18 +353,17 @@ class TestBoundsAlone:
         packer = ChancePacker(classes, np.array([3] * 3), [BinKind(capacity=(560,))], risk=Fraction(1, 20))
         low, high = packer.weighed(np.array([[1, 1, 1]]), np.array([0]))
         assert 0.90 <= low <= high <= 0.92
-        found = packer.solve(seconds=5)
+        found = packer.solve(seconds=600)
         assert found is not None
         assert (found.counts.sum(axis=1) <= 2).all() or found.at_least >= 0.95
 
 
-def test_time_is_kept_and_a_plan_is_there_from_the_start() -> None:
+def test_time_is_kept_and_a_plan_is_there_from_the_start(within: Callable[..., Any]) -> None:
     generator = np.random.default_rng(1)
     classes = [Members(np.sort(generator.integers(50, 900, 12)).reshape(-1, 1)) for _ in range(40)]
     packer = ChancePacker(classes, np.array([12] * 40), [BinKind(capacity=(2000,))], risk=Fraction(1, 20))
-    start = time.monotonic()
-    found = packer.solve(seconds=0.5)
-    assert time.monotonic() - start < 8
+    with within(8):
+        found = packer.solve(seconds=0.5)
     assert found is not None
     assert found.at_least >= 0.95
     assert found.bound <= found.cost
@@ -374,7 +373,7 @@ def test_progress_is_told_and_never_goes_back() -> None:
     seen: list[tuple[int, int]] = []
     classes = scalar_classes([3, 4, 5], [2, 6, 6], [1, 1, 7])
     packer = ChancePacker(classes, np.array([3] * 3), [BinKind(capacity=(10,))], risk=Fraction(1, 6))
-    found = packer.solve(seconds=5, progress=lambda _, cost, bound: seen.append((cost, bound)))
+    found = packer.solve(seconds=600, progress=lambda _, cost, bound: seen.append((cost, bound)))
     assert found is not None
     assert seen[-1] == (found.cost, found.bound)
     assert all(later[0] <= sooner[0] and later[1] >= sooner[1] for sooner, later in itertools.pairwise(seen))

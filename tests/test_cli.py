@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shlex
 import stat
 import subprocess
@@ -156,22 +155,6 @@ def test_every_example_has_options_that_exist(run: Run) -> None:
             assert {word for word in words if re.match(r"--?[a-z]", word)} <= known
             required = [item for item in command.params if item.required and item.opts[0].startswith("-")]
             assert all(set(item.opts) & set(words) for item in required)
-
-
-def test_help_is_quick(tmp_path: Path) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run_outside("--help", cwd=tmp_path)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"dunnage --help: {seconds:.2f} CPU seconds")  # noqa: T201
-    assert done.returncode == 0
-    assert seconds < 1.5
-
-
-def test_help_loads_no_heavy_module(tmp_path: Path) -> None:
-    code = "import sys; from dunnage import cli; print([n for n in ('numpy', 'pyarrow', 'numba') if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == "[]"
 
 
 def test_version_and_no_arguments(run: Run) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import math
-import time
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,11 +115,11 @@ def test_refused(value: object, got: str) -> None:
     ],
     ids=lambda value: shown(value)[:20],
 )
-def test_very_long_numbers_are_refused_quickly(value: int | str | Decimal | Fraction) -> None:
-    start = time.perf_counter()
-    with pytest.raises(ParameterError, match="must be a finite number") as caught:
+def test_very_long_numbers_are_refused_quickly(
+    value: int | str | Decimal | Fraction, within: Callable[..., Any]
+) -> None:
+    with within(1), pytest.raises(ParameterError, match="must be a finite number") as caught:
         exact(value)
-    assert time.perf_counter() - start < 1
     assert len(str(caught.value)) < 200
 
 

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def packed_problem(
     """Weights in classes of k or more neighbours, and the slots of a packing of the true weights: a tight plan."""
     weights = np.sort(np.random.default_rng(seed).integers(low, high + 1, n))
     class_of = np.minimum(np.arange(n) // k, max(n // k - 1, 0))
-    bins = pack_bins(weights, capacity, seconds=5).bins
+    bins = pack_bins(weights, capacity, seconds=600).bins
     bin_of = np.empty(n, dtype=np.int64)
     for b, members in enumerate(bins):
         bin_of[members] = b
@@ -179,14 +180,13 @@ def test_tight_plans_of_true_packings(k: int, capacity: int) -> None:
 
 
 @pytest.mark.parametrize("k", range(2, 11))
-def test_the_papers_first_settings_are_counted(k: int) -> None:
+def test_the_papers_first_settings_are_counted(k: int, within: Callable[..., Any]) -> None:
     for n, seed in itertools.product((25, 50), range(3)):
-        begun = time.monotonic()
-        fills = counted(*packed_problem(n, k, seed))
-        chances = fills.chances()
+        with within(20):
+            fills = counted(*packed_problem(n, k, seed))
+            chances = fills.chances()
         assert fills.number >= 1
         assert np.allclose(chances.sum(axis=1), 1, atol=1e-12)
-        assert time.monotonic() - begun < 20
 
 
 def test_two_fills_that_no_exchange_joins() -> None:
@@ -230,11 +230,11 @@ def test_no_items_and_no_bins() -> None:
         assert fills.chances().shape == (0, num_bins)
         assert fills.draw(random.randrange).shape == (0,)
     assert sealed_linkage(fills.chances()).shape == (0,)
-    estimate = estimate_chances(nothing, slots, seconds=0.1, most_rounds=2)
+    estimate = estimate_chances(nothing, slots, seconds=60, most_rounds=2)
     assert estimate is not None
     assert estimate.chances.shape == (0, 2)
-    assert find_fill(nothing, slots, seconds=0.1) is not None
-    assert solve_fill(nothing, slots, seconds=0.1, words=seeded_words(0)) is not None
+    assert find_fill(nothing, slots, seconds=60) is not None
+    assert solve_fill(nothing, slots, seconds=60, words=seeded_words(0)) is not None
 
 
 def test_nothing_feasible() -> None:

@@ -10,7 +10,6 @@ import itertools
 import math
 import random
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -310,12 +309,11 @@ def transit(num, generator):
 
 
 @pytest.mark.parametrize("limit", [None, 0, 0.05])
-def test_ten_thousand_records_are_a_matter_of_milliseconds(limit):
+def test_ten_thousand_records_are_a_matter_of_milliseconds(limit, within):
     data = transit(10_000, np.random.default_rng(1))
     mechanism = FullDomain(k=10, max_suppressed=limit)
-    start = time.process_time()
-    classes = mechanism.classes(data)
-    assert time.process_time() - start < 2  # about 0.03 s on an idle machine
+    with within(2):  # about 0.03 s on an idle machine
+        classes = mechanism.classes(data)
     assert np.bincount(classes.of_row[classes.of_row >= 0]).min() >= 10
 
 

@@ -21,8 +21,6 @@ from dunnage.errors import DunnageError, InputError, OutputError, ParameterError
 from dunnage.gtfs import FeedSetting, feed_city, generate_feed_city, load_city
 from dunnage.routes import find_routes
 
-pytest.importorskip("gtfs_kit", reason="GTFS feeds need the extra gtfs")
-
 STOPS = '''stop_id,stop_name,stop_lat,stop_lon,zone_id,location_type,parent_station
 A,"Main St, ""north""",42.00,-83.00,z1,,
 B,Žižkov,42.01,-83.00,z1,0,
@@ -74,6 +72,12 @@ week,20261112,2
 """
 FEED = {"stops": STOPS, "trips": TRIPS, "stop_times": TIMES, "calendar": CALENDAR, "calendar_dates": DATES}
 ALL_HUBS = {"hubs": ["A", "S", "D"], "zones": 1, "max_headway_seconds": 86_400}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kit():
+    """Loaded here, not when tests are collected: it takes seconds, which only one process needs to spend."""
+    pytest.importorskip("gtfs_kit", reason="GTFS feeds need the extra gtfs")
 
 
 def feed(tmp_path: Path, **changes: str | None) -> Path:

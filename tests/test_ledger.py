@@ -687,7 +687,7 @@ def spender(path: Path, name: object, epsilon: str, limit: str, turns: int) -> s
 
 def test_sixteen_processes_never_overspend(path):
     processes = [spender(path, number, "0.1", "1", 5) for number in range(16)]
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    outputs = [process.communicate()[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * 16
     printed = sorted(line for output in outputs for line in output.split())
     statement = Ledger.open_existing(path).statement("rides")
@@ -701,7 +701,7 @@ def test_sixteen_processes_never_overspend(path):
 def test_killed_processes_leave_a_readable_ledger(path):
     rng = random.Random(5)
     printed: set[str] = set()
-    for number in range(24):
+    for number in range(10):
         with spender(path, number, "0.001", "1000", 10**6) as process:
             assert process.stdout is not None
             printed.add(process.stdout.readline().strip())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -684,10 +683,9 @@ def test_exposed_records_are_those_without_noise(values, data):
     assert exposed.sum() == alone
 
 
-def test_a_million_records_in_time():
+def test_a_million_records_in_time(within):
     values = np.random.default_rng(1).uniform(0, 500, 10**6).round(1)
     data = dataset({"weight": values}, {"weight": numeric(0, 500, 0.1)})
     for form in ({"borders": [100, 300]}, {"quantiles": FIVE}, {"quantiles": FIVE, "as_published": True}):
-        start = time.process_time()
-        publish(data, epsilon=1, **form)
-        assert time.process_time() - start < 4
+        with within(4):
+            publish(data, epsilon=1, **form)

@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -597,14 +597,13 @@ def test_too_few_trucks_are_said_to_be() -> None:
             dn.pack(release, trucks=[Truck(name="van", capacity={"weight": 800}, count=2)], model=model, seconds=5)
 
 
-def test_many_rows_stay_fast() -> None:
+def test_many_rows_stay_fast(within: Callable[..., Any]) -> None:
     release = weights_release(*spread_weights(1_200, "20", 7))
-    start = time.process_time()
-    plans = [
-        dn.pack(release, capacity=2500, model=model, seconds=1.5)
-        for model in (dn.Standard(), dn.Stochastic(risk="0.05"), dn.Stochastic(risk="0.05", prior="uniform"))
-    ]
-    assert time.process_time() - start < 12
+    with within(12):
+        plans = [
+            dn.pack(release, capacity=2500, model=model, seconds=1.5)
+            for model in (dn.Standard(), dn.Stochastic(risk="0.05"), dn.Stochastic(risk="0.05", prior="uniform"))
+        ]
     assert plans[2].num_bins < plans[1].num_bins
     assert plans[2].certified.at_least >= Fraction(19, 20)
     assert 0 < plans[2].bound <= plans[2].num_bins

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import time
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -374,11 +373,10 @@ def test_foresight_follows_from_public_facts():
     assert NoisyValues(epsilon=1, confidence=0).preview(light).warnings == ()
 
 
-def test_a_million_records_in_time():
+def test_a_million_records_in_time(within):
     data = dataset(
         {"weight": np.random.default_rng(1).uniform(0, 500, 10**6).round(1)}, {"weight": numeric(0, 500, 0.1)}
     )
     for law in LAWS:
-        start = time.process_time()
-        publish(data, epsilon=1, law=law)
-        assert time.process_time() - start < 4
+        with within(4):
+            publish(data, epsilon=1, law=law)

@@ -7,7 +7,6 @@ import base64
 import hashlib
 import math
 import re
-import time
 from dataclasses import replace
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -461,11 +460,10 @@ def test_equal_weights_everywhere():
     assert "is 0 kg wide on average" in plain(page)
 
 
-def test_ten_thousand_rows_stay_small_and_quick():
+def test_ten_thousand_rows_stay_small_and_quick(within):
     story = a_story(10_000, destinations=4)
-    start = time.perf_counter()
-    page = loads_page(story)
-    assert time.perf_counter() - start < 3
+    with within(3):
+        page = loads_page(story)
     assert len(page.encode()) < 2_000_000
     Page(page)
     text = plain(page)

@@ -58,7 +58,7 @@ from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Verdic
 @pytest.fixture(scope="module")
 def proof() -> Proof:
     """The short form on everything."""
-    return prove(jobs=2)
+    return prove()
 
 
 def found(proof: Proof, mechanism: str, variant: str) -> Verdict:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
+from dunnage.release_words import amount, most_trips_of, noise_spread, noise_surplus
 from typer.testing import CliRunner
 
 import dunnage as dn
@@ -25,7 +26,6 @@ from dunnage.errors import ParameterError, ReleaseError
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.release import Release
-from dunnage.release_words import amount, most_trips_of, noise_spread, noise_surplus
 from dunnage.showing import release_text
 from dunnage.trips import Universe
 

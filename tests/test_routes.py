@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from dataclasses import replace
 from itertools import product
 
@@ -229,7 +228,7 @@ def test_pairs_are_numbered_by_origin_and_destination():
     assert routes.mode_names == tuple(NAMES)
 
 
-def test_large_cities_are_routed_in_little_time_and_memory():
+def test_large_cities_are_routed_in_little_time_and_memory(within):
     generator = np.random.default_rng(1)
     hubs = np.zeros(400, dtype=bool)
     hubs[generator.choice(400, 30, replace=False)] = True
@@ -244,9 +243,8 @@ def test_large_cities_are_routed_in_little_time_and_memory():
         hubs=hubs,
         buses=buses(*rides),
     ).with_times()
-    start = time.process_time()
-    routes = find_routes(city)
-    assert time.process_time() - start < 2  # 0.1 s on a free core
+    with within(2):  # 0.1 s on a free core
+        routes = find_routes(city)
     assert len(routes.mode) == 160_000
     sample = generator.choice(400, 5, replace=False)
     small = Oracle(replace(city, buses=buses(*rides)), RouteSetting())

@@ -207,13 +207,12 @@ def test_without_time_there_is_still_a_plan():
     assert sum((loads(line, bins) > 500).any() for line in drawn) <= 5
 
 
-def test_a_model_too_large_to_write_down_keeps_to_its_time():
+def test_a_model_too_large_to_write_down_keeps_to_its_time(within):
     weights = np.sort(np.random.default_rng(5).integers(125, 376, 400).astype(float))
-    start = time.monotonic()
-    bins, bound = sampled_assignment(
-        np.split(weights, 40), np.repeat(np.arange(40), 10), 500, risk=0.05, seconds=1.0, seed=1
-    )
-    assert time.monotonic() - start < 10
+    with within(10):
+        bins, bound = sampled_assignment(
+            np.split(weights, 40), np.repeat(np.arange(40), 10), 500, risk=0.05, seconds=1.0, seed=1
+        )
     assert bound <= bins.max() + 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from fractions import Fraction
 
 import pytest
@@ -94,11 +93,10 @@ def test_delta_falls_with_k_and_with_epsilon(k, beta):
 
 
 @pytest.mark.parametrize("beta", ["0.001", "0.01", "0.1", "0.5", "0.9", "0.99"])
-def test_fast_up_to_large_k(beta):
-    start = time.process_time()
-    deltas = [sampling_delta(k, beta) for k in (9_999, 10_000)]
+def test_fast_up_to_large_k(beta, within):
+    with within(1):
+        deltas = [sampling_delta(k, beta) for k in (9_999, 10_000)]
     assert deltas[1] <= deltas[0] < Fraction(1, 10**40)
-    assert time.process_time() - start < 1
 
 
 # Epsilon, beta and k

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,15 +227,14 @@ def test_too_few_trucks_and_packages_too_heavy() -> None:
         Case([60, 61, 99, 101], 2).pack(100)  # the class of the heaviest could fit, it itself cannot
 
 
-def test_short_of_time_a_fleet_costs_no_more_than_rows_would() -> None:
+def test_short_of_time_a_fleet_costs_no_more_than_rows_would(within: Callable[..., Any]) -> None:
     case = Case(np.random.default_rng(5).uniform(125, 375, 60).round(1).tolist(), 5)
     kinds = [
         dn.Truck(name="van", capacity={"weight": 400}, count=4, cost=2.5),
         dn.Truck(name="lorry", capacity={"weight": 800.5}, cost=4),
     ]
-    start = time.monotonic()
-    plan = dn.pack(case.release, trucks=kinds, model=dn.Sealed(), seconds=3)
-    assert time.monotonic() - start < 20
+    with within(20):
+        plan = dn.pack(case.release, trucks=kinds, model=dn.Sealed(), seconds=3)
     assert plan.objective <= dn.pack(case.release, trucks=kinds, seconds=3).objective
     case.check(plan)
     case.fill(plan)

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -265,12 +264,11 @@ def test_sensitive_values_do_not_decide_who_goes_where() -> None:
 
 
 @pytest.mark.parametrize(("k", "name"), [(5, "200-L-U"), (10, "200-L-U"), (10, "200-S-U")])
-def test_two_hundred_packages_are_quick(k: int, name: str) -> None:
+def test_two_hundred_packages_are_quick(k: int, name: str, within: Callable[..., Any]) -> None:
     setting = package_setting(name)
     release = published(setting_weights(name, 2), k)
-    start = time.process_time()
-    plan = dn.pack(release, capacity=setting.capacity, model=dn.Stochastic(), seconds=20)
-    assert time.process_time() - start < 10
+    with within(10):
+        plan = dn.pack(release, capacity=setting.capacity, model=dn.Stochastic(), seconds=300)
     assert plan.objective <= dn.pack(release, capacity=setting.capacity, seconds=10).objective
     assert plan.status == "optimal"
     check_certificate(release, plan, 0.05, seed=3)

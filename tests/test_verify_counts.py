@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from dunnage.verification.counts import BOUND_NOT_CHECKED, CITY_NOT_CHECKED, COUNTS_NOT_CHECKED, _sum
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.test_release_counts import RIDERS, WEEKDAYS, policy_of, released, trips
@@ -29,7 +30,6 @@ from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.release import CERTIFICATE_FILE, Release, file_digest, write_csv
 from dunnage.showing import release_text
-from dunnage.verification.counts import BOUND_NOT_CHECKED, CITY_NOT_CHECKED, COUNTS_NOT_CHECKED, _sum
 
 SHARES = {"cells": "1/2", "total": "1/6", "origin x window": "1/3"}
 DAYS = {"time": WEEKDAYS}

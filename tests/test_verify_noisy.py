@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from dunnage.verification.noise import are_around_values
 
 import dunnage as dn
 from dunnage.certificate import Certificate, composition_rule, meaning
@@ -29,7 +30,6 @@ from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
 from dunnage.verification import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
-from dunnage.verification.noise import are_around_values
 
 CLUSTERS = {"weight": [20, 50.5]}
 MECHANISMS: dict[str, Any] = {

@@ -17,6 +17,7 @@ from itertools import accumulate, permutations
 import numpy as np
 import pytest
 from scipy import stats
+from tests.chance_help import ENOUGH, chance_of
 
 from dunnage import noise_arrays
 from dunnage.noise import Noise, choice_cumulative, exp_interval
@@ -85,20 +86,12 @@ def bins(cdf):
     return at, np.diff([0.0, *(cdf(int(k)) for k in at), 1.0])
 
 
-def merged(counts, expected, least=4.0):
-    """Add up neighbouring bins until at least ``least`` draws are expected in each."""
-    whole = np.minimum(np.cumsum(expected) // least, expected.sum() // least - 1).astype(int)
-    groups = np.unique(whole, return_inverse=True)[1]
-    return np.bincount(groups, counts), np.bincount(groups, expected)
-
-
 def pvalue(values, cdf):
     at, shares = bins(cdf)
     counts = np.bincount(np.searchsorted(at, values, side="left"), minlength=len(shares))
     if counts[shares * len(values) < ALPHA].any():  # this happened, and had no chance to
         return 0.0
-    counts, expected = merged(counts, shares * len(values))
-    return 1.0 if len(counts) == 1 else stats.chisquare(counts, expected).pvalue
+    return chance_of(counts, shares * len(values))
 
 
 def pvalue_pmf(values, pmf):
@@ -254,7 +247,7 @@ class TestRareSuccesses:
         # A threshold that is off by one at scale 5 moves the chance by 18 %; 51,000 groups of 40 trials see 3 %.
         n, p, size = 40, math.exp(-2) / 2, 51_000
         right, wrong = (stats.binom(n, q).pmf(range(20)) for q in (p, 1.03 * p))
-        kept = right * size > 4
+        kept = right * size > ENOUGH
         shift = size * ((wrong - right)[kept] ** 2 / right[kept]).sum()
         assert stats.ncx2.sf(stats.chi2.isf(ALPHA, kept.sum() - 1), kept.sum() - 1, shift) > 0.999
 
@@ -332,7 +325,7 @@ def test_same_law_as_opendp(scale):
     ours = noise_arrays.discrete_laplace(Noise(), Fraction(scale), NUM_ARRAY)
     at, shares = bins(laplace_cdf(scale))
     counts = [np.bincount(np.searchsorted(at, v), minlength=len(shares)) for v in (theirs, ours)]
-    kept = shares * NUM_SCALAR > 4
+    kept = shares * NUM_SCALAR > ENOUGH
     assert stats.chi2_contingency([row[kept] for row in counts]).pvalue > ALPHA
 
 
