@@ -797,7 +797,7 @@ def original(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("measures", "k_chosen"), 10**6, "max_distortion"),
         (("mechanism", "limits"), {"board": 0.5}, "wider in board than the limit"),
         (("mechanism", "limits"), {"type": 1}, "wider in type than the limit"),
-        (("mechanism", "max_risk"), 0.01, "max_risk"),
+        (("mechanism", "max_risk"), 0.01, "'k' of utility-clusters cannot be"),
         (("mechanism", "max_distortion"), 0.01, "max_distortion"),
         (("mechanism", "l"), 4, "less diverse"),
         (("mechanism", "t"), 0.001, "farther from the whole table"),
