@@ -129,8 +129,11 @@ class Mechanism(Model, abc.ABC):
             If the parameters are none, or not written as :meth:`describe` writes them.
         """
         made = cls(**cls._given(description))
-        if made.describe() != dict(description):
-            raise ParameterError(f"the parameters are not stated as {cls.name} states them.")
+        described = made.describe()
+        if described != dict(description):
+            every = sorted(str(name) for name in described.keys() | description.keys())
+            strange = [name for name in every if name not in described or described[name] != description.get(name, ...)]
+            raise ParameterError(f"{shown(strange[0])} of {cls.name} cannot be what is stated, beside its parameters.")
         return made
 
     @classmethod
