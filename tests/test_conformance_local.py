@@ -6,11 +6,13 @@ A new mechanism adds one line to CASES.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -99,6 +101,25 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 def test_every_mechanism_is_tested() -> None:
     assert {case.purpose["mechanism"] for case in CASES.values()} == set(KINDS) == set(MECHANISMS)
+
+
+def test_names_stand_in_the_modules_of_their_classes_alone() -> None:
+    source = Path(inspect.getfile(LocalNumeric)).parent
+    files = [
+        *source.glob("*.py"),
+        *(source.parent / "devices").glob("*.py"),
+        source.parent / "verification/estimates.py",
+    ]
+    for file in files:
+        found = {node.value for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Constant)}
+        own = {name for name, kind in MECHANISMS.items() if inspect.getfile(kind) == str(file)}
+        assert file.name == "tasks.py" or found & set(MECHANISMS) <= own, file.name
+
+
+def test_mechanisms_name_their_parameters() -> None:
+    for kind in MECHANISMS.values():
+        given = {item.name for item in dataclasses.fields(kind) if item.init}
+        assert given - {kind.subject, "epsilon", "tiers", "steps"} == set(kind.parameters)
 
 
 @pytest.mark.parametrize("kind", KINDS.values())

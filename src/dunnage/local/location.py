@@ -301,7 +301,7 @@ class LocalLocation(OnGrid):
     name: ClassVar[str] = "local-location"
     num_steps: ClassVar[tuple[int, int]] = (1, 1)
     parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
-    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, "planar")
+    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, Planar.name)
 
     def _check_method(self) -> None:
         if not isinstance(self.grid, Grid):
@@ -312,7 +312,7 @@ class LocalLocation(OnGrid):
             raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {str(self.method)[:40]!r}.")
         if self.as_published and self.method != "auto":
             raise ParameterError("as_published has a method of its own. Leave method out.")
-        if self.area_in_clear and self.method == "planar":
+        if self.area_in_clear and self.method == Planar.name:
             raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")
 
     def law(self, grid: Grid, epsilon: Fraction) -> Law:
@@ -321,7 +321,7 @@ class LocalLocation(OnGrid):
             return InClear(
                 oracle=PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=epsilon), num_groups=grid.num_areas
             )
-        if self.method == "planar":
+        if self.method == Planar.name:
             return Planar(grid=grid, epsilon=epsilon)
         if self.area_in_clear:
             return InClear(oracle=find_oracle(self.method, grid.num_inner + 1, epsilon), num_groups=grid.num_areas)
@@ -352,7 +352,7 @@ class LocalLocation(OnGrid):
 
     def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
-        if self.method != "planar":
+        if self.method != Planar.name:
             notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear or self.as_published else (ORACLE_NOTE,)
             return self.promised(areas=areas_text(self.grid), what="places", notes=notes)
         law = Planar(grid=self.grid, epsilon=max(tier.epsilon for tier in self.levels))

@@ -35,6 +35,7 @@ from dunnage.kinds.estimates import COLUMN_TYPES
 from dunnage.local.client import TaskLosses
 from dunnage.local.location import LocalLocation, NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
+from dunnage.local.numeric_laws import SquareWave
 from dunnage.local.oracles import Planar
 from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.task import Mechanism, Task
@@ -75,7 +76,7 @@ def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
 
 def has_bins(mechanism: LocalNumeric) -> bool:
     """Return whether whole distributions are estimated, not means alone."""
-    return mechanism.method == "square-wave"
+    return mechanism.method == SquareWave.key
 
 
 def num_bins(steps: int) -> int:

@@ -46,7 +46,7 @@ Key = tuple[int | str, ...]
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
 MOST_COUNTS = 1 << 26
 """Most counts of one part: half a gigabyte."""
-SYMBOLS, BITS, WAVE = "symbols", "bits", "square-wave"
+SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
 _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  # (value of a byte, bit)
@@ -212,7 +212,7 @@ class Tally:
 
     def _add_numbers(self, law: Any, read: list[tuple[int, str, int]]) -> None:
         for attribute, key, symbol in read:
-            if key == WAVE:
+            if key == SquareWave.key:
                 last = law.reading(attribute, key).last
                 self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last)
             else:

@@ -24,6 +24,7 @@ from dunnage.errors import TaskError
 from dunnage.exact import shown
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
+from dunnage.local.oracles import Planar
 from dunnage.local.subjects import (
     MOST_TEXT,
     Described,
@@ -335,7 +336,7 @@ class Task(Described):
             tiers = [self.slot_tier(purpose, name) for purpose in self.purposes]
             # A planar law states epsilon per kilometre, which does not add to the others.
             plain_ones = (
-                t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != "planar"
+                t for t, p in zip(tiers, self.purposes, strict=True) if p.parameters.get("method") != Planar.name
             )
             stated = self.schedule.slots_per_day * sum((tier.epsilon for tier in plain_ones), Fraction(0))
             if stated > limit:
