@@ -118,7 +118,7 @@ class FleetSettlementDocument(PrivateModel):
     shuttles: int
     wait_seconds: float
     idle_seconds: float
-    max_wait_seconds: Number
+    max_wait_seconds: float
     relative_error: RelativeError
     unserved: float
     fleet: dict[str, int]
@@ -509,7 +509,7 @@ def _true_task(
         days = expanded_days(counts, ground, expansions=expansions, seed=noise.bits(32), day=day)
     span = service_seconds(universe)
     return FleetTask(
-        ground, days, service=service or model.service or Service(), max_wait=wait, span=span, progress=tell
+        ground, days, service=service or model.service or Service(), max_wait=float(wait), span=span, progress=tell
     )
 
 
