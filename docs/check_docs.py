@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the documents: links that lead somewhere, and pages that say what the code says.
 
-``--write`` writes ``docs/reference.md`` anew from the docstrings, and ``docs/commands.md`` from the commands' help.
+``--write`` writes ``docs/reference.md`` again from the docstrings, ``docs/commands.md`` from the commands' help, and
+``docs/schemas/`` from the models of public documents.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ import dunnage
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference.md"
 COMMANDS = ROOT / "docs" / "commands.md"
+SCHEMAS = ROOT / "docs" / "schemas"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 GROUPS = {
     "Draft and load": ("io",),
@@ -207,13 +210,42 @@ def _parameter_line(parameter: Any) -> str:
     return f"| {name if is_option else f'`{parameter.name.upper()}`'} | {words} | {default} |"
 
 
+def schemas() -> dict[Path, str]:
+    """Write a JSON Schema for every public document, by the page it goes to."""
+    from dunnage.advising.frontier import Frontier
+    from dunnage.auditing.audit import Audit
+    from dunnage.certificate import Certificate
+    from dunnage.planning.plan import FleetDocument, PlanDocument
+    from dunnage.proving.desk import Proof
+    from dunnage.settle import SettlementDocument
+    from dunnage.settle.fleets import FleetSettlementDocument
+    from dunnage.verification import Verification
+
+    models = {
+        "certificate": Certificate,
+        "plan": PlanDocument,
+        "fleet-plan": FleetDocument,
+        "settlement": SettlementDocument,
+        "fleet-settlement": FleetSettlementDocument,
+        "audit": Audit,
+        "frontier": Frontier,
+        "proof": Proof,
+        "verification": Verification,
+    }
+    pages = {}
+    for name, model in models.items():
+        schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema(by_alias=True)}
+        pages[SCHEMAS / f"{name}.schema.json"] = json.dumps(schema, indent=2, sort_keys=True) + "\n"
+    return pages
+
+
 def main() -> None:
     """Check everything, or write the pages that are made from the code."""
-    made = {REFERENCE: reference, COMMANDS: commands}
+    made = {REFERENCE: reference(), COMMANDS: commands(), **schemas()}
     problems = []
-    for page, write in made.items():
-        text = write()
+    for page, text in made.items():
         if "--write" in sys.argv:
+            page.parent.mkdir(exist_ok=True)
             page.write_text(text, encoding="utf-8")
             print(f"wrote {page.relative_to(ROOT)}")
         elif not page.exists() or page.read_text(encoding="utf-8") != text:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
 from dunnage._version import __version__
-from dunnage.documents import M, Model, canonical
+from dunnage.documents import M, Model, Software, canonical
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.guarantees import (
     COUNTS_PERSONS,
@@ -339,12 +339,6 @@ class Composition(Model):
     total: Total | Literal["none"] | None = None
     total_per_period: Total | Literal["none"] | None = None
     total_per_period_assumes: str | None = None
-
-
-class Software(Model):
-    """Version that made it."""
-
-    dunnage: str
 
 
 class Signature(Model):

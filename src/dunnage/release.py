@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.columns import SET_TYPE as SET_TYPE
@@ -31,7 +32,7 @@ from dunnage.columns import portable
 from dunnage.columns import set_text as set_text
 from dunnage.columns import write_csv as write_csv
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.guarantees import Basis
+from dunnage.guarantees import PROJECT, Basis
 from dunnage.kinds import COUNTS as COUNTS
 from dunnage.kinds import ESTIMATES as ESTIMATES
 from dunnage.kinds import ROWS as ROWS
@@ -42,6 +43,8 @@ from dunnage.trips import Universe
 CERTIFICATE_FILE = "certificate.json"
 DATAPACKAGE_FILE = "datapackage.json"
 README_FILE = "README.md"
+CERTIFICATE_SCHEMA = "docs/schemas/certificate.schema.json"
+"""Where in the project the JSON Schema of certificates is."""
 TABLES = ("data", "classes", "members")
 RELEASE_FILES = frozenset(
     {
@@ -371,7 +374,14 @@ def _datapackage(release: Release, folder: Path) -> dict[str, Any]:
         )
     certificate = release.certificate
     title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
-    return {"profile": "tabular-data-package", "name": "release", "title": title, "resources": resources}
+    documents = [{"path": CERTIFICATE_FILE, "schema": CERTIFICATE_SCHEMA, "project": PROJECT, "version": __version__}]
+    return {
+        "profile": "tabular-data-package",
+        "name": "release",
+        "title": title,
+        "resources": resources,
+        "documents": documents,
+    }
 
 
 def _readme(release: Release) -> str:

@@ -26,7 +26,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dunnage import documents
 from dunnage._version import __version__
 from dunnage.arrays import IntArray
-from dunnage.documents import Model, Number, OrEmpty
+from dunnage.documents import Model, Number, OrEmpty, Software
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
 from dunnage.folders import new_folder
@@ -91,10 +91,6 @@ class Unplanned(Model):
     left_out: int | None = None
 
 
-class _Software(Model):
-    dunnage: str
-
-
 class _TruckLine(Model):
     truck: str
     capacity: dict[str, Annotated[Number, Field(gt=0)]] = Field(min_length=1)
@@ -108,7 +104,9 @@ def _checked_margin(value: float | str) -> float | str:
     return value
 
 
-class _PlanDocument(Model):
+class PlanDocument(Model):
+    """What ``plan.json`` of a packing plan states."""
+
     format: Literal[1]
     kind: Literal["packing"]
     release: str
@@ -130,7 +128,7 @@ class _PlanDocument(Model):
     trucks: list[_TruckLine]
     truck_linkage: OrEmpty[Linkage]
     unplanned: OrEmpty[Unplanned]
-    software: _Software
+    software: Software
 
 
 class Waits(Model):
@@ -213,7 +211,9 @@ class FleetModel(Model):
     service: Annotated[Service, BeforeValidator(_read_service)] | None = None
 
 
-class _FleetDocument(Model):
+class FleetDocument(Model):
+    """What ``plan.json`` of a plan of shuttles states."""
+
     format: Literal[1]
     kind: Literal["fleet"]
     release: str
@@ -233,7 +233,7 @@ class _FleetDocument(Model):
     assumed: list[str]
     notes: list[str]
     unplanned: Unplanned
-    software: _Software
+    software: Software
 
 
 # Packages
@@ -378,7 +378,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Give everything but the assignment as plain data."""
         trucks = [_TruckLine(truck=t.name, capacity=dict(t.capacity), count=t.count, cost=t.cost) for t in self.trucks]
-        return _PlanDocument(
+        return PlanDocument(
             format=1,
             kind="packing",
             release=self.release,
@@ -400,7 +400,7 @@ class Plan:
             trucks=trucks,
             truck_linkage=self.truck_linkage,
             unplanned=self.unplanned,
-            software=_Software(dunnage=__version__),
+            software=Software(dunnage=__version__),
         ).plain()
 
     def summary(self) -> str:
@@ -455,7 +455,7 @@ class Plan:
             With what is wrong, if it is not a plan.
         """
         folder = Path(path)
-        told = documents.read(folder / PLAN_FILE, _PlanDocument, what="a packing plan", remedy=_ANEW)
+        told = documents.read(folder / PLAN_FILE, PlanDocument, what="a packing plan", remedy=_ANEW)
         truck_of_bin, sealed = _read_bins(folder / "bins.csv"), told.sealed
         filled = _read_slots(folder / SLOTS_FILE) if sealed else _read_rows(folder / ASSIGNMENT_FILE, None)
         bins = filled.bin if isinstance(filled, Slots) else filled
@@ -668,7 +668,7 @@ class FleetPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the plan as plain data."""
-        return _FleetDocument(
+        return FleetDocument(
             format=1,
             kind="fleet",
             release=self.release,
@@ -688,7 +688,7 @@ class FleetPlan:
             assumed=list(self.assumed),
             notes=list(self.notes),
             unplanned=self.unplanned,
-            software=_Software(dunnage=__version__),
+            software=Software(dunnage=__version__),
         ).plain()
 
     def summary(self) -> str:
@@ -754,7 +754,7 @@ class FleetPlan:
             zones, shuttles = _read_fleet(place)
             return cls(release="", zones=zones, shuttles=shuttles, model=FleetModel(name="external"), external=True)
         remedy = "Give one that size made."
-        told = documents.read(place / PLAN_FILE, _FleetDocument, what="a plan of shuttles", remedy=remedy)
+        told = documents.read(place / PLAN_FILE, FleetDocument, what="a plan of shuttles", remedy=remedy)
         zones, shuttles = _read_fleet(place / FLEET_FILE)
         try:
             plan = cls(

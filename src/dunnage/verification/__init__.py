@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from pydantic import Field, computed_field
 
 from dunnage._version import __version__
 from dunnage.certificate import Certificate, Total, composition_rule, load_public_key, meaning
 from dunnage.columns import as_text, is_set, is_text
+from dunnage.documents import Listed, Model
 from dunnage.domains import domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.exact import exact
@@ -54,8 +55,7 @@ _HIDDEN = "identifier that is not released"
 """Name for a column of the owner that a promise depends on, and that a release does not name."""
 
 
-@dataclass
-class Verification:
+class Verification(Model):
     """What was checked, what failed, and what cannot be checked from outside.
 
     Attributes
@@ -70,12 +70,13 @@ class Verification:
         What nobody can see from the folder alone.
     """
 
-    folder: str
+    folder: str = Field(serialization_alias="release")
     basis: str = ""
-    checks: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    not_checked: tuple[str, ...] = NOT_CHECKED
+    checks: Listed[str] = ()
+    problems: Listed[str] = ()
+    not_checked: Listed[str] = NOT_CHECKED
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def ok(self) -> bool:
         """Whether every check held."""
@@ -83,14 +84,7 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """Give the result as plain data."""
-        return {
-            "release": self.folder,
-            "ok": self.ok,
-            "basis": self.basis,
-            "checks": self.checks,
-            "problems": self.problems,
-            "not_checked": list(self.not_checked),
-        }
+        return self.model_dump(mode="json", by_alias=True)
 
     def summary(self) -> str:
         """Print the result for a person."""
@@ -131,34 +125,38 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     if not path.is_dir():
         raise ReleaseError(f"{path} is not a folder, so it is not a release. Give the folder that publish wrote.")
     trusted = load_public_key(signed_by) if signed_by is not None else None
-    result = Verification(str(path))
+    basis = ""
+    not_checked: tuple[str, ...] = NOT_CHECKED
+    checks: list[str] = []
+    problems: list[str] = []
     try:
         certificate = read_certificate(path)
-        result.basis = str(certificate.basis)
-        kind = kind_of(certificate)
+        basis, kind = str(certificate.basis), kind_of(certificate)
         if kind is not None:
-            result.not_checked = kind.not_checked(certificate) or ESTIMATES_NOT_CHECKED
-        result.checks.append("the certificate is readable, in canonical form, and fits its own digest")
-        result.checks.append(certificate.check_signature(trusted))
+            not_checked = kind.not_checked(certificate) or ESTIMATES_NOT_CHECKED
+        checks.append("the certificate is readable, in canonical form, and fits its own digest")
+        checks.append(certificate.check_signature(trusted))
         _check_digests(path, certificate)
-        result.checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
+        checks.append(f"{len(certificate.files)} files fit their digests, and there are no others")
         release = Release(certificate=certificate, **read_tables(path, certificate))
-        result.checks += check_statement(release)
-        result.checks.append(check_columns(release))
-        result.checks.append(_check_csv(release, path))
-        result.checks.append(_check_texts(release, path))
-        result.checks += check_tables(release)
-        result.checks += _check_proof(release)
+        checks += check_statement(release)
+        checks.append(check_columns(release))
+        checks.append(_check_csv(release, path))
+        checks.append(_check_texts(release, path))
+        checks += check_tables(release)
+        checks += _check_proof(release)
     except (CheckFailed, ReleaseError) as failure:
-        result.problems.append(str(failure))
+        problems.append(str(failure))
     except OSError as failure:
-        result.problems.append(f"a file cannot be read: {failure.strerror or type(failure).__name__}")
+        problems.append(f"a file cannot be read: {failure.strerror or type(failure).__name__}")
     except MemoryError:
         raise
     except Exception as failure:
         # Whatever goes wrong from here on, whoever made the folder made it malformed: never pass, never crash.
-        result.problems.append(f"the contents do not have the form of a release ({type(failure).__name__})")
-    return result
+        problems.append(f"the contents do not have the form of a release ({type(failure).__name__})")
+    return Verification(
+        folder=str(path), basis=basis, checks=tuple(checks), problems=tuple(problems), not_checked=not_checked
+    )
 
 
 def _check_digests(folder: Path, certificate: Certificate) -> None:
