@@ -371,7 +371,7 @@ def _table_3(results: Results) -> Iterator[Quoted]:
     risks, told = {}, {}
     for statistic in ("bounds", "multiset"):
         release = table_3(statistic)
-        risks[statistic] = release.certificate.body["measures"]["risks"]["prosecutor_highest"]
+        risks[statistic] = release.certificate.plain()["measures"]["risks"]["prosecutor_highest"]
         told[statistic] = _surely_absent(release, BOB)
     yield Quoted(
         where="7, Table 3",

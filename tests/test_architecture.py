@@ -43,7 +43,9 @@ def parsed() -> list[tuple[Path, list[int], list[tuple[str, int]]]]:
 @pytest.fixture(scope="module")
 def graph() -> grimp.ImportGraph:
     """Who imports whom, read once from the source."""
-    return grimp.build_graph("dunnage", include_external_packages=True, cache_dir=None)
+    return grimp.build_graph(
+        "dunnage", include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+    )
 
 
 def broken(graph: grimp.ImportGraph, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -359,9 +359,9 @@ def test_other_data_are_refused() -> None:
 
 def test_a_release_of_neither_kind_is_refused() -> None:
     release = publish(NoisyValues(epsilon=2), load()).release
-    body = {**release.certificate.body, "measures": {"records": 40}}
+    body = {**release.certificate.plain(), "measures": {"records": 40}}
     with pytest.raises(ParameterError, match="neither"):
-        audit(dn.Release(certificate=type(release.certificate)(body=body), data=release.data), external=True)
+        audit(dn.Release(certificate=type(release.certificate).model_validate(body), data=release.data), external=True)
 
 
 # Files and the page

@@ -717,7 +717,7 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     release, key = dn.publish(data, ledger=":memory:", out=tmp_path / "release")
     found = audit(tmp_path / "release", data)
     check_findings(found)
-    measures = release.certificate.body["measures"]
+    measures = release.certificate.plain()["measures"]
     assert found.finding("total distortion").value == pytest.approx(measures["loss"]["total"])
     for name, loss in measures["loss"]["attributes"].items():
         assert found.finding(f"distortion ({name})").value == pytest.approx(loss)

@@ -198,7 +198,7 @@ def test_certificate_says_that_borders_were_chosen_for_packing(bounds, tmp_path)
     weights = draw_weights(package_setting("25-L-U"), np.random.default_rng(7))
     data = dataset(weights, resolution=25, goal="packing", capacity=500, bounds=bounds, k=5)
     release, _ = dn.publish(data, ledger=Ledger(":memory:"), out=tmp_path / "release")
-    body = release.certificate.body
+    body = release.certificate.plain()
     assert verify(tmp_path / "release").problems == []
     assert body["mechanism"]["goal"] == "packing"
     assert body["mechanism"]["capacity"] == 500

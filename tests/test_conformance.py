@@ -255,7 +255,7 @@ def test_certificate_repeats_the_promise(case):
     promise = dn.promise(policy)
     release, _ = dn.publish(case.dataset(), ledger=dn.Ledger(":memory:"))
     for name, value in promise.to_dict().items():
-        assert release.certificate.body[name] == value
+        assert release.certificate.plain()[name] == value
 
 
 def test_spends_exactly_once_before_any_noise(case):
@@ -271,7 +271,7 @@ def test_spends_exactly_once_before_any_noise(case):
     release, _ = dn.publish(case.dataset(), ledger=ledger, noise=noise)
     assert seen == [0]
     (spend,) = ledger.statement("conformance").spends
-    assert release.certificate.body["spend"]["id"] == spend.id
+    assert release.certificate.plain()["spend"]["id"] == spend.id
     assert spend.promise_digest == dn.promise(case.policy()).digest()
 
 
@@ -299,7 +299,7 @@ def test_seeded_noise_voids_and_costs_without_bound(case):
     ledger = dn.Ledger(":memory:")
     release, _ = dn.publish(case.dataset(), ledger=ledger, noise=dn.Noise(seed=1))
     assert release.certificate.basis is dn.Basis.VOID
-    assert release.certificate.body["why"]
+    assert release.certificate.plain()["why"]
     assert not ledger.statement("conformance").total.bounded
 
 

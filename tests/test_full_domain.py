@@ -343,7 +343,7 @@ def test_a_release_is_k_anonymous_and_tells_the_hierarchy(columns, k, statistic,
     rows = release.data.to_pylist()
     looks = Counter(tuple(row[name] for name in row if name not in ("row", "class_id")) for row in rows)
     assert min(looks.values()) >= k
-    levels = release.certificate.body["measures"]["levels"]
+    levels = release.certificate.plain()["measures"]["levels"]
     weights, kinds = interval_levels(0, 100, doubling), tree_levels(parents)
     for row, source in zip(rows, key.table["source_row"].to_pylist(), strict=True):
         weight, kind = columns["weight"][source], columns["kind"][source]
@@ -411,19 +411,19 @@ def test_borders_belong_above_and_the_upper_end_to_the_last_interval():
     release, _ = publish(data, k=4)
     bounds = sorted(set(zip(*(release.data[f"weight_{end}"].to_pylist() for end in ("lower", "upper")), strict=True)))
     assert bounds == [(0.0, 0.6), (0.6, 1.0)]
-    assert release.certificate.body["measures"]["levels"] == {"weight": 2}
-    assert release.certificate.body["measures"]["loss"]["total"] == pytest.approx(0.4 * 0.6 + 0.6 * 0.4)
+    assert release.certificate.plain()["measures"]["levels"] == {"weight": 2}
+    assert release.certificate.plain()["measures"]["loss"]["total"] == pytest.approx(0.4 * 0.6 + 0.6 * 0.4)
 
 
 def test_equal_values_need_no_generalisation():
     release, _ = publish(dataset({"weight": [7.3] * 3}, {"weight": numeric(0, 10, 1)}), k=3)
     assert release.data["weight_lower"].to_pylist() == release.data["weight_upper"].to_pylist() == [7.3] * 3
-    assert release.certificate.body["measures"]["levels"] == {"weight": 0}
+    assert release.certificate.plain()["measures"]["levels"] == {"weight": 0}
 
 
 def test_the_certificate_carries_hierarchies_levels_and_importance():
     release, _ = publish(rides(), k=4, importance={"kind": "1/3"}, max_suppressed=0.25)
-    body = release.certificate.body
+    body = release.certificate.plain()
     assert body["mechanism"]["importance"] == {"kind": "1/3"}
     assert body["mechanism"]["max_suppressed"] == 0.25
     assert release.attributes["minutes"]["domain"]["doubling"] == 2.5

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.certificates_help import certificate_of
 
-from dunnage.certificate import Certificate
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
 from dunnage.laws import Cells
@@ -57,7 +57,7 @@ def release_of(
         "attributes": attributes,
         "measures": {"records": len(table["row"]), "noise": {name: one.describe() for name, one in cells.items()}},
     }
-    return Release(certificate=Certificate(body=body), data=pa.table({**table, **columns}))
+    return Release(certificate=certificate_of(body), data=pa.table({**table, **columns}))
 
 
 def likelihood(cells: Cells, seen: int, truth: int) -> float:
@@ -149,8 +149,8 @@ def test_a_cell_of_one_point_tells_the_value() -> None:
 
 def test_a_release_without_laws_is_refused() -> None:
     release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9]})
-    body = {**release.certificate.body, "measures": {"records": 3}}
-    silent = Release(certificate=Certificate(body=body), data=release.data)
+    body = {**release.certificate.plain(), "measures": {"records": 3}}
+    silent = Release(certificate=certificate_of(body), data=release.data)
     with pytest.raises(ParameterError, match="law"):
         row_posterior(silent, {"weight": [1.0]})
     assert noisy_linkage(silent, np.array([0, 0, 1])) is None
@@ -158,9 +158,9 @@ def test_a_release_without_laws_is_refused() -> None:
 
 def test_noise_on_what_is_no_released_number_is_refused() -> None:
     release = release_of({"weight": cells_of()}, {"weight": [1, 5, 9]})
-    body = {**release.certificate.body, "measures": {"noise": {"volume": []}}}
+    body = {**release.certificate.plain(), "measures": {"noise": {"volume": []}}}
     with pytest.raises(ParameterError, match="volume"):
-        NoisyRows.of(Release(certificate=Certificate(body=body), data=release.data))
+        NoisyRows.of(Release(certificate=certificate_of(body), data=release.data))
 
 
 @pytest.mark.parametrize("law", ["laplace", "piecewise"])

@@ -501,8 +501,8 @@ def test_reports_and_their_tallies_give_the_same() -> None:
         reports.append(Report(**facts, report_id=report_id, payload=payload))
     by_reports = estimate([*reports, reports[0]], task)
     none = dict.fromkeys(("damaged", "other_task", "impossible", "duplicate", "conflicting"), 0)
-    assert by_reports.certificate.body["measures"]["left_out"] == {**none, "duplicate": 1}
-    told = estimate(reports, task, left_out={"damaged": 3}).certificate.body["measures"]["left_out"]
+    assert by_reports.certificate.plain()["measures"]["left_out"] == {**none, "duplicate": 1}
+    told = estimate(reports, task, left_out={"damaged": 3}).certificate.plain()["measures"]["left_out"]
     assert told == {**none, "damaged": 3}
     for wrong in ({"lost": 1}, {"damaged": -1}, {"damaged": True}):
         with pytest.raises(ParameterError, match="left_out"):
@@ -518,14 +518,14 @@ def test_a_map_of_noise_is_refused_unless_allowed() -> None:
     with pytest.raises(Refusal, match=r"places would be noise\. 60 vehicles at epsilon 2, 1: use "):
         estimate(tallies, task)
     release = estimate(tallies, task, allow_noise=True)
-    assert any("is noise" in warning for warning in release.certificate.body["warnings"])
+    assert any("is noise" in warning for warning in release.certificate.plain()["warnings"])
     assert len(release.data) == 257
 
 
 def test_few_paths_are_listed_and_the_rest_told_together() -> None:
     task = fleet_task("paths", grid=Grid(box=GRID.box, levels=5))
     release = estimate(fleet_tallies(task, num=2000), task, allow_noise=True)
-    told = release.certificate.body["measures"]["paths"]["paths"]
+    told = release.certificate.plain()["measures"]["paths"]["paths"]
     assert told["listed"] >= MOST_LISTED
     assert len(release.data) == told["listed"] + 1
     last = release.data.to_pylist()[-1]
@@ -599,16 +599,16 @@ def test_tallies_of_one_tier_are_added_up_and_left_alone() -> None:
     first, second = (fleet_tallies(task, num=500, seed=seed) for seed in (1, 2))
     before = [tally.num_reports for tally in (*first, *second)]
     release = estimate([*first, *second], task)
-    assert release.certificate.body["measures"]["reports"] == {"places": {"basic": 1000, "strict": 1000}}
+    assert release.certificate.plain()["measures"]["reports"] == {"places": {"basic": 1000, "strict": 1000}}
     assert [tally.num_reports for tally in (*first, *second)] == before
 
 
 def test_one_tier_needs_no_combination() -> None:
     task = fleet_task("telemetry")
     release = estimate(fleet_tallies(task)[:1], task)
-    combined = release.certificate.body["measures"]["combined"]["telemetry"]
+    combined = release.certificate.plain()["measures"]["combined"]["telemetry"]
     assert {item["rule"] for item in combined.values()} == {"one tier"}
-    assert TIERS[0].name in release.certificate.body["measures"]["reports"]["telemetry"]
+    assert TIERS[0].name in release.certificate.plain()["measures"]["reports"]["telemetry"]
 
 
 def test_the_same_tally_does_not_count_twice() -> None:
@@ -616,6 +616,6 @@ def test_the_same_tally_does_not_count_twice() -> None:
     tallies, others = fleet_tallies(task, 100), fleet_tallies(task, 100, seed=2)
     with pytest.raises(InputError, match="count twice"):
         estimate([*tallies, copy.deepcopy(tallies[1])], task)
-    assert estimate([*tallies, *others], task).certificate.body["measures"]["reports"]["telemetry"]["basic"] == 200
+    assert estimate([*tallies, *others], task).certificate.plain()["measures"]["reports"]["telemetry"]["basic"] == 200
     empty = Tally(purpose="telemetry", tier="basic")
     estimate([*tallies, empty, copy.deepcopy(empty)], task)

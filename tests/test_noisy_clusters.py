@@ -175,7 +175,7 @@ def test_releases_with_public_borders_follow_their_cells(law):
     release, key = publish(data, epsilon=3, borders=[3], law=law)
     seen = release.data["weight"].to_numpy()[key.table["row"].to_numpy()].astype(int)
     of_first = key.table["source_row"].to_numpy() < num
-    cells = Cells.of(data.schema["weight"].numeric, release.certificate.body["measures"]["noise"]["weight"])
+    cells = Cells.of(data.schema["weight"].numeric, release.certificate.plain()["measures"]["noise"]["weight"])
     for truth, mask in ((2, of_first), (4, ~of_first)):
         cell = cells.cells[truth > 2]
         points = np.arange(cell.law.last + 1)
@@ -241,7 +241,7 @@ def test_releases_draw_their_borders_by_the_enumerated_law():
     mechanism, noise, counts = NoisyClusters(epsilon=2, quantiles=["0.6"]), Noise(), Counter()
     for _ in range(num):
         release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=noise)
-        counts[tuple(release.certificate.body["measures"]["borders"]["weight"])] += 1
+        counts[tuple(release.certificate.plain()["measures"]["borders"]["weight"])] += 1
     drawn, chances = zip(*law.items(), strict=True)
     expected = np.array([float(chance) for chance in chances]) * num
     assert stats.chisquare([counts[one] for one in drawn], expected).pvalue > ALPHA
@@ -282,7 +282,7 @@ def test_private_borders_are_near_their_shares_where_epsilon_allows():
     data = dataset({"weight": values}, {"weight": numeric(0, 500, 0.1)})
     mechanism = NoisyClusters(epsilon=4, quantiles=["0.25", "0.75"])
     release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
-    borders = release.certificate.body["measures"]["borders"]["weight"]
+    borders = release.certificate.plain()["measures"]["borders"]["weight"]
     assert np.abs((values[:, None] < borders).mean(axis=0) - [0.25, 0.75]).max() < 0.01
     assert mechanism.preview(data).warnings == ()
     few = dataset({"weight": values[:20]}, {"weight": numeric(0, 500, 0.1)})
@@ -338,7 +338,7 @@ def test_released_values_agree_with_the_stated_cells():
     data = dataset({"weight": values})
     for parameters in ({"borders": [2, 5]}, {"quantiles": ["0.3", "0.7"]}):
         release, key = publish(data, epsilon=4, **parameters)
-        measures = release.certificate.body["measures"]
+        measures = release.certificate.plain()["measures"]
         cells = Cells.of(data.schema["weight"].numeric, measures["noise"]["weight"])
         told = release.data["weight"].to_numpy()
         lower, upper = cells.interval(told)
@@ -355,7 +355,7 @@ def test_how_epsilon_is_split():
     attributes = {"weight": numeric(), "length": numeric(), "width": numeric()}
     data = dataset({name: [1.0, 2.0] for name in attributes}, attributes)
     release, _ = publish(data, epsilon=4, quantiles={"weight": ["0.5"], "width": ["0.2", "0.8"]}, border_share="1/4")
-    body = release.certificate.body
+    body = release.certificate.plain()
     assert body["mechanism"]["epsilon_borders"] == 1
     assert body["mechanism"]["epsilon_values"] == 3
     assert {cell["epsilon"] for cells in body["measures"]["noise"].values() for cell in cells} == {1}
@@ -481,7 +481,7 @@ def test_the_published_promise_is_a_claim():
     assert not promise.true_loss("replace-one").bounded
     data = dataset({"weight": np.arange(7.0), "length": np.arange(7.0)}, {"weight": numeric(), "length": numeric()})
     release, _ = publish(data, epsilon=1, quantiles={"weight": ["0.5"]}, as_published=True)
-    measures = release.certificate.body["measures"]
+    measures = release.certificate.plain()["measures"]
     assert measures == {"records": 7, "published_intervals": {n: {"confidence": 0.9} for n in ("weight", "length")}}
 
 

@@ -22,10 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from papers.li2022_naive import naive_chance, naive_packing
 from scipy.stats import binom
+from tests.certificates_help import certificate_of
 
 import dunnage as dn
 from dunnage.bins.exchanges import Exchanges, settled, without_bin
-from dunnage.certificate import Certificate
 from dunnage.cli import main
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
@@ -74,7 +74,7 @@ def released(
     body = {
         "kind": "rows",
         "dataset": "parcels",
-        "guarantee": {"model": "pure-dp"},
+        "guarantee": {"model": "dp"},
         "basis": "proved",
         "mechanism": {"name": "noisy-values"},
         "attributes": [
@@ -86,7 +86,7 @@ def released(
         ],
         "measures": {"records": len(data["row"]), **(noise if measures is None else measures)},
     }
-    return Release(certificate=Certificate(body=body), data=pa.table(data))
+    return Release(certificate=certificate_of(body), data=pa.table(data))
 
 
 def weights_release(cells: Cells, seen: npt.ArrayLike, **more: Any) -> Release:

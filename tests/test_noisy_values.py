@@ -147,7 +147,7 @@ def test_releases_follow_the_enumerated_law(law):
     counts = np.bincount(seen, minlength=12)
     expected = np.outer(first, second).ravel()
     assert stats.chisquare(counts, num * expected / expected.sum()).pvalue > ALPHA
-    stated = release.certificate.body["measures"]["noise"]
+    stated = release.certificate.plain()["measures"]["noise"]
     assert [cell["epsilon"] for name in stated for cell in stated[name]] == [1.5, 1.5]
 
 
@@ -167,7 +167,7 @@ def test_intervals_hold_the_truth_as_often_as_stated(law, confidence):
     row = key.table["row"].to_numpy()
     for name, values in truth.items():
         lower, upper = (release.data[f"{name}_{side}"].to_numpy()[row] for side in ("lower", "upper"))
-        stated = release.certificate.body["measures"]["noise"][name][0]["coverage"]
+        stated = release.certificate.plain()["measures"]["noise"][name][0]["coverage"]
         assert stated >= float(confidence) - 1e-6
         held = int(((lower <= values[source]) & (values[source] <= upper)).sum())
         assert stats.binomtest(held, num, float(confidence), alternative="less").pvalue > ALPHA
@@ -211,7 +211,7 @@ def test_what_a_release_holds():
         for name in ("place", "weight", "length"):
             assert release.data[name][line["row"]].as_py() == columns[name][line["source_row"]]
         assert columns["parcel"][line["source_row"]] == line["parcel"]
-    body = release.certificate.body
+    body = release.certificate.plain()
     assert body["measures"]["records"] == 200
     assert set(body["measures"]) == {"records", "noise"}
     assert body["in_clear"] == ["number of records", "public columns as they are: place"]
@@ -223,7 +223,7 @@ def test_the_certificate_gives_the_laws_back():
     mechanism = NoisyValues(epsilon="4/3", law="piecewise", confidence="0.7")
     release, _ = mechanism.release(data, ledger=Ledger(":memory:"), noise=Noise())
     grid = data.schema["weight"].numeric
-    cells = Cells.of(grid, release.certificate.body["measures"]["noise"]["weight"])
+    cells = Cells.of(grid, release.certificate.plain()["measures"]["noise"]["weight"])
     assert cells == mechanism.cells(data.schema)["weight"]
     lower, upper = cells.interval(release.data["weight"].to_numpy())
     assert release.data["weight_lower"].to_numpy().tolist() == lower.tolist()
@@ -254,7 +254,7 @@ def test_rows_that_travel_together_are_one_record():
         assert columns["parcel"][line["source_row"]] == line["parcel"]
         sums = sum(w for w, o in zip(columns["weight"], columns["order"], strict=True) if o == line["order"])
         assert release.data["weight"][line["row"]].as_py() == sums
-    assert any("merged" in told for told in release.certificate.body["in_clear"])
+    assert any("merged" in told for told in release.certificate.plain()["in_clear"])
 
 
 def test_records_left_out_or_moved_are_told():
@@ -262,7 +262,7 @@ def test_records_left_out_or_moved_are_told():
     data = dataset({"weight": [9.0, 2.0, 1.0], "length": [1.0, 9.0, None]}, attributes)
     release, _ = publish(data, epsilon=NO_NOISE)
     assert release.data["weight"].to_pylist() == [4]
-    told = " ".join(release.certificate.body["in_clear"])
+    told = " ".join(release.certificate.plain()["in_clear"])
     assert "moved to the nearest end" in told
     assert "left out" in told
 

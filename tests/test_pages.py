@@ -14,11 +14,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.certificates_help import certificate_of
 
 import dunnage as dn
 from dunnage.auditing.audit import audit
 from dunnage.auditing.finding import About
-from dunnage.certificate import Certificate, odds
+from dunnage.certificate import odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
 from dunnage.pages.loads import loads_pictures
@@ -151,7 +152,7 @@ def a_release(truth: np.ndarray, k: int, destinations: int = 1, **changes: objec
         "weight_upper": np.array([group.max() for group in groups])[class_id],
         "weight_mean": np.array([group.mean() for group in groups])[class_id],
     }
-    return Release(certificate=Certificate(body=a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
+    return Release(certificate=certificate_of(a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
 
 
 def next_fit(weights: np.ndarray, capacity: float) -> list[list[float]]:
@@ -268,7 +269,7 @@ EVIL = "\"'><script>alert(1)</script>&amp;<img src=x onerror=y>"
 
 def test_every_text_is_escaped():
     plain_story = a_story()
-    body = plain_story.release.certificate.body
+    body = plain_story.release.certificate.plain()
     changed = {
         "dataset": EVIL,
         "in_clear": [EVIL],
@@ -290,7 +291,7 @@ def test_every_text_is_escaped():
     data = plain_story.release.data
     places = [EVIL + str(i % 3) for i in data.column("class_id").to_pylist()]
     data = data.set_column(2, "destination", pa.array(places))
-    release = Release(certificate=Certificate(body={**body, **changed}), data=data)
+    release = Release(certificate=certificate_of({**body, **changed}), data=data)
     plans = [replace(plan, title=EVIL, repair=EVIL, linkage_kind=EVIL) for plan in plain_story.plans]
     page = loads_page(replace(plain_story, title=EVIL, release=release, plans=plans))
     read = Page(page)
@@ -427,10 +428,10 @@ def test_odds_of_differential_privacy(loss, says):
     """A noisy release has no classes of its own and no k."""
     truth = np.linspace(130.0, 370.0, 30)
     guarantee = {"model": "dp", "protects": "package", "epsilon": 1, "neighbours": "replace-one"}
-    meaning = {"sentences": ["It holds."], "odds": odds(loss)}
+    meaning = {"sentences": ["It holds."], "odds": [row.plain() for row in odds(loss)]}
     body = a_body(30, 5, 6, guarantee=guarantee, measures={}, meaning=meaning)
     data = pa.table({"row": np.arange(30), "weight": truth, "weight_lower": truth - 9, "weight_upper": truth + 9})
-    release = Release(certificate=Certificate(body=body), data=data)
+    release = Release(certificate=certificate_of(body), data=data)
     text = plain(loads_page(replace(a_story(30), release=release, truth=truth)))
     assert says in text
     assert "with differential privacy with epsilon = 1, for one package (replace-one neighbours)." in text
@@ -590,7 +591,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
     bars = [
         (kind, float(width)) for kind, width in re.findall(r'<rect class="(\w+)"[^>]* width="([\d.]+)%', picture["svg"])
     ]
-    lost = release.certificate.body["measures"]["suppressed"]["share"]
+    lost = release.certificate.plain()["measures"]["suppressed"]["share"]
     assert lost > 0
     names = ["total distortion", *(f"distortion ({name})" for name in ("type", "board", "alight", "start"))]
     values = [external.finding(name).value for name in names]
@@ -604,7 +605,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
 
 def test_costs_of_classes_by_hand(rides):
     release, _, external = rides
-    body = release.certificate.body
+    body = release.certificate.plain()
     weights = body["measures"]["importance"]["weights"]
     stations = dn.Graph(edges=release.attributes["board"]["domain"]["edges"])
     types = {"Person": 1.0, "Not Adult": 0.5}

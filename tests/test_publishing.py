@@ -106,7 +106,7 @@ def test_each_period_is_released_once(tmp_path):
     for day, num in (("2026-11-14", 4), ("2026-11-15", 6)):
         data = dn.load(table(), policy, period=day)
         release, key = dn.publish(data, ledger=ledger)
-        assert release.certificate.body["period"] == day
+        assert release.certificate.plain()["period"] == day
         assert len(release) == num
         assert set(key.table["source_row"].to_pylist()) == set(data.source_rows.tolist())
         with pytest.raises(dn.Refusal, match="already spent"):
@@ -152,7 +152,7 @@ def test_what_departs_from_the_truth_is_said(tmp_path):
         '[attributes.day]\nrole = "public"', '[attributes.day]\nrole = "public"\nmissing = "leave-out"'
     )
     release, _ = dn.publish(dn.load(table(), dn.Policy.from_text(text)), ledger=":memory:", out=tmp_path / "release")
-    told = " ".join(release.certificate.body["in_clear"])
+    told = " ".join(release.certificate.plain()["in_clear"])
     assert "values of weight outside its domain were moved to the nearest end" in told
     assert "records without day were left out" in told
     assert release.attributes["weight"]["outside"] == "clamp"

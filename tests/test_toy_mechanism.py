@@ -98,7 +98,7 @@ def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
     assert not ledger.datasets()
     release, key = dn.publish(data, ledger=ledger, out=tmp_path / "release")
     assert len(release) == key.table.num_rows == 6
-    stated = release.certificate.body["mechanism"]
+    stated = release.certificate.plain()["mechanism"]
     assert mechanism.items() <= stated.items()
     assert mechanism_from(stated).promise(data.schema) == run.promise
     seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))

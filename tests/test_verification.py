@@ -97,7 +97,7 @@ def forged(folder: Path, release: Release, name: str = "forged") -> Path:
 
 
 def with_body(release: Release, change: Callable[[dict[str, Any]], Any]) -> Release:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     change(body)
     return replace(release, certificate=Certificate(body=body))
 
@@ -655,7 +655,7 @@ LEVEL_FORGERIES: dict[str, tuple[Callable[[Release], Release], str]] = {
 @pytest.mark.parametrize("name", LEVEL_FORGERIES)
 def test_a_forged_level_is_seen(tmp_path: Path, name: str) -> None:
     release = publish_levels(tmp_path / "release", importance={"minutes": 2})
-    assert release.certificate.body["measures"]["levels"] == {"kind": 1, "minutes": 2, "bag": 0}
+    assert release.certificate.plain()["measures"]["levels"] == {"kind": 1, "minutes": 2, "bag": 0}
     forge, words = LEVEL_FORGERIES[name]
     problem = damaged(forged(tmp_path / "release", forge(release)))
     assert re.search(words, problem), problem
@@ -663,7 +663,7 @@ def test_a_forged_level_is_seen(tmp_path: Path, name: str) -> None:
 
 def test_more_suppressed_than_the_limit_is_seen(tmp_path: Path) -> None:
     release = publish_levels(tmp_path / "release", alpha=0.1)
-    assert release.certificate.body["measures"]["suppressed"]["count"] > 0
+    assert release.certificate.plain()["measures"]["suppressed"]["count"] > 0
     lower = body("mechanism", "max_suppressed", to=0.01)
     assert "limit" in damaged(forged(tmp_path / "release", lower(release)))
 

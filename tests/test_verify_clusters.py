@@ -121,20 +121,20 @@ NONSENSE: list[tuple[str, Any]] = [
 
 @pytest.mark.parametrize(("name", "value"), NONSENSE, ids=str)
 def test_nonsense_in_the_mechanism_is_seen(release: dn.Release, tmp_path: Path, name: str, value: Any) -> None:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     body["mechanism"][name] = value
     assert problems_of(release, body, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["method", "price", "limits", "symmetrise", "l", "t_kind"])
 def test_a_missing_parameter_is_seen(release: dn.Release, tmp_path: Path, name: str) -> None:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     del body["mechanism"][name]
     assert problems_of(release, body, tmp_path)
 
 
 def test_persons_are_stated_in_both_places_or_in_none(release: dn.Release, tmp_path: Path) -> None:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     del body["measures"]["persons"]
     body["measures"]["k_reached"] = body["measures"]["class_size"]["smallest"]
     (problem,) = problems_of(release, body, tmp_path)
@@ -143,26 +143,26 @@ def test_persons_are_stated_in_both_places_or_in_none(release: dn.Release, tmp_p
 
 @pytest.mark.parametrize("what", ["in_clear", "assumptions"])
 def test_what_is_in_clear_and_assumed_must_be_said(release: dn.Release, tmp_path: Path, what: str) -> None:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     body[what] = type(body[what])()
     body["meaning"] = meaning(
         Promise(guarantee=release.certificate.guarantee, basis=release.certificate.basis, mechanism=body["mechanism"])
     )
     if what == "in_clear":
-        body["meaning"] = release.certificate.body["meaning"]
+        body["meaning"] = release.certificate.plain()["meaning"]
     (problem,) = problems_of(release, body, tmp_path)
     assert ("in clear" if what == "in_clear" else "persons") in problem
 
 
 def test_an_assumption_left_out_is_seen(release: dn.Release, tmp_path: Path) -> None:
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     del body["assumptions"]["released once"]
     (problem,) = problems_of(release, body, tmp_path)
     assert "assumptions" in problem
 
 
 def test_what_the_owner_is_told_of(release: dn.Release) -> None:
-    body = release.certificate.body
+    body = release.certificate.plain()
     told = " ".join(body["in_clear"])
     assert "to three decimals" in told
     assert "the mean of start over all records, to within 0.4 of the width of its domain" in told
@@ -176,16 +176,16 @@ def test_what_the_owner_is_told_of(release: dn.Release) -> None:
 
 def test_without_persons_nothing_is_said_of_them(tmp_path: Path) -> None:
     made = publish(policy_of(tmp_path, person=None, k=4), tmp_path / "release")
-    assert "person" not in " ".join(made.certificate.body["meaning"]["sentences"])
+    assert "person" not in " ".join(made.certificate.plain()["meaning"]["sentences"])
     assert dn.verify(tmp_path / "release").problems == []
     readme = (tmp_path / "release" / "README.md").read_text()
     assert "different persons" not in readme
 
 
 def test_the_distance_asked_for_is_reported(release: dn.Release, tmp_path: Path) -> None:
-    assert release.certificate.body["measures"]["sensitive"]["rating"]["distance"] == "ordered earth mover's"
+    assert release.certificate.plain()["measures"]["sensitive"]["rating"]["distance"] == "ordered earth mover's"
     equal = publish(policy_of(tmp_path, k=4, t=0.6), tmp_path / "release")
-    found = equal.certificate.body["measures"]["sensitive"]["rating"]
+    found = equal.certificate.plain()["measures"]["sensitive"]["rating"]
     assert found["distance"] == "equal (total variation)"
     assert found["t"] <= 0.6
     assert dn.verify(tmp_path / "release").problems == []

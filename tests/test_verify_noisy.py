@@ -101,7 +101,7 @@ def written(release: Release, folder: Path) -> dn.Verification:
 
 def with_body(release: Release, change: Callable[[dict[str, Any]], Any]) -> Release:
     """Change the certificate as a careful forger does: words and odds still follow from the guarantee."""
-    body = copy.deepcopy(dict(release.certificate.body))
+    body = copy.deepcopy(dict(release.certificate.plain()))
     change(body)
     try:
         promise = Promise(
@@ -114,7 +114,7 @@ def with_body(release: Release, change: Callable[[dict[str, Any]], Any]) -> Rele
         body["meaning"] = meaning(promise)
         body["composition"]["rule"] = composition_rule(promise.guarantee)
     except Exception:
-        assert body["guarantee"] != release.certificate.body["guarantee"]  # no guarantee at all: caught as such
+        assert body["guarantee"] != release.certificate.plain()["guarantee"]  # no guarantee at all: caught as such
     return replace(release, certificate=Certificate(body=body))
 
 
@@ -190,9 +190,9 @@ def test_every_altered_figure_is_seen(releases: dict[str, Release], name: str, t
     """Change each figure by itself, everything else made to match: verify objects to all that is not harmless."""
     release, missed, tried = releases[name], [], 0
     for part in ("guarantee", "mechanism", "measures"):
-        for rest in leaves(release.certificate.body[part]):
+        for rest in leaves(release.certificate.plain()[part]):
             path = (part, *rest)
-            before = get(release.certificate.body, path)
+            before = get(release.certificate.plain(), path)
             for number, value in enumerate(others(before)):
                 if is_harmless(name, path, value, before):
                     continue
@@ -209,7 +209,7 @@ def test_every_altered_figure_is_seen(releases: dict[str, Release], name: str, t
 @pytest.mark.parametrize("total", ["total", "total_per_period"])
 def test_a_total_is_at_least_this_release(releases: dict[str, Release], name: str, total: str, tmp_path: Path) -> None:
     """Nothing lost together is less than what one release loses, and nothing adds up where no bound exists."""
-    own = releases[name].certificate.body["guarantee"]["epsilon"]
+    own = releases[name].certificate.plain()["guarantee"]["epsilon"]
     change = {total: {"epsilon": float(own) * 0.99, "delta": 0.9}}
     assert not written(with_body(releases[name], lambda body: body["composition"].update(change)), tmp_path / "x").ok
 
@@ -219,10 +219,10 @@ def test_figures_that_are_missing_or_too_many(releases: dict[str, Release], name
     """Neither leave a figure out, nor print one that may not be known: n, unsampled, suppressed."""
     release = releases[name]
     changes: list[Callable[[dict[str, Any]], Any]] = [
-        lambda body, key=key: body["measures"].pop(key) for key in release.certificate.body["measures"]
+        lambda body, key=key: body["measures"].pop(key) for key in release.certificate.plain()["measures"]
     ]
     for key in ("n", "unsampled", "suppressed", "risks", "borders", "noise", "published_intervals", "sensitive"):
-        if key not in release.certificate.body["measures"]:
+        if key not in release.certificate.plain()["measures"]:
             changes.append(lambda body, key=key: body["measures"].update({key: {"count": 3}}))
     for number, change in enumerate(changes):
         assert not written(with_body(release, change), tmp_path / str(number)).ok
@@ -287,7 +287,7 @@ def test_altered_rows_as_published(
 @pytest.mark.parametrize("name", NOISY)
 def test_another_guarantee_is_none_of_the_mechanism(releases: dict[str, Release], name: str, tmp_path: Path) -> None:
     """Only what the mechanism keeps may be stated, however well words and odds are made to match."""
-    common = {"epsilon": releases[name].certificate.body["guarantee"]["epsilon"], "protects": "package"}
+    common = {"epsilon": releases[name].certificate.plain()["guarantee"]["epsilon"], "protects": "package"}
     stated = [
         {"model": "dp", **common, "neighbours": "replace-one"},
         {"model": "dp", **common, "neighbours": "add-remove"},
@@ -298,7 +298,7 @@ def test_another_guarantee_is_none_of_the_mechanism(releases: dict[str, Release]
         {"model": "k-anonymity", "k": 2, "protects": "package"},
         {"model": "sampled-dp", **common, "neighbours": "add-remove", "delta": 0.5, "beta": 0.5},
     ]
-    own = releases[name].certificate.body["guarantee"]
+    own = releases[name].certificate.plain()["guarantee"]
     for number, guarantee in enumerate(stated):
         if guarantee["model"] != own["model"] or guarantee["neighbours"] != own["neighbours"]:
             forged = with_body(releases[name], lambda body, guarantee=guarantee: body.update(guarantee=guarantee))
@@ -322,7 +322,7 @@ def test_claims_are_not_proofs(releases: dict[str, Release], name: str, tmp_path
 def test_delta_by_either_rounding(tmp_path: Path) -> None:
     """A delta of one more digit down is too small, and one that is larger is a weaker promise that holds."""
     release = released(SampledLattice(k=4, beta=0.6, epsilon_choice=9)).release
-    delta = Fraction(str(release.certificate.body["guarantee"]["delta"]))
+    delta = Fraction(str(release.certificate.plain()["guarantee"]["delta"]))
     for factor, ok in ((1 - Fraction(1, 10**9), False), (Fraction(1), True), (Fraction(2), True)):
         stated = plain(delta * factor)
 

@@ -77,7 +77,7 @@ def intervals(release):
 
 
 def loss(release):
-    return release.certificate.body["measures"]["loss"]["sum"]
+    return release.certificate.plain()["measures"]["loss"]["sum"]
 
 
 def equation_7(cuts, k, alpha):
@@ -183,8 +183,8 @@ def table_3(statistic):
 def test_table_3_record_linkage(statistic):
     release = table_3(statistic)
     assert intervals(release) == [(21, 25, 6), (31, 35, 6)]
-    assert release.certificate.body["measures"]["risks"]["prosecutor_highest"] == pytest.approx(1 / 6)
-    disease = release.certificate.body["measures"]["sensitive"]["disease"]
+    assert release.certificate.plain()["measures"]["risks"]["prosecutor_highest"] == pytest.approx(1 / 6)
+    disease = release.certificate.plain()["measures"]["sensitive"]["disease"]
     assert disease == {"l": 4, "t": pytest.approx(1 / 6), "distance": "equal (total variation)"}
 
 

@@ -102,7 +102,7 @@ def readme(here: Here) -> None:
     here.say(steady_text(dn.foresee(data)))
     release, key = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     here.say(repr(release), len(release), repr(key))
-    here.say(release.certificate.basis, sorted(release.certificate.body))
+    here.say(release.certificate.basis, sorted(release.certificate.plain()))
     plan = dn.pack(release, capacity=500)
     here.say(repr(plan))
     here.say(plan.summary())
