@@ -72,8 +72,8 @@ class Verification(Model):
 
     folder: str = Field(serialization_alias="release")
     basis: str = ""
-    checks: Listed[str] = ()
-    problems: Listed[str] = ()
+    checks: list[str] = []
+    problems: list[str] = []
     not_checked: Listed[str] = NOT_CHECKED
 
     @computed_field  # type: ignore[prop-decorator]
@@ -154,9 +154,7 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
     except Exception as failure:
         # Whatever goes wrong from here on, whoever made the folder made it malformed: never pass, never crash.
         problems.append(f"the contents do not have the form of a release ({type(failure).__name__})")
-    return Verification(
-        folder=str(path), basis=basis, checks=tuple(checks), problems=tuple(problems), not_checked=not_checked
-    )
+    return Verification(folder=str(path), basis=basis, checks=checks, problems=problems, not_checked=not_checked)
 
 
 def _check_digests(folder: Path, certificate: Certificate) -> None:
