@@ -72,8 +72,8 @@ class Verification(Model):
 
     folder: str = Field(serialization_alias="release")
     basis: str = ""
-    checks: list[str] = []
-    problems: list[str] = []
+    checks: list[str] = Field(default_factory=list)
+    problems: list[str] = Field(default_factory=list)
     not_checked: Listed[str] = NOT_CHECKED
 
     @computed_field  # type: ignore[prop-decorator]
