@@ -23,11 +23,12 @@ from hypothesis import strategies as st
 
 import dunnage as dn
 from dunnage.certificate import Certificate
+from dunnage.columns import set_text
 from dunnage.domains import Category, Graph, Ordinal, Tree
 from dunnage.errors import InputError, ParameterError, PolicyError, Refusal
 from dunnage.measures import closeness, entropy_diversity
 from dunnage.publishing import mechanism_of
-from dunnage.release import Release, set_text
+from dunnage.release import Release
 from dunnage.showing import release_text
 
 PARENTS = {"Senior": "Not Adult", "Child": "Not Adult", "Adult": "Person", "Not Adult": "Person"}

@@ -23,19 +23,10 @@ import pyarrow.parquet as pq
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, AttributeStatement, Certificate
-from dunnage.columns import SET_TYPE as SET_TYPE
-from dunnage.columns import as_text as as_text
-from dunnage.columns import is_set as is_set
-from dunnage.columns import is_text as is_text
-from dunnage.columns import portable
-from dunnage.columns import set_text as set_text
-from dunnage.columns import write_csv as write_csv
+from dunnage.columns import portable, write_csv
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import Basis
-from dunnage.kinds import COUNTS as COUNTS
-from dunnage.kinds import ESTIMATES as ESTIMATES
-from dunnage.kinds import ROWS as ROWS
-from dunnage.kinds import kind_of
+from dunnage.kinds import COUNTS, ROWS, kind_of
 from dunnage.kinds.common import Kind, floats
 from dunnage.trips import Universe
 

@@ -36,6 +36,7 @@ from dunnage.certificate import Certificate, certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
+from dunnage.kinds import ESTIMATES
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
 from dunnage.local.estimators import (
     Estimates,
@@ -73,7 +74,7 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
 from dunnage.local.task import Mechanism, Purpose, Task
 from dunnage.local.trajectory import LocalTrajectory
-from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
+from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 
 MOST_LISTED = 1000
 """Paths that are listed at most, besides those whose interval lies above 0."""

@@ -16,6 +16,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
@@ -36,7 +37,6 @@ from dunnage.kinds.common import generalised
 from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
 from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
-from dunnage.release import SET_TYPE
 from dunnage.schema import DIAMETER_SUFFIX, Schema
 
 if TYPE_CHECKING:
