@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proof desk: every mechanism checked, every published form too, and what must come out of each.
 
-A new mechanism brings a check: a function that yields :class:`~dunnage.proving.verdict.Verdict` values, in the
-``CHECKS`` of one of the modules below. Without one a test fails.
+A mechanism brings a check: a function that yields :class:`~dunnage.proving.verdict.Verdict` values, in the ``CHECKS``
+of one of the modules below, by its class. One without gets the examination that all of its kind can be given.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
+from dunnage.mechanisms import MECHANISMS
 from dunnage.proving.examining import Case, examine
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
 
@@ -26,14 +28,11 @@ def checks() -> dict[str, Check]:
     """Return the check of every mechanism, by its name in a policy, and of the noise that all draw from."""
     from dunnage.proving import classes, counts, local, primitives, rows, sampling
 
-    return {
-        **counts.CHECKS,  # the longest first, so that two processes end together
-        **rows.CHECKS,
-        **local.CHECKS,
-        **sampling.CHECKS,
-        **classes.CHECKS,
-        **primitives.CHECKS,
-    }
+    # The longest first, so that two processes end together.
+    own = {kind.name: check for part in (counts, rows, local, sampling, classes) for kind, check in part.CHECKS.items()}
+    by_kind = {"counts": counts.check_any, "noisy": rows.check_any, "classes": classes.check_any}
+    others = {kind.name: partial(by_kind[kind.kind], kind) for name, kind in MECHANISMS.items() if name not in own}
+    return {**own, **others, **primitives.CHECKS}
 
 
 class Proof(Model):

@@ -103,7 +103,7 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
 
 def shown(release: Release, *, ordered: bool) -> Hashable:
     """Return all that a release shows: its tables, and its certificate without what does not depend on rows."""
-    body = {name: value for name, value in release.certificate.body.items() if name not in _NO_OUTPUT}
+    body = {name: value for name, value in release.certificate.plain().items() if name not in _NO_OUTPUT}
     tables = []
     for name, table in release.tables.items():
         columns = [column for column in table.column_names if ordered or column != "row"]

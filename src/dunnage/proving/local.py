@@ -43,7 +43,7 @@ from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, epsilon_between, largest
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Check, Verdict, judged, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judged, within
 
 _CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
 _DIGITS = 9  # of a loss that was replayed: paths that were not followed touch none of them
@@ -862,8 +862,8 @@ def _reports(task: Task, purpose: Purpose, value: Any, now: int, path: Path, ope
             return []
 
 
-CHECKS: Mapping[str, Check] = {
-    LocalNumeric.name: check_numeric,
-    LocalLocation.name: check_location,
-    LocalTrajectory.name: check_trajectory,
+CHECKS: Checks = {
+    LocalNumeric: check_numeric,
+    LocalLocation: check_location,
+    LocalTrajectory: check_trajectory,
 }

@@ -25,7 +25,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
 from dunnage.noise import Noise
 from dunnage.proving.statistical import UNLIKELY
-from dunnage.proving.verdict import NOISE, UNBOUNDED, Checks, Verdict
+from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MOST_BINS = 64
@@ -277,4 +277,4 @@ def check_noise(long: bool) -> Iterator[Verdict]:
             yield examine_draws(kind, name, known[kind].get(name, []))
 
 
-CHECKS: Checks = {NOISE: check_noise}
+CHECKS: dict[str, Check] = {NOISE: check_noise}

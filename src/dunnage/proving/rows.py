@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, pairwise, product
 from typing import Any
@@ -231,4 +232,11 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
         yield examine(_private_borders(3, 7, ["0.3", "0.7"], law, 1), long=long)
 
 
-CHECKS: Checks = {NoisyValues.name: check_noisy_values, NoisyClusters.name: check_noisy_clusters}
+def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
+    """Check a mechanism that adds noise to values and has no check of its own."""
+    for last, num in ((4, 1), ((2, 2), 1), (2, 2)):
+        case = values_case(epsilon=2, last=last, law="its law", num=num, mechanism=kind(epsilon=2))
+        yield examine(replace(case, name=kind.name), long=long)
+
+
+CHECKS: Checks = {NoisyValues: check_noisy_values, NoisyClusters: check_noisy_clusters}

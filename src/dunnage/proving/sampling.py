@@ -192,4 +192,4 @@ def check_sampled_lattice(long: bool) -> Iterator[Verdict]:
         yield examine(case, long=long)
 
 
-CHECKS: Checks = {SampledLattice.name: check_sampled_lattice}
+CHECKS: Checks = {SampledLattice: check_sampled_lattice}

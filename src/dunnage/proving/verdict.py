@@ -161,8 +161,8 @@ class Verdict(Model):
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to take the long form, it yields verdicts as it reaches them."""
-Checks = Mapping[str, Check]
-"""The checks of a module, each under the name of its mechanism."""
+Checks = Mapping[type[Any], Check]
+"""The checks of a module, by the class of their mechanism."""
 
 
 def raised(mechanism: str, variant: str, error: Exception, started: float) -> Verdict:
