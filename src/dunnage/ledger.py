@@ -30,12 +30,15 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.exact import plain
 from dunnage.guarantees import NO_LOSS, ONE_PERIOD_PER_RECORD, UNBOUNDED, Budget, Loss, Neighbours, Promise, Purpose
 from dunnage.guarantees import total as sum_of
+
+if TYPE_CHECKING:
+    from dunnage.certificate import Composed
 
 # --- Where a ledger is kept: a SQLite file that appears whole, private and only once, or memory.
 #
@@ -333,8 +336,7 @@ def _loss_from(epsilon: str, delta: str) -> Loss:
     return UNBOUNDED if epsilon == _NONE else Loss(Fraction(epsilon), Fraction(delta))
 
 
-def _loss_data(loss: Loss) -> dict[str, Any] | str:
-    """Give a loss as plain data."""
+def _loss_data(loss: Loss) -> dict[str, int | float | str] | str:
     return _NONE if loss.epsilon is None else {"epsilon": plain(loss.epsilon), "delta": plain(loss.delta)}
 
 
@@ -371,7 +373,7 @@ class Spend:
     period: str | None
     policy_digest: str  # policy_digest, promise_digest: under which policy, for which promise
     promise_digest: str
-    guarantee: Mapping[str, Any]  # guarantee, basis: what was promised, and how far it can be relied on
+    guarantee: Mapping[str, object]  # guarantee, basis: what was promised, and how far it can be relied on
     basis: str
     loss_add_remove: Loss  # loss_add_remove, loss_replace_one: what it truly costs, under either kind of neighbours
     loss_replace_one: Loss
@@ -381,7 +383,7 @@ class Spend:
         """Return what it costs between the given neighbours."""
         return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the spend as plain data."""
         return {
             "id": self.id,
@@ -407,12 +409,12 @@ class BudgetEntry:
     budget: Budget
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the entry as plain data."""
         return {"at": self.at, "who": self.who, **_budget_data(self.budget), "note": self.note}
 
 
-def _budget_data(budget: Budget) -> dict[str, Any]:
+def _budget_data(budget: Budget) -> dict[str, object]:
     return {"epsilon": plain(budget.epsilon), "delta": plain(budget.delta), "neighbours": str(budget.neighbours)}
 
 
@@ -511,7 +513,7 @@ class Statement:
             return "nothing: the budget is below what was spent"
         return str(self.left)
 
-    def composed(self) -> dict[str, Any]:
+    def composed(self) -> Composed:
         """Give what all releases so far lose together, for a certificate; both figures."""
         return {
             "neighbours": str(self.neighbours),
@@ -520,15 +522,12 @@ class Statement:
             "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the statement as plain data."""
         return {
             "dataset": self.dataset,
             "budget": _budget_data(self.budget) if self.budget is not None else None,
-            "neighbours": str(self.neighbours),
-            "total": _loss_data(self.total),
-            "total_per_period": _loss_data(self.total_per_period),
-            "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
+            **self.composed(),
             "left": _loss_data(self.left) if self.left is not None else None,
             "overspent": self.overspent,
             "budgets": [entry.to_dict() for entry in self.budgets],
@@ -863,7 +862,7 @@ class Ledger:
         """Return all statements for a person."""
         return "\n\n".join(self.statement(name).summary() for name in self.datasets()) or "nothing was spent"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give all statements as plain data."""
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
 

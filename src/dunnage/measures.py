@@ -7,15 +7,15 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import ClassSize, Diversity, Persons, Risks, RowMeasures, Suppressed
 from dunnage.domains import CodedDomain, Graph, Ordinal, Tree
-from dunnage.exact import exact
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
@@ -43,36 +43,49 @@ def sort_key(column: pa.Array) -> FloatArray | IntArray:
     return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> dict[str, Any]:
+class SizeFigures(TypedDict):
+    """Figures of released classes that tell nothing of other records."""
+
+    records: int
+    k_asked: int
+    k_reached: int | None
+    classes: int
+    class_size: ClassSize | None
+
+
+def size_figures(sizes: IntArray, k: int) -> SizeFigures:
+    """Describe classes, if there are any: k asked and reached, how many, and how large."""
+    if not len(sizes):
+        return SizeFigures(records=0, k_asked=k, k_reached=None, classes=0, class_size=None)
+    smallest, released = int(sizes.min()), int(sizes.sum())
+    size = ClassSize(smallest=smallest, mean=released / len(sizes), largest=int(sizes.max()))
+    return SizeFigures(records=released, k_asked=k, k_reached=smallest, classes=len(sizes), class_size=size)
+
+
+def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> RowMeasures:
     """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
-    released = int(sizes.sum())
-    persons = {} if fewest_persons is None else {"persons": {"smallest": fewest_persons}}
-    return {
-        "records": released,
-        "k_asked": k,
-        "k_reached": int(sizes.min()) if fewest_persons is None else fewest_persons,
-        **persons,
-        "classes": len(sizes),
-        "class_size": {"smallest": int(sizes.min()), "mean": released / len(sizes), "largest": int(sizes.max())},
-        "suppressed": {"count": num_suppressed, "share": num_suppressed / (released + num_suppressed)},
-        "risks": {
-            "prosecutor_highest": 1 / int(sizes.min()),
-            "prosecutor_mean": len(sizes) / released,
-            "marketer": len(sizes) / released,
-            "journalist": "at most the prosecutor's: no population table was given",
-        },
-    }
+    released, mean_risk = int(sizes.sum()), len(sizes) / int(sizes.sum())
+    measures = RowMeasures(
+        **size_figures(sizes, k),
+        suppressed=Suppressed(count=num_suppressed, share=num_suppressed / (released + num_suppressed)),
+        risks=Risks(
+            prosecutor_highest=1 / int(sizes.min()),
+            prosecutor_mean=mean_risk,
+            marketer=mean_risk,
+            journalist="at most the prosecutor's: no population table was given",
+        ),
+    )
+    if fewest_persons is None:
+        return measures
+    return measures.model_copy(update={"k_reached": fewest_persons, "persons": Persons(smallest=fewest_persons)})
 
 
-def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> dict[str, Any]:
+def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> Diversity:
     """Measure how much a class tells about a sensitive column."""
     table = _occurrences(class_id, column)
     ordered = is_ordered(column) if ordered is None else ordered
-    return {
-        "l": int(np.bincount(table.classes).min()),
-        "t": _largest_distance(table, ordered=ordered),
-        "distance": DISTANCE_WORDS[ordered],
-    }
+    closest = _largest_distance(table, ordered=ordered)
+    return Diversity(l=int(np.bincount(table.classes).min()), t=closest, distance=DISTANCE_WORDS[ordered])
 
 
 def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
@@ -159,19 +172,6 @@ def width_limit(domain: Any, limit: Fraction | None) -> float:
     if limit is None:
         return math.inf
     return max(0.0, float(limit) - 1.0) if isinstance(domain, Tree) else float(limit)
-
-
-def diversity_reached(asked: Mapping[str, Any], class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
-    """Tell whether the classes of a sensitive column keep to ``l`` and to ``t`` of a mechanism's description."""
-    diverse = close = True
-    if asked["l"] is not None:
-        entropy = asked["l_kind"] == "entropy"
-        reached = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column)["l"]
-        diverse = reached >= float(exact(asked["l"])) - LIMIT_TOLERANCE
-    if asked["t"] is not None:
-        reached = closeness(class_id, column, ordered=asked["t_kind"] == "ordered")
-        close = reached <= float(exact(asked["t"])) + LIMIT_TOLERANCE
-    return diverse, close
 
 
 def shares_of(importance: Mapping[str, float]) -> dict[str, float]:

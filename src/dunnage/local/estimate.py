@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dunnage.certificate import Certificate, certify
+from dunnage.certificate import Certificate, EstimateLoss, EstimateMeasures, SpendStatement, certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
@@ -350,17 +350,17 @@ def _certificate(
     )
     if void:
         promise = promise.voided(void)
-    measures = {
-        "task": task.to_dict(),
-        "task_digest": task.digest,
-        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
-        "lines": len(lines.lines),
-        "combined": lines.combined,
-        "loss": loss_measures(task, losses),
-        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
-        **({"paths": lines.paths} if lines.paths else {}),
-        **({"left_out": dict(left_out)} if left_out else {}),
-    }
+    measures = EstimateMeasures(
+        task=task.to_dict(),
+        task_digest=task.digest,
+        reports={name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
+        lines=len(lines.lines),
+        combined=lines.combined,
+        loss=EstimateLoss.model_validate(loss_measures(task, losses)),
+    )
+    maps = {name: verdict.message for name, verdict in lines.verdicts.items()}
+    more = {"maps": maps, "paths": lines.paths, "left_out": dict(left_out)}
+    measures = measures.model_copy(update={name: value for name, value in more.items() if value})
     return certify(
         promise,
         kind=ESTIMATES,
@@ -368,9 +368,6 @@ def _certificate(
         period=None,
         attributes=describe_subjects(mechanisms),
         measures=measures,
-        spend={
-            "id": spend_id(task),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": composed(task, losses, promise),
-        },
+        spend=SpendStatement(id=spend_id(task), at=datetime.now(UTC).isoformat(timespec="seconds")),
+        composed=composed(task, losses, promise),
     )

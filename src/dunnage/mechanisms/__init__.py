@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
@@ -35,7 +34,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
-def mechanism_from(description: Mapping[str, Any]) -> Mechanism:
+def mechanism_from(description: Mapping[str, object]) -> Mechanism:
     """Rebuild the mechanism that a certificate names, with its parameters.
 
     Raises

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
+from dunnage.certificate import CountMeasures, RowMeasures
 from dunnage.documents import Model, choices_of, suggestion
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import exact, plain, shown, shown_number
@@ -53,12 +54,12 @@ class Foresight:
 
     warnings: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Foresight(private)"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give everything as plain data."""
         return {"warnings": list(self.warnings), "lines": list(self.lines), **self.details}
 
@@ -68,12 +69,12 @@ class Drawn:
     """What a mechanism has drawn: tables that leave, what the certificate says of them, and what the key keeps."""
 
     data: pa.Table
-    measures: Mapping[str, Any]  # Figures that the guarantee lets everyone see
+    measures: RowMeasures | CountMeasures  # Figures that the guarantee lets everyone see
     rows: IntArray | None = None  # Dataset row of each released row; None where nothing leads back to rows
     class_id: IntArray | None = None  # Class of each released row, if there are classes
     classes: pa.Table | None = None
     members: pa.Table | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)  # What else only the owner may know
+    facts: Mapping[str, int] = field(default_factory=dict)  # What else only the owner may know
 
 
 class Mechanism(Model, abc.ABC):
@@ -115,12 +116,12 @@ class Mechanism(Model, abc.ABC):
                 )
         return found
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name and all parameters as plain data."""
         return {"name": self.name, **self.model_dump(mode="json")}
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any]) -> Mechanism:
+    def from_description(cls, description: Mapping[str, object]) -> Mechanism:
         """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`.
 
         Raises
@@ -137,7 +138,7 @@ class Mechanism(Model, abc.ABC):
         return made
 
     @classmethod
-    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+    def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
         """Return the parameters of a description, without what follows from them."""
         return {name: value for name, value in description.items() if name in cls.model_fields}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator, model_validator
@@ -30,12 +30,12 @@ from dunnage.mechanisms.tabulated import (
     MOST_DENSE_CELLS,
     PUBLISHED_PROOF,
     Asked,
+    CountFigures,
     DrawnCounts,
     FeatureMechanism,
     Features,
     Query,
     even_shares,
-    foresee_counts,
     given_shares,
 )
 from dunnage.noise import Noise
@@ -253,7 +253,7 @@ class ConstrainedCounts(FeatureMechanism):
         projection = project(candidates, self.family(asked.features, layout), sums)
         counts = np.rint(projection.x).astype(np.int64)
         kept = counts > 0
-        return DrawnCounts.at(layout, order[kept], counts[kept], _measures(asked, projection.residual))
+        return DrawnCounts.at(layout, order[kept], counts[kept], _figures(asked, projection.residual))
 
     def _draw_lazily(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
@@ -277,7 +277,7 @@ class ConstrainedCounts(FeatureMechanism):
         places = np.empty(len(owners), dtype=np.int64)
         places[~created] = taken[occupied[~created]]
         places[created] = addresses(noise, layout.starts, owners[created], np.sort(taken))
-        return DrawnCounts.at(layout, places, counts[kept], _measures(asked, listed.residual))
+        return DrawnCounts.at(layout, places, counts[kept], _figures(asked, listed.residual))
 
     def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how large the noise on each feature will be."""
@@ -287,7 +287,7 @@ class ConstrainedCounts(FeatureMechanism):
             lines = ["cells are estimated, so that sums are off by somewhat more than their noise"]
         if not any(query.columns == () for query in asked.queries):
             lines.append("the total is not among the features, so it may be off by far: add [] to features")
-        return foresee_counts(asked.foreseen(true_counts(dataset)), lines)
+        return asked.foresee(true_counts(dataset), *lines)
 
 
 def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise) -> DrawnCounts:
@@ -296,7 +296,7 @@ def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise)
     values = projection.x if projection.cells is not None else projection.x[found]
     counts = _whole(values, np.searchsorted(found, layout.starts), layout, noise)
     kept = counts > 0
-    return DrawnCounts.at(layout, found[kept], counts[kept], _measures(asked, projection.residual))
+    return DrawnCounts.at(layout, found[kept], counts[kept], _figures(asked, projection.residual))
 
 
 def _margin_shares(columns: Sequence[FeatureColumns]) -> tuple[Query, ...]:
@@ -317,5 +317,5 @@ def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -
     return round_tree(values, [starts, starts[:: layout.pairs.num], np.array([0, len(values)])], noise)
 
 
-def _measures(asked: Asked, residual: float) -> dict[str, Any]:
+def _figures(asked: Asked, residual: float) -> CountFigures:
     return {"features": asked.describe(), "kkt_residual": residual}

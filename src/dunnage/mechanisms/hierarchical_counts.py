@@ -26,7 +26,6 @@ from dunnage.mechanisms.tabulated import (
     Features,
     Query,
     even_shares,
-    foresee_counts,
     growing_shares,
 )
 from dunnage.noise import Noise
@@ -147,4 +146,4 @@ class HierarchicalCounts(FeatureMechanism):
             f"negative counts become none, which creates up to about {created:,.0f} trips (fewer where nodes are "
             "pruned): sums of the released counts are larger by far than the noise above"
         )
-        return foresee_counts(asked.foreseen(true_counts(dataset)), [line])
+        return asked.foresee(true_counts(dataset), line)

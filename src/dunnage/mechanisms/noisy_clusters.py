@@ -23,6 +23,7 @@ from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import RowMeasures, StatedConfidence
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
 from dunnage.exact import exact, plain, shown, shown_number
@@ -185,7 +186,7 @@ class NoisyClusters(NoisyMechanism):
 
         return self
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name and all parameters as plain data, and how epsilon is shared where borders take a part of it."""
         described = super().describe()
         if self.quantiles is None or self.as_published:
@@ -391,7 +392,7 @@ class _PrivateBorders(_Clusters):
             borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
         values = NoisyColumns.of(self.cells(borders, self.values_epsilon), dataset, noise)
         told = {name: [plain(border) for border in found] for name, found in borders.items()}
-        return replace(values, measures={**values.measures, "borders": told})
+        return replace(values, measures=values.measures.model_copy(update={"borders": told}))
 
     def preview(self, dataset: Dataset) -> Foresight:
         """Tell how far borders may be off; it follows from the number of records and public facts."""
@@ -500,8 +501,8 @@ class _AsPublished(_Clusters):
             )
             steps = np.clip(noisy, 0, domain.num_steps)
             columns[name] = (domain.grid_values(steps), *_ends(domain, steps, radius))
-        stated = {"confidence": plain(self.mechanism.confidence)}
-        return NoisyColumns(columns, {"published_intervals": dict.fromkeys(columns, stated)})
+        stated = dict.fromkeys(columns, StatedConfidence(confidence=plain(self.mechanism.confidence)))
+        return NoisyColumns(columns, RowMeasures(records=len(dataset), published_intervals=stated))
 
     def preview(self, dataset: Dataset) -> Foresight:
         """Warn of the values that would be printed exactly."""

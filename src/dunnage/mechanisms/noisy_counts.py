@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import PlainValidator
 
+from dunnage.certificate import CountNoise
 from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
 from dunnage.errors import ParameterError
 from dunnage.exact import plain, shown
@@ -24,10 +25,10 @@ from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.tabulated import (
     MOST_DENSE_CELLS,
     Asked,
+    CountFigures,
     CountsMechanism,
     DrawnCounts,
     even_shares,
-    foresee_counts,
     noise_scale,
     sensitivity,
 )
@@ -147,19 +148,19 @@ class NoisyCounts(CountsMechanism):
     def draw_counts(self, counted: Counted, prepared: CountLaw, noise: Noise) -> DrawnCounts:
         """Draw noise for every cell; of many, only where it can reach the threshold."""
         law, size = prepared, counted.universe.num_cells
-        measures = {"noise": {"scale": plain(law.scale), "law": law.name}}
+        figures: CountFigures = {"noise": CountNoise(scale=plain(law.scale), law=law.name)}
         if size > MOST_DENSE_CELLS:
             noisy = counted.counts + law.draw(noise, len(counted.cells))
             kept = noisy >= self.threshold
             cells, counts = exceeding_cells(noise, law, size, self.threshold, taken=counted.cells)
             cells, counts = np.append(counted.cells[kept], cells), np.append(noisy[kept], counts)
             order = np.argsort(cells)
-            return DrawnCounts(cells=cells[order], counts=counts[order], measures=measures)
+            return DrawnCounts(cells=cells[order], counts=counts[order], figures=figures)
         dense = law.draw(noise, size)
         dense[counted.cells] += counted.counts
         whole = _ROUNDED[self.rounding](dense).astype(np.int64)
         found = np.flatnonzero(whole >= self.threshold)
-        return DrawnCounts(cells=found, counts=whole[found], measures=measures)
+        return DrawnCounts(cells=found, counts=whole[found], figures=figures)
 
     def preview(self, dataset: Dataset) -> Foresight:
         """Tell the owner how far off counts will be, and how many trips noise alone will create."""
@@ -170,4 +171,4 @@ class NoisyCounts(CountsMechanism):
         line = (
             f"noise alone will create about {created:,.0f} trips in cells that have none: sums are larger by that much"
         )
-        return foresee_counts(asked.foreseen(counted), [line])
+        return asked.foresee(counted, line)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
+from dunnage.certificate import NoiseCell, RowMeasures
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, plain
@@ -54,7 +55,7 @@ class NoisyColumns:
 
     # For each attribute the noisy values, and the lower and upper ends of their intervals
     columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
-    measures: Mapping[str, Any]  # Public figures, besides the number of records
+    measures: RowMeasures  # Public figures
 
     @classmethod
     def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
@@ -63,7 +64,12 @@ class NoisyColumns:
         for name, of_column in cells.items():
             told = of_column.perturb(dataset.numbers(name), noise)
             columns[name] = (told, *of_column.interval(told))
-        return cls(columns, {"noise": {name: of_column.describe() for name, of_column in cells.items()}})
+        return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
+
+
+def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
+    """State the laws of noise, by attribute."""
+    return {name: [NoiseCell(**cell) for cell in of_column.describe()] for name, of_column in cells.items()}
 
 
 class NoisyMechanism(Mechanism):
@@ -81,12 +87,12 @@ class NoisyMechanism(Mechanism):
         drawn = self.perturb(dataset, prepared, noise)
         order = noise_arrays.permutation(noise, len(dataset))
         # data : row, public columns, then per attribute the noisy value and its interval
-        columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64)}
+        columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64)}
         for attribute in dataset.schema.public:
             columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
         for name, (told, lower, upper) in drawn.columns.items():
             columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
-        return Drawn(data=pa.table(columns), measures={"records": len(dataset), **drawn.measures}, rows=order)
+        return Drawn(data=pa.table(columns), measures=drawn.measures, rows=order)
 
     @abc.abstractmethod
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
@@ -109,9 +115,7 @@ class NoisyMechanism(Mechanism):
                 require(alone, f"data: an interval of {name} misses its value or leaves the public domain")
             yield "every noisy value and interval lies in the public domain; by what noise is not stated"
             return
-        told = {name: of_column.describe() for name, of_column in cells.items()}
-        follows = same(told, measures.plain()["noise"])
-        require(follows, "certificate.json: the noise does not follow from the mechanism")
+        require(same_noise(cells, measures), "certificate.json: the noise does not follow from the mechanism")
         for name, of_column in cells.items():
             value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
             fits = all(map(np.array_equal, of_column.interval(value), ends))
@@ -140,6 +144,12 @@ class NoisyMechanism(Mechanism):
             numerics=NUMERICS,
             notes=self.notes(),
         )
+
+
+def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
+    """Return whether figures state these laws."""
+    laws = {name: of_column.describe() for name, of_column in cells.items()}
+    return same(laws, measures.plain().get("noise"))
 
 
 def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:

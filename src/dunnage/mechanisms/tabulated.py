@@ -6,9 +6,9 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
+from dunnage.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown
@@ -48,7 +49,6 @@ from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import PAIR_COLUMNS, Universe, known_columns
 
 if TYPE_CHECKING:
-    from dunnage.certificate import FeatureNoise
     from dunnage.dataset import Dataset
     from dunnage.release import Release
 
@@ -101,7 +101,7 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
     )
 
 
-def given_shares(given: Mapping[str, Any], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
+def given_shares(given: Mapping[str, Fraction], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     """Read a table of shares by the names of features."""
     columns = {CELLS: None, **{feature_name(item): item for item in features}}
     strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
@@ -126,13 +126,13 @@ def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     return (Query(columns=None, share=shares[-1]), *levels)
 
 
-def losses(epsilon: Fraction, schema: Schema, period: str | None) -> dict[str, Any]:
+def losses(epsilon: Fraction, schema: Schema, period: str | None) -> TripLoss:
     """Return what one trip and one rider lose at most; a rider whose trips are not bounded has no bound."""
     most = most_trips(schema, period)
     if most is None:
-        return {TRIP: plain(epsilon), RIDER: None}
+        return TripLoss(trip=plain(epsilon), rider=None)
     # A trip more, of a rider who has too many, can take the place of another: two counts change.
-    return {TRIP: plain(2 * epsilon / most), RIDER: plain(epsilon)}
+    return TripLoss(trip=plain(2 * epsilon / most), rider=plain(epsilon))
 
 
 def sensitivity(schema: Schema, period: str | None) -> int:
@@ -144,22 +144,30 @@ def sensitivity(schema: Schema, period: str | None) -> int:
     return most
 
 
+class CountFigures(TypedDict, total=False):
+    """What the certificate states of counts besides their number and loss."""
+
+    noise: CountNoise
+    features: list[FeatureNoise]
+    kkt_residual: float
+    contribution: StatedContribution
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DrawnCounts:
     """Private counts and what the certificate says of them."""
 
     cells: IntArray  # cells, counts: cells with one trip or more, rising, and how many
     counts: IntArray
-    # Public figures: they follow from noisy counts and public facts
-    measures: Mapping[str, Any] = field(default_factory=dict)
+    figures: CountFigures  # Public: they follow from noisy counts and public facts
 
     @classmethod
-    def at(cls, layout: Layout, places: IntArray, counts: IntArray, measures: Mapping[str, Any]) -> DrawnCounts:
+    def at(cls, layout: Layout, places: IntArray, counts: IntArray, figures: CountFigures) -> DrawnCounts:
         """Give counts at places of a dense layout to their cells."""
         groups = np.searchsorted(layout.starts, places, side="right") - 1
         cells = layout.cells(groups, places - layout.starts[groups])
         order = np.argsort(cells)
-        return cls(cells=cells[order], counts=counts[order], measures=measures)
+        return cls(cells=cells[order], counts=counts[order], figures=figures)
 
 
 class CountsMechanism(Mechanism):
@@ -207,7 +215,7 @@ class CountsMechanism(Mechanism):
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
         """Check that epsilon is that of all noisy sums together, and what one trip and one rider lose."""
         measures, period = release.certificate.counts, release.certificate.period
-        follows = same(losses(self.epsilon, schema, period), measures.loss.plain())
+        follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: what one trip and one rider lose does not follow from epsilon")
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
@@ -226,18 +234,23 @@ class CountsMechanism(Mechanism):
         counted = count_trips(dataset, noise)
         drawn, universe = self.draw_counts(counted, prepared, noise), counted.universe
         # data : a line per cell with trips, by day, window, origin, destination
-        columns: dict[str, Any] = {
+        columns: dict[str, object] = {
             name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
             for name in universe.cell_columns
         }
-        measures = {
-            "trips": int(drawn.counts.sum()),
-            "cells": universe.num_cells,
-            "cells_with_trips": len(drawn.cells),
-            "loss": losses(self.epsilon, dataset.schema, dataset.period),
-            **_contribution(dataset),
-            **drawn.measures,
-        }
+        figures, bound = drawn.figures, dataset.schema.contribution
+        if bound is not None:
+            dates = dataset.schema.time.calendar(dataset.period)
+            days = len(dates) if bound.per == "day" and dates is not None else None
+            stated = StatedContribution.model_validate({"max": bound.max, "per": bound.per, "days": days})
+            figures = {**figures, "contribution": stated}
+        measures = CountMeasures(
+            trips=int(drawn.counts.sum()),
+            cells=universe.num_cells,
+            cells_with_trips=len(drawn.cells),
+            loss=losses(self.epsilon, dataset.schema, dataset.period),
+            **figures,
+        )
         # Counts have no rows to lead back to, but whose counts they are can be checked.
         facts = {"trips_dropped": counted.num_dropped}
         return Drawn(data=pa.table({**columns, "count": drawn.counts}), measures=measures, facts=facts)
@@ -314,15 +327,6 @@ Features = Annotated[str | tuple[FeatureColumns, ...], PlainValidator(kept_featu
 PUBLISHED_PROOF = ("noisy-counts.md#the-laws", "constrained-counts.md#privacy")
 
 
-def _contribution(dataset: Dataset) -> dict[str, Any]:
-    """State how many trips of a rider were counted at most, if that is bounded."""
-    bound, dates = dataset.schema.contribution, dataset.schema.time.calendar(dataset.period)
-    if bound is None:
-        return {}
-    days = len(dates) if bound.per == "day" and dates is not None else None
-    return {"contribution": {"max": bound.max, "per": bound.per, "days": days}}
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
     """Features to be asked with noise: public facts."""
@@ -369,50 +373,32 @@ class Asked:
         noisy[layout.starts[groups] + ranks] += counted.counts
         return noisy
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Describe the features that were asked, as plain data."""
+    def describe(self) -> list[FeatureNoise]:
+        """Describe the features that were asked."""
         return [
-            {
-                "feature": query.name,
-                "groups": size,
-                "epsilon": plain(query.share * self.epsilon),
-                "scale": plain(law.scale),
-                "law": law.name,
-            }
+            FeatureNoise(
+                feature=query.name,
+                groups=size,
+                epsilon=plain(query.share * self.epsilon),
+                scale=plain(law.scale),
+                law=law.name,
+            )
             for query, size, law in zip(self.queries, self.sizes, self.laws, strict=True)
         ]
 
-    def foreseen(self, counted: Counted) -> list[dict[str, Any]]:
-        """Say how far off the sums of each feature will be: root mean squares, in trips."""
+    def foresee(self, counted: Counted, *extra: str) -> Foresight:
+        """Tell how far off the sums of each feature will be, beside publishing nothing: root mean squares, in trips."""
         pairs, slots = self.universe.split(counted.cells)
         sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
-        return [
-            {
-                "feature": query.name,
-                "groups": size,
-                "noise": law.spread,
-                "publish_nothing": _root_mean_square(of_feature, size),
-            }
-            for query, size, law, of_feature in zip(self.queries, self.sizes, self.laws, sums, strict=True)
-        ]
-
-
-def _root_mean_square(values: IntArray, num: int) -> float:
-    return math.sqrt(float((values.astype(np.float64) ** 2).sum()) / num)
-
-
-def foresee_counts(rows: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Foresight:
-    """Tell how far off sums will be, beside publishing nothing."""
-    lines = [_expected_error(row) for row in rows]
-    return Foresight(lines=(*lines, *extra), details={"expected_error": [dict(row) for row in rows]})
-
-
-def _expected_error(row: Mapping[str, Any]) -> str:
-    number = "1 sum" if row["groups"] == 1 else f"each of {row['groups']:,} sums"
-    return (
-        f"{row['feature']}: noise of {row['noise']:.3g} trips on {number}; publishing nothing would be off by "
-        f"{row['publish_nothing']:.3g} (root mean square)"
-    )
+        lines, rows = [], []
+        for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
+            nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
+            rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
+            lines.append(
+                f"{query.name}: noise of {law.spread:.3g} trips on {'1 sum' if size == 1 else f'each of {size:,} sums'}"
+                f"; publishing nothing would be off by {nothing:.3g} (root mean square)"
+            )
+        return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
 
 
 def _check_groups(universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]) -> None:

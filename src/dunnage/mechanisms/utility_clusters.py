@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import Distortion, Importance
 from dunnage.clustering.growth import Constraints
 from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
@@ -44,9 +45,11 @@ from dunnage.measures import (
     LEAST_K,
     LIMIT_TOLERANCE,
     class_sizes,
-    diversity_reached,
+    closeness,
+    entropy_diversity,
     label_distances,
     ranked,
+    sensitive_measures,
     set_widths,
     shares_of,
     width_limit,
@@ -298,7 +301,7 @@ class UtilityClusters(ClassMechanism):
 
     @model_validator(mode="before")
     @classmethod
-    def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, object]:
         """Let k follow from a largest risk."""
         if given.get("max_risk") is None:
             return given
@@ -383,8 +386,22 @@ class UtilityClusters(ClassMechanism):
             require(fits, "certificate.json: distortion or k are not those that max_distortion allows")
         class_id = release.data.column("class_id").to_numpy()
         for name in with_role(release, SENSITIVE):
-            reached = diversity_reached(self.describe(), class_id, sensitive_column(release, name))
-            require(all(reached), f"data: {name} is less diverse or farther from the whole table than was asked for")
+            require(
+                all(self.reaches(class_id, sensitive_column(release, name))),
+                f"data: {name} is less diverse or farther from the whole table than was asked for",
+            )
+
+    def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
+        """Tell whether the classes of a sensitive column keep to ``l`` and to ``t``."""
+        diverse = close = True
+        if self.l is not None:
+            entropy = self.l_kind == "entropy"
+            l = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column).l  # noqa: E741
+            diverse = l >= float(self.l) - LIMIT_TOLERANCE
+        if self.t is not None:
+            t = closeness(class_id, column, ordered=self.t_kind == "ordered")
+            close = t <= float(self.t) + LIMIT_TOLERANCE
+        return diverse, close
 
     @property
     def sensitive_order(self) -> bool | None:
@@ -813,8 +830,8 @@ class _Records:
             metric=DISTORTION_METRIC,
             fewest_persons=None if self.person is None else int(self._persons(of_record, len(sizes)).min()),
             figures={
-                "importance": {"factors": self.factors, "weights": self.weights},
-                "distortion": {"generalisation": generalisation, "suppression": lost / len(self)},
+                "importance": Importance(factors=self.factors, weights=self.weights),
+                "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
             },
         )
 
@@ -857,7 +874,7 @@ class _Records:
         for attribute in self.dataset.schema.sensitive:
             column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
             column = ranked(column, attribute.describe())
-            diverse, close = diversity_reached(self.mechanism.describe(), of_record[inside], column)
+            diverse, close = self.mechanism.reaches(of_record[inside], column)
             if not (diverse and close):
                 limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
                 raise Refusal(
