@@ -965,15 +965,7 @@ def pack_vectors(
     progress: Progress | None = None,  # Called with stage, cost and bound
     seed: int = 0,  # Of the searches
 ) -> VectorPacking:
-    """Pack items into bins of least total cost, as far as that can be found in time.
-
-    Examples
-    --------
-    >>> small, large = BinKind(capacity=(5,), cost=2), BinKind(capacity=(10,), cost=3)
-    >>> packing = pack_vectors(np.array([[5], [5], [4]]), [small, large], seconds=1)
-    >>> int(packing.cost), int(packing.bound), sorted(packing.kind_of_bin)
-    (5, 5, [0, 1])
-    """
+    """Pack items into bins of least total cost, as far as that can be found in time."""
     start = time.monotonic()
     items = np.asarray(items, dtype=np.int64)
     apart = np.zeros(len(items), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)

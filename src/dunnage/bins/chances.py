@@ -50,13 +50,7 @@ class Sums:
 
 
 def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
-    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many.
-
-    Examples
-    --------
-    >>> draw_sums(np.array([[1], [2], [4]]), 2)[2].values.ravel().tolist()
-    [3, 5, 6]
-    """
+    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many."""
     members = np.asarray(members, dtype=np.int64)
     if most > len(members):
         raise ParameterError(f"{most} draws from a class of {len(members)} members. Draw fewer.")
@@ -327,13 +321,7 @@ def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
 
 
 class Chances:
-    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
-
-    Examples
-    --------
-    >>> Chances([Members(np.array([[1], [2], [4]]))], np.array([5])).fits((2,))
-    (0.6666666666666666, 0.6666666666666666)
-    """
+    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once."""
 
     def __init__(self, classes: Sequence[ClassSizes], capacity: IntArray) -> None:
         self.capacity = np.asarray(capacity, dtype=np.int64)

@@ -72,13 +72,7 @@ class Part:
 
 
 def ways_to_share(bins: Sequence[int]) -> int:
-    """Return in how many ways distinguishable items go into slots of these bins.
-
-    Examples
-    --------
-    >>> ways_to_share([0, 0, 1])
-    3
-    """
+    """Return in how many ways distinguishable items go into slots of these bins."""
     _, numbers = np.unique(np.asarray(bins, dtype=np.int64), return_counts=True)
     return math.factorial(len(bins)) // math.prod(math.factorial(number) for number in numbers.tolist())
 
@@ -559,18 +553,7 @@ def _shuffled(values: Sequence[int], below: Below) -> list[int]:
 def count_fills(
     items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
 ) -> Fills | None:
-    """Count the feasible fills exactly.
-
-    Examples
-    --------
-    Two light and two heavy items, one of each in a bin: two fills, and no exchange of two items leads from one to the
-    other.
-
-    >>> items = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
-    >>> fills = count_fills(items, Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]])))
-    >>> fills.number, fills.chances()[0].tolist()
-    (2, [0.5, 0.5])
-    """
+    """Count the feasible fills exactly."""
     _check_match(items, slots)
     least, most = extremes(items.class_of, items.sizes, slots.counts)
     if (least > slots.capacities).any():
@@ -591,13 +574,7 @@ def count_fills(
 
 
 def sealed_linkage(chances: FloatArray) -> FloatArray:
-    """Return for each item the best guess of its bin: the largest of its chances.
-
-    Examples
-    --------
-    >>> sealed_linkage(np.array([[0.25, 0.75], [0.5, 0.5]])).tolist()
-    [0.75, 0.5]
-    """
+    """Return for each item the best guess of its bin: the largest of its chances."""
     return np.asarray(chances.max(axis=1, initial=0.0), dtype=np.float64)
 
 

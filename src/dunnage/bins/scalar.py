@@ -134,12 +134,6 @@ def pack_bins(
 
     Best fit is always finished, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. With
     the same seed the result is the same, unless the time limit cut the search short.
-
-    Examples
-    --------
-    >>> packing = pack_bins(np.array([6, 5, 4, 3, 2]), 10, seconds=1)
-    >>> packing.objective, packing.bound, packing.status
-    (2, 2, 'optimal')
     """
     start = time.monotonic()
     items, capacity = _reduced(_checked(weights, capacity, seconds), capacity)

@@ -81,15 +81,7 @@ def estimate_cells(
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
 ) -> Estimate:
-    """Estimate the counts of all cells from noisy counts.
-
-    Examples
-    --------
-    >>> values = np.array([-1, 0, 1, 0, -2, 40, 0, 1])
-    >>> estimate = estimate_cells(values, 1.0, pairs=np.arange(8) // 2, rates=np.full(8, 5.0))
-    >>> estimate.means.round(1).tolist()
-    [0.0, 0.0, 0.0, 0.0, 0.0, 39.9, 0.0, 0.0]
-    """
+    """Estimate the counts of all cells from noisy counts."""
     _check(values, scale, pairs, rates, margin, margin_scale)
     if not values.size:
         return Estimate(means=np.zeros(0), variances=np.zeros(0))

@@ -318,11 +318,6 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     Parents hand their number down to their children: everyone gets its value rounded down, and the largest remainders
     one more. Of equal remainders the larger value comes first; equal values are drawn at random. The topmost nodes are
     rounded to the nearest number, halves at random.
-
-    Examples
-    --------
-    >>> round_tree(np.array([0.6, 0.7, 2.9, 0.8]), [np.array([0, 2, 4]), np.array([0, 4])], Noise()).tolist()
-    [0, 1, 3, 1]
     """
     bits, links = _checked_bits(values), _checked_links(values.size, levels)
     units = np.rint(np.ldexp(values, bits)).astype(np.int64)

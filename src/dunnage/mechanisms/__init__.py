@@ -35,13 +35,7 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 
 
 def mechanism_from(description: Mapping[str, object]) -> Mechanism:
-    """Rebuild the mechanism that a certificate names, with its parameters.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such mechanism, or it cannot have these parameters.
-    """
+    """Rebuild the mechanism that a certificate names, with its parameters."""
     name = description.get("name")
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ParameterError(f"no mechanism {shown(name)} in this version.")

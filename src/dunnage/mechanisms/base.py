@@ -122,13 +122,7 @@ class Mechanism(Model, abc.ABC):
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Mechanism:
-        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`.
-
-        Raises
-        ------
-        ParameterError
-            If the parameters are none, or not written as :meth:`describe` writes them.
-        """
+        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`."""
         made = cls(**cls._given(description))
         described = made.describe()
         if described != dict(description):
@@ -189,22 +183,7 @@ class Mechanism(Model, abc.ABC):
     def release(
         self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
     ) -> Publication:
-        """Promise, spend once, draw, and release with its certificate.
-
-        Parameters
-        ----------
-        dataset, ledger, noise
-            The rows, what pays for them, and where noise and the order of rows are drawn from.
-        progress
-            Called with what is being done, now and then.
-
-        Raises
-        ------
-        Refusal
-            If it cannot be released; nothing is spent then.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
+        """Promise, spend once, draw, and release with its certificate."""
         from dunnage.mechanisms.pipeline import run
 
         return run(self, dataset, ledger=ledger, noise=noise, progress=progress)

@@ -417,11 +417,6 @@ def candidate_steps(num_steps: int) -> IntArray:
 
     They are at least two steps apart and from either end of the domain, so that no cluster has a single point, which
     would be printed exactly.
-
-    Examples
-    --------
-    >>> candidate_steps(9).tolist()
-    [2, 4, 6, 8]
     """
     stride = max(2, -(-(num_steps - 1) // MOST_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
@@ -536,13 +531,7 @@ class _AsPublished(_Clusters):
 
 
 def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
-    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty.
-
-    Examples
-    --------
-    >>> rank_clusters(25, [Fraction(1, 20), Fraction(19, 20)])
-    [slice(0, 1, None), slice(1, 24, None), slice(24, 25, None)]
-    """
+    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty."""
     ends = [0, *(math.floor(share * num + Fraction(1, 2)) for share in shares), num]
     return [slice(a, b) for a, b in pairwise(ends) if a < b]
 
@@ -577,13 +566,7 @@ def published_noise(
 
 
 def laplace_radius(scale: Fraction, confidence: Fraction) -> int:
-    """Return the smallest radius that discrete Laplace noise stays within with at least this probability.
-
-    Examples
-    --------
-    >>> laplace_radius(Fraction(10), Fraction(9, 10))
-    23
-    """
+    """Return the smallest radius that discrete Laplace noise stays within with at least this probability."""
     # P(|X| > r) = 2 e^(-(r + 1) / scale) / (1 + e^(-1 / scale)), rounded up
     allowed = (1 - confidence) * (1 + exp_bounds(-1 / scale)[0]) / 2
     low, high = -1, 0

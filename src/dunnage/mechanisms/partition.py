@@ -587,13 +587,7 @@ class Loads:
 
 
 def count_bins(items: IntArray, capacity: int) -> int:
-    """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums.
-
-    Examples
-    --------
-    >>> count_bins(np.array([6, 5, 4, 3, 2]), 10)
-    2
-    """
+    """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums."""
     positive = items[items > 0]
     fixed, rest = fix_dominated(positive, list(range(len(positive))), capacity)
     if not rest:

@@ -267,14 +267,7 @@ class _Examined:
 
 
 def examine(case: Case, *, long: bool = False) -> Verdict:
-    """Examine a mechanism on tiny neighbouring datasets.
-
-    Examples
-    --------
-    >>> from dunnage.proving.rows import values_case
-    >>> examine(values_case(epsilon=1, last=2, law="laplace")).verdict
-    'holds'
-    """
+    """Examine a mechanism on tiny neighbouring datasets."""
     start = time.perf_counter()
     try:
         return _examined(case, long, start)
@@ -366,15 +359,7 @@ def sentence_of(
     quantity: str,
     exact: bool = True,
 ) -> str:
-    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least".
-
-    Examples
-    --------
-    >>> sentence_of(
-    ...     protects="trip", verdict="holds", claimed=1.0, holds=None, measured=1.0, quantity="epsilon"
-    ... )
-    'One trip changes the odds of any release by a factor of at most 2.72, as promised.'
-    """
+    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least"."""
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":

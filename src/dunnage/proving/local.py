@@ -236,14 +236,7 @@ def _size(parts: Sequence[range]) -> int:
 
 
 def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
-    """Find the law of what a function draws, by taking every decision all ways.
-
-    Examples
-    --------
-    >>> law = replayed(lambda noise: int(noise.below(3) + noise.bernoulli(Fraction(1, 2))))
-    >>> [round(law.chances[output] * 6) for output in range(4)]
-    [1, 2, 2, 1]
-    """
+    """Find the law of what a function draws, by taking every decision all ways."""
     found: dict[Hashable, list[float]] = defaultdict(list)
     refused, runs, complete = [0.0], 0, True
     script: list[int] | None = []

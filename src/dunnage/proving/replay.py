@@ -239,13 +239,7 @@ class Outcomes:
 
 
 def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MOST_RUNS) -> Outcomes:
-    """Run something once for each way in which its decisions can go.
-
-    Examples
-    --------
-    >>> outcomes(lambda noise: noise.bernoulli(Fraction(1, 4)), Reach(steps=1)).chances
-    {True: 0.25, False: 0.75}
-    """
+    """Run something once for each way in which its decisions can go."""
     found: dict[Hashable, list[float]] = defaultdict(list)
     runs, complete = 0, True
     for noise, output in islice(_runs(run, reach), most + 1):
