@@ -255,7 +255,18 @@ def _opened(path: Path) -> sqlite3.Connection:
     database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates; also rolls back what a crash left half done
     try:
         database.execute("PRAGMA query_only = ON")
-        _check_kind(path, database)
+        ((kind,),) = database.execute("PRAGMA application_id").fetchall()
+        ((version,),) = database.execute("PRAGMA user_version").fetchall()
+        if kind != _APPLICATION_ID or version < 1:
+            raise LedgerError(
+                f"{path} is not a Dunnage ledger. Got an empty file or another program's database. "
+                "It was left as it is. Name another file."
+            )
+        if version > FORMAT:
+            raise LedgerError(
+                f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
+                "Install a newer version."
+            )
         # A spend must outlive a power cut once noise is drawn; EXTRA is FULL and syncs the folder as well.
         for setting in ("synchronous = EXTRA", "fullfsync = ON"):
             database.execute(f"PRAGMA {setting}").close()
@@ -263,21 +274,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
-
-
-def _check_kind(path: Path, database: sqlite3.Connection) -> None:
-    ((kind,),) = database.execute("PRAGMA application_id").fetchall()
-    ((version,),) = database.execute("PRAGMA user_version").fetchall()
-    if kind != _APPLICATION_ID or version < 1:
-        raise LedgerError(
-            f"{path} is not a Dunnage ledger. Got an empty file or another program's database. "
-            "It was left as it is. Name another file."
-        )
-    if version > FORMAT:
-        raise LedgerError(
-            f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
-            "Install a newer version."
-        )
 
 
 def _create(path: Path) -> None:
@@ -608,43 +604,7 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
     database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))
 
 
-def _insert_spend(database: sqlite3.Connection, spend: Spend) -> None:
-    add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
-    values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
-    amounts = {
-        "epsilon_add_remove": add_remove[0],
-        "delta_add_remove": add_remove[1],
-        "epsilon_replace_one": replace_one[0],
-        "delta_replace_one": replace_one[1],
-    }
-    guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
-    _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
-
-
 # Refusals
-
-
-def _refuse_repeat(database: sqlite3.Connection, purpose: Purpose) -> None:
-    row = database.execute(
-        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
-        "ORDER BY number DESC LIMIT 1",
-        [purpose.dataset, purpose.period, purpose.policy_digest],
-    ).fetchone()
-    if row is not None:
-        period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
-        raise Refusal(
-            f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend {row[0]} at "
-            f"{row[1]}. An interrupted run may have been the cause; it is not refunded. "
-            "To spend once more pass --again (again=True)."
-        )
-
-
-def _refuse_other_budget(dataset: str, fixed: Budget, asked: Budget) -> None:
-    if fixed != asked:
-        raise Refusal(
-            f"the budget of dataset {dataset!r} was fixed at {fixed}. Got {asked} in the policy. "
-            "Write the fixed one there, or change it with `dunnage budget set --note`."
-        )
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose, others: Sequence[str]) -> None:
@@ -815,13 +775,33 @@ class Ledger:
         spend = self._prepared(promise, purpose)
         with self._store.writing() as database:
             if not self.again:
-                _refuse_repeat(database, purpose)
+                row = database.execute(
+                    "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
+                    "ORDER BY number DESC LIMIT 1",
+                    [purpose.dataset, purpose.period, purpose.policy_digest],
+                ).fetchone()
+                if row is not None:
+                    period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
+                    raise Refusal(
+                        f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend {row[0]} "
+                        f"at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
+                        "To spend once more pass --again (again=True)."
+                    )
             budget = self._fix_budget(database, purpose)
             if budget is not None:
                 spent = _spent(database, purpose.dataset, budget.neighbours)
                 others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
                 _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
-            _insert_spend(database, spend)
+            add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
+            values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
+            amounts = {
+                "epsilon_add_remove": add_remove[0],
+                "delta_add_remove": add_remove[1],
+                "epsilon_replace_one": replace_one[0],
+                "delta_replace_one": replace_one[1],
+            }
+            guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
+            _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
         return spend
 
     def rehearsal(self) -> Rehearsal:
@@ -891,7 +871,11 @@ class Ledger:
             return purpose.budget
         fixed = entries[-1].budget
         if purpose.budget is not None:
-            _refuse_other_budget(purpose.dataset, fixed, purpose.budget)
+            if fixed != purpose.budget:
+                raise Refusal(
+                    f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the policy. "
+                    "Write the fixed one there, or change it with `dunnage budget set --note`."
+                )
         return fixed
 
     def _insert_budget(self, database: sqlite3.Connection, dataset: str, budget: Budget, note: str) -> None:

@@ -133,31 +133,27 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
     Distances are worked out only where they are needed, some at a time: a domain may have many labels.
     """
     if isinstance(domain, Graph):
-        return _graph_widths(domain, codes, sizes)
+        # The longest path inside each set: vertex by vertex, the longest to another one of its set.
+        found = np.zeros(len(sizes))
+        starts = np.cumsum(sizes) - sizes
+        of_set = np.repeat(np.arange(len(sizes)), sizes)
+        vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
+        first = 0
+        for rows in domain.distances_from(vertices):
+            last = first + len(rows)
+            places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
+            row_of = np.searchsorted(vertices, codes[places]) - first
+            for some in _in_parts(sizes[of_set[places]]):
+                own, num = of_set[places[some]], sizes[of_set[places[some]]]
+                begins = np.cumsum(num) - num
+                others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
+                longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
+                np.maximum.at(found, own, longest)
+            first = last
+        return found
     ends = np.cumsum(sizes)
     steps = (codes[ends - 1] - codes[ends - sizes]).astype(np.float64)
     return np.asarray(steps if isinstance(domain, Ordinal) else np.minimum(steps, 1.0))
-
-
-def _graph_widths(domain: Graph, codes: IntArray, sizes: IntArray) -> FloatArray:
-    """Return the longest path inside each set: vertex by vertex, the longest to another one of its set."""
-    found = np.zeros(len(sizes))
-    starts = np.cumsum(sizes) - sizes
-    of_set = np.repeat(np.arange(len(sizes)), sizes)
-    vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
-    first = 0
-    for rows in domain.distances_from(vertices):
-        last = first + len(rows)
-        places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
-        row_of = np.searchsorted(vertices, codes[places]) - first
-        for some in _in_parts(sizes[of_set[places]]):
-            own, num = of_set[places[some]], sizes[of_set[places[some]]]
-            begins = np.cumsum(num) - num
-            others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
-            longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
-            np.maximum.at(found, own, longest)
-        first = last
-    return found
 
 
 def _in_parts(sizes: IntArray) -> Iterator[slice]:

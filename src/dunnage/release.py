@@ -218,7 +218,37 @@ class Release:
 
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return what is written for programs and people, by file name; the tables stand in the folder already."""
-        datapackage = json.dumps(_datapackage(self, folder), indent=2, ensure_ascii=False) + "\n"
+        resources = []
+        for name, table in self.tables.items():
+            columns = [
+                {
+                    "name": f.name,
+                    "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
+                    "description": self.owner.column_words(f.name, self, name),
+                }
+                for f in table.schema
+            ]
+            resources.append(
+                {
+                    "name": name,
+                    "path": f"{name}.csv",
+                    "profile": "tabular-data-resource",
+                    "format": "csv",
+                    "encoding": "utf-8",
+                    "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
+                    "schema": {"fields": columns},
+                }
+            )
+        certificate = self.certificate
+        title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
+        datapackage = (
+            json.dumps(
+                {"profile": "tabular-data-package", "name": "release", "title": title, "resources": resources},
+                indent=2,
+                ensure_ascii=False,
+            )
+            + "\n"
+        )
         return {DATAPACKAGE_FILE: datapackage.encode(), README_FILE: _readme(self).encode()}
 
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
@@ -311,17 +341,13 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
 def _read_table(folder: Path, name: str) -> pa.Table:
     with pq.ParquetFile(folder / f"{name}.parquet") as file:
         # A few compressed bytes can claim any number of cells; in CSV each takes a character and a separator.
-        cells = _num_cells(file.metadata)
+        # How many values a Parquet file claims to hold, those of sets one by one.
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        values = sum(group.column(index).num_values for group in groups for index in range(file.metadata.num_columns))
+        cells = max(int(values), int(file.metadata.num_rows * file.metadata.num_columns))
         if 2 * cells > (folder / f"{name}.csv").stat().st_size:
             raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
         return file.read()
-
-
-def _num_cells(metadata: Any) -> int:
-    """Return how many values a Parquet file claims to hold, those of sets one by one."""
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
-    return max(int(values), int(metadata.num_rows * metadata.num_columns))
 
 
 _FRICTIONLESS_TYPES = (
@@ -332,37 +358,6 @@ _FRICTIONLESS_TYPES = (
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "datetime"),
 )
-
-
-def _frictionless_type(kind: pa.DataType) -> str:
-    return next((name for check, name in _FRICTIONLESS_TYPES if check(kind)), "string")
-
-
-def _datapackage(release: Release, folder: Path) -> dict[str, Any]:
-    resources = []
-    for name, table in release.tables.items():
-        columns = [
-            {
-                "name": f.name,
-                "type": _frictionless_type(f.type),
-                "description": release.owner.column_words(f.name, release, name),
-            }
-            for f in table.schema
-        ]
-        resources.append(
-            {
-                "name": name,
-                "path": f"{name}.csv",
-                "profile": "tabular-data-resource",
-                "format": "csv",
-                "encoding": "utf-8",
-                "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
-                "schema": {"fields": columns},
-            }
-        )
-    certificate = release.certificate
-    title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
-    return {"profile": "tabular-data-package", "name": "release", "title": title, "resources": resources}
 
 
 def _readme(release: Release) -> str:

@@ -461,7 +461,10 @@ class ChancePacker:
             # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
             if at_least < 1.0 - self.risk - _BORDER or not self._holds_exactly(counts, kinds):
                 return None
-            at_least = _rounded_down(1 - self.exact_risk)
+            # The largest double that is not above a fraction.
+            value = 1 - self.exact_risk
+            near = float(value)
+            at_least = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
         cost = sum(self.costs[kind] for kind in kinds.tolist())
         return ClassPacking(counts=counts, kinds=kinds, cost=cost, bound=0, at_least=at_least, at_most=at_most)
 
@@ -486,7 +489,11 @@ class ChancePacker:
         search = _Search(time.monotonic() + seconds, progress)
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
-        if self._items_per_bin() > _MANY_ITEMS:
+        # How many items of mean size the largest bin takes.
+        means = np.array([known.moments()[0] for known in self.classes])
+        mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
+        room = np.max([kind.capacity for kind in self.kinds], axis=0)
+        if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
             search.offer(self._whole_classes(min(BOUND_SECONDS, seconds / 8)))
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
         if search.done:
@@ -496,7 +503,25 @@ class ChancePacker:
             if not self._cover(search, listings, listings):
                 return None
         elif self._plain():
-            self._price(search)
+            sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+            order = np.argsort(-sizes, kind="stable")
+            rooms = [kind.capacity[0] for kind in self.kinds]
+            counts = [kind.count for kind in self.kinds]
+            self._fill(search, sizes, rooms, counts)
+            pricing = FleetPricing(
+                sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline
+            )
+            limit = None
+            if search.plan is not None:
+                limit = search.plan.cost - pricing.step
+                for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
+                    pricing.add(kind, line[order])
+            found = pricing.solve(at_most=limit)
+            search.raise_bound(found.bound)
+            if len(found.kinds):
+                patterns = np.empty_like(found.patterns)
+                patterns[:, order] = found.patterns
+                search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
         elif len(self.members) > 1:
             self._apart(search)
             self._combine(search)
@@ -513,26 +538,6 @@ class ChancePacker:
         equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
         capped = bool((self.caps < self.demand).any())
         return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
-
-    def _price(self, search: _Search) -> None:
-        """Solve by column generation."""
-        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
-        order = np.argsort(-sizes, kind="stable")
-        rooms = [kind.capacity[0] for kind in self.kinds]
-        counts = [kind.count for kind in self.kinds]
-        self._fill(search, sizes, rooms, counts)
-        pricing = FleetPricing(sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline)
-        limit = None
-        if search.plan is not None:
-            limit = search.plan.cost - pricing.step
-            for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
-                pricing.add(kind, line[order])
-        found = pricing.solve(at_most=limit)
-        search.raise_bound(found.bound)
-        if len(found.kinds):
-            patterns = np.empty_like(found.patterns)
-            patterns[:, order] = found.patterns
-            search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
 
     def _fill(self, search: _Search, sizes: IntArray, rooms: list[int], counts: list[int | None]) -> None:
         """Offer packings of two kinds of bin."""
@@ -572,13 +577,6 @@ class ChancePacker:
 
     def _answer(self, search: _Search) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
-
-    def _items_per_bin(self) -> float:
-        """Return how many items of mean size the largest bin takes."""
-        means = np.array([known.moments()[0] for known in self.classes])
-        mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
-        room = np.max([kind.capacity for kind in self.kinds], axis=0)
-        return float((room / np.maximum(mean, 1e-9)).min())
 
     def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
         """Put items one after another, largest first, into the first bin where all still fits surely.
@@ -649,7 +647,20 @@ class ChancePacker:
         sizes = np.concatenate([np.diff(one.smallest(one.count)[:, resource]) for one in known]).astype(np.int64)
         room = [kind.capacity[resource] for kind in self.kinds]
         if len(self.kinds) > 1:
-            return _least_cost(int(sizes.sum()), self.kinds, room)
+            # Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part.
+            total = int(sizes.sum())
+            step = math.gcd(*(int(kind.cost) for kind in self.kinds))
+            cost, left = 0.0, float(total)
+            for kind in sorted(
+                (k for k in range(len(self.kinds)) if room[k] > 0), key=lambda k: self.kinds[k].cost / room[k]
+            ):
+                count = self.kinds[kind].count
+                used = left / room[kind] if count is None else min(float(count), left / room[kind])
+                cost += used * float(self.kinds[kind].cost)
+                left -= used * room[kind]
+                if left <= 0:
+                    break
+            return max(step, math.ceil(cost / step - 1e-9) * step)
         if int(sizes.max()) > room[0]:
             return self.costs[0]
         return pack_bins(sizes, room[0], seconds=seconds).bound * self.costs[0]
@@ -716,7 +727,20 @@ class ChancePacker:
             # First with no margin, for what meets the risk exactly; what fails then in fractions needs one.
             for margin in (0.0, 2 * ROUNDING):
                 if not search.done:
-                    self._sufficient(search, program, margin)
+                    use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
+                    budget = self.risk + (0.0 if margin else _BORDER)
+                    limit = math.inf if search.plan is None else float(search.plan.cost)
+                    deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
+                    found = program.solve(
+                        deadline=deadline,
+                        use=use,
+                        budget=budget,
+                        at_most=limit,
+                        known_bound=search.bound,
+                        usable=program.risk == 0 if margin and self.risk == 0 else None,
+                    )
+                    if found.cost is not None:
+                        search.offer(self.planned(found.patterns, found.kinds))
         return True
 
     def _necessary(self, search: _Search, program: CoverProgram) -> bool:
@@ -754,22 +778,6 @@ class ChancePacker:
             pattern = np.asarray(program.matrix[row].toarray()).ravel().astype(np.int64)
             risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
         return bool((risk[rows] > before + ROUNDING).any())
-
-    def _sufficient(self, search: _Search, program: CoverProgram, margin: float) -> None:
-        use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
-        budget = self.risk + (0.0 if margin else _BORDER)
-        limit = math.inf if search.plan is None else float(search.plan.cost)
-        deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
-        found = program.solve(
-            deadline=deadline,
-            use=use,
-            budget=budget,
-            at_most=limit,
-            known_bound=search.bound,
-            usable=program.risk == 0 if margin and self.risk == 0 else None,
-        )
-        if found.cost is not None:
-            search.offer(self.planned(found.patterns, found.kinds))
 
     def _search(self, search: _Search, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
         """Look for plans with few bins of one kind, from the bound upward; ``stop`` says how many numbers to try."""
@@ -922,26 +930,6 @@ class _Filling:
         return counts, np.array(self.kinds, dtype=np.int64)
 
 
-def _rounded_down(value: Fraction) -> float:
-    """Return the largest double that is not above a fraction."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
-
-
-def _least_cost(total: int, kinds: Sequence[BinKind], room: Sequence[int]) -> int:
-    """Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part."""
-    step = math.gcd(*(int(kind.cost) for kind in kinds))
-    cost, left = 0.0, float(total)
-    for kind in sorted((k for k in range(len(kinds)) if room[k] > 0), key=lambda k: kinds[k].cost / room[k]):
-        count = kinds[kind].count
-        used = left / room[kind] if count is None else min(float(count), left / room[kind])
-        cost += used * float(kinds[kind].cost)
-        left -= used * room[kind]
-        if left <= 0:
-            break
-    return max(step, math.ceil(cost / step - 1e-9) * step)
-
-
 # --- Pack items with several resources, or into bins of several kinds, at least cost.
 
 
@@ -977,7 +965,14 @@ def pack_vectors(
         bins, kind_of_bin, least = packing.bins, [0] * packing.objective, packing.bound * Fraction(kinds[0].cost)
     else:
         whole = [replace(kind, cost=int(kind.cost * unit)) for kind in kinds]
-        found, type_of = _by_types(items, apart, whole, seconds, progress, seed)
+        # Pack items by how many there are of each size, and return the packing and each item's type.
+        table = np.column_stack([apart, items])
+        types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+        classes = [
+            Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
+        ]
+        packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
+        found, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
         if found is None:
             raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
         bins, kind_of_bin, least = items_of_counts(found, type_of), found.kinds.tolist(), Fraction(found.bound, unit)
@@ -988,17 +983,6 @@ def pack_vectors(
         bound=least,
         seconds=time.monotonic() - start,
     )
-
-
-def _by_types(
-    items: IntArray, apart: IntArray, kinds: Sequence[BinKind], seconds: float, progress: Progress | None, seed: int
-) -> tuple[ClassPacking | None, IntArray]:
-    """Pack items by how many there are of each size, and return the packing and each item's type."""
-    table = np.column_stack([apart, items])
-    types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-    classes = [Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)]
-    packer = ChancePacker(classes, times, kinds, risk=Fraction(0), groups=types[:, 0], seed=seed)
-    return packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
 
 
 def items_of_counts(packing: ClassPacking, class_of: IntArray) -> list[list[int]]:

@@ -60,35 +60,7 @@ def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
     countable = math.comb(len(members), min(most, len(members) // 2)) < _MOST_COUNTED
     if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MOST_DENSE_CELLS:
         return _dense_sums(members[:, 0], most, countable)
-    return _listed_sums(values, copies, most, countable)
-
-
-def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
-    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
-
-    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
-    as large a share as they take of the members.
-    """
-    low, size = int(members.min()), len(members)
-    width = most * int(members.max() - low) + 1
-    ways = np.zeros((most + 1, width))
-    ways[0, 0] = 1.0
-    for number, extra in enumerate((members - low).tolist(), start=1):
-        top = min(number, most)
-        share = 1.0 if countable else np.arange(1, top + 1).reshape(-1, 1) / number
-        with_newest = ways[:top, : width - extra] * share
-        ways[1 : top + 1] *= 1.0 if countable else 1 - share
-        ways[1 : top + 1, extra:] += with_newest
-    found = []
-    for number in range(most + 1):
-        cells = np.flatnonzero(ways[number])
-        whole = math.comb(size, number) if countable else 1
-        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
-    return found
-
-
-def _listed_sums(values: IntArray, copies: IntArray, most: int, countable: bool) -> list[Sums] | None:
-    """List sums value by value, merging equal ones after each; by counts, or by shares as above."""
+    # List sums value by value, merging equal ones after each; by counts, or by shares as above.
     zero = np.zeros((1, values.shape[1]), dtype=np.int64)
     ways: list[tuple[IntArray, FloatArray]] = [(zero, np.ones(1))] + [(zero[:0], np.ones(0))] * most
     before = 0
@@ -116,6 +88,30 @@ def _listed_sums(values: IntArray, copies: IntArray, most: int, countable: bool)
     ]
 
 
+def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
+    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
+
+    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
+    as large a share as they take of the members.
+    """
+    low, size = int(members.min()), len(members)
+    width = most * int(members.max() - low) + 1
+    ways = np.zeros((most + 1, width))
+    ways[0, 0] = 1.0
+    for number, extra in enumerate((members - low).tolist(), start=1):
+        top = min(number, most)
+        share = 1.0 if countable else np.arange(1, top + 1).reshape(-1, 1) / number
+        with_newest = ways[:top, : width - extra] * share
+        ways[1 : top + 1] *= 1.0 if countable else 1 - share
+        ways[1 : top + 1, extra:] += with_newest
+    found = []
+    for number in range(most + 1):
+        cells = np.flatnonzero(ways[number])
+        whole = math.comb(size, number) if countable else 1
+        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
+    return found
+
+
 def _merged(parts: list[tuple[IntArray, FloatArray]]) -> tuple[IntArray, FloatArray]:
     sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     if len(parts) == 1:
@@ -139,7 +135,15 @@ def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
         if len(total.values) * len(part.values) > MOST_COMBINATIONS:
             return None
         total = _within(total, part, capacity)
-    return _chance_of_last(total, ordered[-1], capacity)
+    last = ordered[-1]
+    if len(capacity) == 1:
+        order = np.argsort(last.values[:, 0], kind="stable")
+        below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
+        room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
+        return min(1.0, math.fsum((total.chances * below[room]).tolist()))
+    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
+        return None
+    return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
 def _dense_chance(parts: Sequence[Sums], capacity: int) -> float | None:
@@ -168,17 +172,6 @@ def _within(left: Sums, right: Sums, capacity: IntArray) -> Sums:
     return Sums(
         distinct, np.bincount(where.reshape(-1), weights=chances[fits], minlength=len(distinct)).astype(np.float64)
     )
-
-
-def _chance_of_last(total: Sums, last: Sums, capacity: IntArray) -> float | None:
-    if len(capacity) == 1:
-        order = np.argsort(last.values[:, 0], kind="stable")
-        below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
-        room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
-        return min(1.0, math.fsum((total.chances * below[room]).tolist()))
-    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
-        return None
-    return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
 class ClassSizes(Protocol):

@@ -241,15 +241,13 @@ class Sweep:
             standing = self._standings[number]
             if standing.num_placed < self._due[standing.sort][rank] and (not blocked or blocked == [number]):
                 if number not in layer.taking:
-                    layer.taking[number] = self._settled(at, self._with_item(standing, self.items[at]))
+                    item = self.items[at]
+                    room = standing.room
+                    if room is not None:
+                        room = tuple(r - s for r, s in zip(room, self._sizes[item].tolist(), strict=True))
+                    layer.taking[number] = self._settled(at, _Standing(standing.sort, standing.num_placed + 1, room))
                 if layer.taking[number] != _DEAD and not (blocked and num_bins > 1):
                     yield number, num_bins, self._after(layer, state, number)
-
-    def _with_item(self, standing: _Standing, item: int) -> _Standing:
-        room = standing.room
-        if room is not None:
-            room = tuple(r - s for r, s in zip(room, self._sizes[item].tolist(), strict=True))
-        return _Standing(standing.sort, standing.num_placed + 1, room)
 
     @staticmethod
     def _after(layer: _Layer, state: State, chosen: int) -> State:
@@ -770,13 +768,6 @@ class _Chains:
                 self.kept,
                 self._num_met,
             )
-        self._change_places()
-
-    def _draw(self, size: int) -> IntArray:
-        """Draw 63-bit words: numba multiplies signed numbers."""
-        return (self._words(size) >> np.uint64(1)).astype(np.int64)
-
-    def _change_places(self) -> None:
         chances = (self._words(NUM_CHAINS) >> np.uint64(11)) * 2.0**-53
         for chain in range(NUM_CHAINS - 1):
             growth = self._penalties[chain + 1] - self._penalties[chain]
@@ -784,6 +775,10 @@ class _Chains:
             if gain >= 0 or chances[chain] < math.exp(gain):
                 for held in (self._items_at, self._loads, self._overs):
                     held[chain], held[chain + 1] = held[chain + 1], held[chain]
+
+    def _draw(self, size: int) -> IntArray:
+        """Draw 63-bit words: numba multiplies signed numbers."""
+        return (self._words(size) >> np.uint64(1)).astype(np.int64)
 
 
 def _spread(items: Items) -> FloatArray:

@@ -48,24 +48,7 @@ def fits_by_permutation(
 
     Decimals are added up as whole numbers, so that a load equal to the capacity fits.
     """
-    loads, rooms = _exact_columns(values, capacities, class_of_row, bin_of_row)
-    order = np.argsort(bin_of_row, kind="stable")
-    used, starts = np.unique(bin_of_row[order], return_index=True)
-    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
-    chunk = max(1, _CHUNK_NUMBERS // len(loads))
-    for first in range(0, permutations, chunk):
-        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
-        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
-        for resource, room in zip(loads.T, rooms.T, strict=True):
-            # (permutation, bin in use): the load of one resource
-            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
-        yield fits
-
-
-def _exact_columns(
-    values: FloatArray, capacities: FloatArray, class_of_row: IntArray, bin_of_row: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals."""
+    # Values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals.
     loads = np.array(values, dtype=np.float64)
     loads = loads[:, None] if loads.ndim == 1 else loads
     if not len(loads) == len(class_of_row) == len(bin_of_row) or not len(loads):
@@ -88,7 +71,17 @@ def _exact_columns(
         if scale > 1:
             loads[:, column] = np.rint(loads[:, column] * scale)
             rooms[:, column] = np.rint(held * scale)
-    return loads, rooms
+    order = np.argsort(bin_of_row, kind="stable")
+    used, starts = np.unique(bin_of_row[order], return_index=True)
+    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_NUMBERS // len(loads))
+    for first in range(0, permutations, chunk):
+        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        for resource, room in zip(loads.T, rooms.T, strict=True):
+            # (permutation, bin in use): the load of one resource
+            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
+        yield fits
 
 
 def held_out_feasibility(

@@ -797,7 +797,11 @@ def grow(
 
         found = polish(metric, found, k, person, constraints)
     if isinstance(heads, str) and constraints is None and person is None and k <= len(metric) <= SMALL:
-        found = _better(metric, found, k)
+        # The better of the grown classes and the published ones.
+        from dunnage.clustering.published import published_density
+
+        published = published_density(metric, k)
+        found = published if metric.total(published) < metric.total(found) else found
     if progress is not None:
         progress(1.0)
     return found
@@ -898,14 +902,6 @@ def _watched(work: Callable[[IntArray], IntArray], num: int, progress: Progress 
         return future.result()
 
 
-def _better(metric: Metric, found: IntArray, k: int) -> IntArray:
-    """Return the better of the grown classes and the published ones."""
-    from dunnage.clustering.published import published_density
-
-    published = published_density(metric, k)
-    return published if metric.total(published) < metric.total(found) else found
-
-
 def _as_order(heads: IntArray, num: int) -> IntArray:
     order = np.asarray(heads, dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(num)):
@@ -957,7 +953,12 @@ def in_blocks(
             given["person"] = person[block]
         return method(metric.take(block), k, **given)
 
-    return _joined(list(blocks(metric, k, size=size, person=person)), solved, workers or _num_cores(), progress)
+    return _joined(
+        list(blocks(metric, k, size=size, person=person)),
+        solved,
+        workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
+        progress,
+    )
 
 
 def _joined(
@@ -984,11 +985,6 @@ def _joined(
         found[block] = np.where(inside >= 0, inside + num, -1)
         num += int(inside.max(initial=-1)) + 1
     return found
-
-
-def _num_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def grow_in_blocks(
@@ -1031,7 +1027,7 @@ def _sides(
     for axis in np.argsort(-_spreads(metric, block), kind="stable"):
         first = _first_side(metric, block, int(axis), share)
         sides = block[first], block[~first]
-        if min(_num_persons(side, person) for side in sides) >= max(k, 1):
+        if min((len(side) if person is None else len(np.unique(person[side]))) for side in sides) >= max(k, 1):
             return sides
     return None
 
@@ -1055,11 +1051,8 @@ def _first_side(metric: Metric, block: IntArray, axis: int, share: float) -> Any
         below, up_to = column < border, column <= border  # equal numbers stay together
         return below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
     codes = metric.codes[axis - len(metric.numbers), block]
-    return _first_codes(codes, metric.tables[axis - len(metric.numbers)], wanted)[codes]
-
-
-def _first_codes(codes: CodeArray, table: FloatArray, wanted: int) -> Any:
-    """Return which codes are on the first side, put in line between two that are far apart."""
+    # Which codes are on the first side, put in line between two that are far apart.
+    table = metric.tables[axis - len(metric.numbers)]
     counts = np.bincount(codes, minlength=len(table))
     present = np.flatnonzero(counts)
     inside = table[np.ix_(present, present)]
@@ -1071,8 +1064,4 @@ def _first_codes(codes: CodeArray, table: FloatArray, wanted: int) -> Any:
     num = 1 + int(np.argmin(np.abs(up_to - wanted)))
     first = np.zeros(len(table), dtype=np.bool_)
     first[line[:num]] = True
-    return first
-
-
-def _num_persons(records: IntArray, person: IntArray | None) -> int:
-    return len(records) if person is None else len(np.unique(person[records]))
+    return first[codes]

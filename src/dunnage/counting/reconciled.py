@@ -94,7 +94,9 @@ def estimate_cells(
     estimate = posterior(values, scale, expected)
     if values.size == num_pairs:  # no pair has other cells
         return estimate
-    estimate = posterior(values, scale, _by_others(estimate.means, pairs, shares, num_pairs))
+    # Predict each cell from the other cells of its pair.
+    others = np.maximum(np.bincount(pairs, estimate.means, num_pairs)[pairs] - estimate.means, 0.0)
+    estimate = posterior(values, scale, np.asarray(others * shares / np.maximum(1 - shares, 1e-3)))
     return estimate if margin is None else _drawn_to(margin, margin_scale, estimate, pairs)
 
 
@@ -117,12 +119,6 @@ def _check(
 def _smoothed(rates: FloatArray) -> FloatArray:
     mean = float(rates.mean())
     return OWN_RATE * rates + (1 - OWN_RATE) * mean if mean > 0 else np.ones(rates.shape)
-
-
-def _by_others(means: FloatArray, pairs: IntArray, shares: FloatArray, num_pairs: int) -> FloatArray:
-    """Predict each cell from the other cells of its pair."""
-    others = np.maximum(np.bincount(pairs, means, num_pairs)[pairs] - means, 0.0)
-    return np.asarray(others * shares / np.maximum(1 - shares, 1e-3))
 
 
 def _drawn_to(margin: IntArray, scale: float, estimate: Estimate, pairs: IntArray) -> Estimate:
@@ -270,7 +266,11 @@ def reconciling_ratios(
     """
     num_cells = len(estimate.means)
     joined = np.diff(np.concatenate(([0.0], np.cumsum(estimate.means)))[starts])
-    left, misplaced = _doubts(estimate, scale, total)
+    # Return, per cell, the variance that is left and the trips that rest on the mixture alone.
+    own = np.minimum(estimate.variances / max(laplace_variance(scale), _LEAST_VARIANCE), 1.0)
+    resting = float(estimate.means @ (1 - own))
+    misplaced = max(total - float(estimate.means @ own), resting, 1.0)
+    left, misplaced = max(float(estimate.variances.mean()), _LEAST_VARIANCE), misplaced / len(own)
     levels = _levels(estimate.means)
     ratios = []
     for codes, noisy, spread in zip(groups, sums, variances, strict=True):
@@ -283,14 +283,6 @@ def reconciling_ratios(
         moving = num_cells - np.searchsorted(levels, min(correction, MOST_CORRECTED * levels[-1]))
         ratios.append(min(error / variance * len(noisy) / max(int(moving), 1), size))
     return tuple(ratios)
-
-
-def _doubts(estimate: Estimate, scale: float, total: float) -> tuple[float, float]:
-    """Return, per cell, the variance that is left and the trips that rest on the mixture alone."""
-    own = np.minimum(estimate.variances / max(laplace_variance(scale), _LEAST_VARIANCE), 1.0)
-    resting = float(estimate.means @ (1 - own))
-    misplaced = max(total - float(estimate.means @ own), resting, 1.0)
-    return max(float(estimate.variances.mean()), _LEAST_VARIANCE), misplaced / len(own)
 
 
 def _levels(means: FloatArray) -> FloatArray:

@@ -162,7 +162,16 @@ class ConstrainedCounts(FeatureMechanism):
         if self.structure == "hierarchical":
             columns = nested(columns)
         if self._margins:
-            return _margin_shares(columns)
+            # Share epsilon out between cells, features and an origin-destination margin, which comes last.
+            others = [item for item in columns if item != MARGIN]
+            if not others:
+                raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Use O5, say.')
+            rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
+            return (
+                Query(columns=None, share=MARGINS_CELLS_SHARE),
+                *(Query(columns=item, share=rest) for item in others),
+                Query(columns=MARGIN, share=MARGIN_SHARE),
+            )
         if not isinstance(self.budget_shares, str):
             return given_shares(dict(self.budget_shares), columns)
         return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)
@@ -209,7 +218,22 @@ class ConstrainedCounts(FeatureMechanism):
         """Ask all features with noise, project the answers, and round."""
         asked = prepared
         if self._margins:
-            return self._draw_with_margin(counted, asked, noise)
+            # Estimate cells with the help of the margin, which is the last feature, and project the estimates.
+            *features, _ = asked.features
+            layout = Layout.of(asked.universe, features)
+            *sums, margin = asked.noisy_sums(counted, noise)
+            every = np.repeat(np.arange(layout.num_groups), layout.sizes)
+            cells = layout.cells(every, np.arange(len(every)) - layout.starts[every])
+            projection = project_estimates(
+                asked.noisy_cells(counted, layout, noise),
+                float(asked.laws[0].scale),
+                starts=layout.starts,
+                margin=Margin(pairs=asked.universe.split(cells)[0], sums=margin, scale=float(asked.laws[-1].scale)),
+                family=self.family(features, layout),
+                sums=sums,
+                variances=[law.spread**2 for law in asked.laws[1:-1]],
+            )
+            return _rounded(projection, asked, layout, noise)
         layout = Layout.of(asked.universe, asked.features)
         sums = asked.noisy_sums(counted, noise)
         many = asked.universe.num_cells > MOST_DENSE_CELLS
@@ -222,24 +246,6 @@ class ConstrainedCounts(FeatureMechanism):
     ) -> DrawnCounts:
         noisy = asked.noisy_cells(counted, layout, noise)
         projection = project_table(noisy, layout.starts, self.family(asked.features, layout), sums)
-        return _rounded(projection, asked, layout, noise)
-
-    def _draw_with_margin(self, counted: Counted, asked: Asked, noise: Noise) -> DrawnCounts:
-        """Estimate cells with the help of the margin, which is the last feature, and project the estimates."""
-        *features, _ = asked.features
-        layout = Layout.of(asked.universe, features)
-        *sums, margin = asked.noisy_sums(counted, noise)
-        every = np.repeat(np.arange(layout.num_groups), layout.sizes)
-        cells = layout.cells(every, np.arange(len(every)) - layout.starts[every])
-        projection = project_estimates(
-            asked.noisy_cells(counted, layout, noise),
-            float(asked.laws[0].scale),
-            starts=layout.starts,
-            margin=Margin(pairs=asked.universe.split(cells)[0], sums=margin, scale=float(asked.laws[-1].scale)),
-            family=self.family(features, layout),
-            sums=sums,
-            variances=[law.spread**2 for law in asked.laws[1:-1]],
-        )
         return _rounded(projection, asked, layout, noise)
 
     def _draw_as_published(
@@ -297,19 +303,6 @@ def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise)
     counts = _whole(values, np.searchsorted(found, layout.starts), layout, noise)
     kept = counts > 0
     return DrawnCounts.at(layout, found[kept], counts[kept], _figures(asked, projection.residual))
-
-
-def _margin_shares(columns: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Share epsilon out between cells, features and an origin-destination margin, which comes last."""
-    others = [item for item in columns if item != MARGIN]
-    if not others:
-        raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Use O5, say.')
-    rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
-    return (
-        Query(columns=None, share=MARGINS_CELLS_SHARE),
-        *(Query(columns=item, share=rest) for item in others),
-        Query(columns=MARGIN, share=MARGIN_SHARE),
-    )
 
 
 def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -> IntArray:

@@ -347,14 +347,11 @@ def search(points: Points, *, most_steps: int = MOST_STEPS) -> Found:
     if not two:
         polished = [_polished(points, *start, most_steps // MOST_POLISHED) for start in optima[:MOST_POLISHED]]
         cuts, loss = min(polished, key=operator.itemgetter(1))
-    branching = _Branching(points, cuts, loss, most_steps, _by_pieces(points))
+    branching = _Branching(
+        points, cuts, loss, most_steps, sorted(range(points.num_attributes), key=lambda i: (points.num_pieces[i], i))
+    )
     nothing = np.zeros(len(points), dtype=np.int64)
     return branching.run(_Node((), (0,), 0, nothing, _narrowest(points, _all_nearest(points))))
-
-
-def _by_pieces(points: Points) -> list[int]:
-    """Order attributes for branching: the last costs none, so it is the one with the most pieces."""
-    return sorted(range(points.num_attributes), key=lambda i: (points.num_pieces[i], i))
 
 
 def _polished(points: Points, cuts: Cuts, loss: float, most_steps: int) -> tuple[Cuts, float]:
@@ -504,16 +501,31 @@ class _Branching:
             if node.slabs is None and len(node.cuts) == self.points.num_attributes - 2 and self._slab_steps > self.left:
                 break
             heapq.heappop(self._open)
-            self._expand(node, bound)
+            if len(node.cuts) < self.points.num_attributes - 2:
+                # Decide the next interval of an attribute before the last two, bounded by the narrowest boxes.
+                attribute = self.order[len(node.cuts)]
+                piece, num = self.points.piece[:, attribute], self.points.num_pieces[attribute]
+                for end in range(node.at + 1, num + 1):
+                    label = np.unique(2 * node.label + (piece >= end), return_inverse=True)[1].astype(np.int64)
+                    least, steps = _box_widths(
+                        self.points, self._nearest, label, node.least, self.points.k, STEPS_OF_BOX
+                    )
+                    self.left -= steps + STEPS_OF_NODE
+                    self._push(max(bound, float(self.points.counts @ least)), _decided(node, end, num, label, least))
+            elif node.slabs is None:
+                # Solve the problem in which each interval of the last but one attribute has its own cuts of the last
+                # one.
+                alone = self._alone(node.label)
+                self.left -= self._slab_steps
+                rest = np.zeros(len(alone) + 1)
+                for begin in range(len(alone) - 1, -1, -1):
+                    rest[begin] = (alone[begin] + rest).min()
+                slabs = _Slabs(node.label, alone, rest)
+                undecided = np.full(len(self.points), -1, dtype=np.int64)
+                self._push(max(bound, float(rest[0])), _Node(node.cuts, (0,), 0, undecided, node.least, slabs=slabs))
+            else:
+                self._expand_last(node, node.slabs)
         return _found(self.cuts, self.loss, min((bound for bound, _, _ in self._open), default=self.loss))
-
-    def _expand(self, node: _Node, bound: float) -> None:
-        if len(node.cuts) < self.points.num_attributes - 2:
-            self._expand_outer(node, bound)
-        elif node.slabs is None:
-            self._enter_last_level(node, bound)
-        else:
-            self._expand_last(node, node.slabs)
 
     @property
     def _slab_steps(self) -> int:
@@ -527,27 +539,6 @@ class _Branching:
     def _push(self, bound: float, node: _Node) -> None:
         if self._may_beat(bound):
             heapq.heappush(self._open, (bound, next(self._serial), node))
-
-    def _expand_outer(self, node: _Node, bound: float) -> None:
-        """Decide the next interval of an attribute before the last two, bounded by the narrowest boxes."""
-        attribute = self.order[len(node.cuts)]
-        piece, num = self.points.piece[:, attribute], self.points.num_pieces[attribute]
-        for end in range(node.at + 1, num + 1):
-            label = np.unique(2 * node.label + (piece >= end), return_inverse=True)[1].astype(np.int64)
-            least, steps = _box_widths(self.points, self._nearest, label, node.least, self.points.k, STEPS_OF_BOX)
-            self.left -= steps + STEPS_OF_NODE
-            self._push(max(bound, float(self.points.counts @ least)), _decided(node, end, num, label, least))
-
-    def _enter_last_level(self, node: _Node, bound: float) -> None:
-        """Solve the problem in which each interval of the last but one attribute has its own cuts of the last one."""
-        alone = self._alone(node.label)
-        self.left -= self._slab_steps
-        rest = np.zeros(len(alone) + 1)
-        for begin in range(len(alone) - 1, -1, -1):
-            rest[begin] = (alone[begin] + rest).min()
-        slabs = _Slabs(node.label, alone, rest)
-        undecided = np.full(len(self.points), -1, dtype=np.int64)
-        self._push(max(bound, float(rest[0])), _Node(node.cuts, (0,), 0, undecided, node.least, slabs=slabs))
 
     def _alone(self, base: IntArray) -> FloatArray:
         """For each begin and end, the least cost of the records between these pieces of the last but one attribute."""

@@ -366,7 +366,12 @@ class _PrivateBorders(_Clusters):
 
     def promise(self) -> Promise:
         for name in self.given:
-            _check_candidates(name, self.domains[name])
+            domain = self.domains[name]
+            if not len(candidate_steps(domain.num_steps)):
+                raise ParameterError(
+                    f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. "
+                    "Choose a finer resolution, or leave it out of quantiles."
+                )
         self.cells({}, self.values_epsilon)  # refuses what can be given no noise
         cut = ", ".join(self.given)
         guarantee = WithinPublishedBorders(
@@ -399,7 +404,7 @@ class _PrivateBorders(_Clusters):
         lines, warnings, details = [], [], {}
         for name, shares in self.given.items():
             num = len(candidate_steps(self.domains[name].num_steps))
-            miss = details[name] = _border_miss(num, self.border_epsilon)
+            miss = details[name] = math.ceil(2 * math.log(num / _UNSURE) / self.border_epsilon)
             text = (
                 f"{name}: each border is drawn with epsilon {shown_number(self.border_epsilon)}; with 90 % it misses "
                 f"its share by at most {miss} of {len(dataset)} records more than the best place does"
@@ -422,14 +427,6 @@ def candidate_steps(num_steps: int) -> IntArray:
     return np.arange(stride, num_steps, stride, dtype=np.int64)
 
 
-def _check_candidates(name: str, domain: Numeric) -> None:
-    if not len(candidate_steps(domain.num_steps)):
-        raise ParameterError(
-            f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. Choose "
-            "a finer resolution, or leave it out of quantiles."
-        )
-
-
 def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> list[Fraction]:
     """Score candidates for a border: minus how many records the share below is off. Sensitivity 1 (replace-one)."""
     below = np.searchsorted(np.sort(steps), candidates, side="left").tolist()
@@ -447,11 +444,6 @@ def draw_borders(
         scores = [epsilon * score / 2 for score in border_scores(ranked, share, candidates)]
         found.add(int(candidates[noise.exponential_choice(scores)]))
     return sorted(found)
-
-
-def _border_miss(num_candidates: int, epsilon: Fraction) -> int:
-    """Bound how many records worse than the best a drawn border is, in nine cases of ten (McSherry and Talwar 2007)."""
-    return math.ceil(2 * math.log(num_candidates / _UNSURE) / epsilon)
 
 
 class _AsPublished(_Clusters):

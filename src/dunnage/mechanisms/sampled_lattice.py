@@ -221,18 +221,7 @@ class SampledLattice(ClassRelease):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_form()
-        self._check_left_out()
-        if not 0 < self.epsilon_choice <= 700:
-            raise ParameterError(
-                f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
-                "Use a part of epsilon, 0.5, say."
-            )
-        self._rule.delta()  # refuses a k, a rate or a delta that is none
-        return self
-
-    def _check_form(self) -> None:
-        """Check that one of the two forms is given, whole and alone."""
+        # Check that one of the two forms is given, whole and alone.
         given = [name for name in ("k", "beta", "epsilon", "delta") if getattr(self, name) is not None]
         if given not in (["k", "beta"], ["epsilon", "delta"]):
             raise ParameterError(
@@ -248,8 +237,6 @@ class SampledLattice(ClassRelease):
                 f"epsilon_choice is a part of epsilon. Got {shown_number(self.epsilon_choice)} of "
                 f"{shown_number(self.epsilon)}, which leaves nothing for the sample. Lower it, or raise epsilon."
             )
-
-    def _check_left_out(self) -> None:
         if self.left_out != "noisy":
             strange = [name for name in ("left_out_epsilon", "confidence") if getattr(self, name) is not None]
             if strange:
@@ -258,6 +245,13 @@ class SampledLattice(ClassRelease):
                 )
         elif self.left_out_epsilon is None:
             raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
+        if not 0 < self.epsilon_choice <= 700:
+            raise ParameterError(
+                f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
+                "Use a part of epsilon, 0.5, say."
+            )
+        self._rule.delta()  # refuses a k, a rate or a delta that is none
+        return self
 
     def describe(self) -> dict[str, object]:
         """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""

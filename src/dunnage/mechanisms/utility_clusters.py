@@ -452,7 +452,24 @@ class UtilityClusters(ClassMechanism):
         records = _Records(self, dataset, progress)
         if self.max_distortion is None:
             return records.classes(self.least_k)
-        k, classes = _largest_k(records, self.least_k, self.max_distortion)
+        # Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
+        # Distortion need not rise with every k, so that a larger one still may keep to it as well.
+        most = self.max_distortion
+        good, found = self.least_k, records.classes(self.least_k)
+        if not _within(found, len(records), most):
+            raise Refusal(
+                f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
+                f"{shown_number(most)}. Raise it, or give attributes another importance."
+            )
+        bad, doubling = records.most_k + 1, True
+        while good + 1 < bad:
+            k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
+            attempt = _attempt(records, k, most)
+            if attempt is None:
+                bad, doubling = k, False
+            else:
+                good, found = k, attempt
+        k, classes = good, found
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
@@ -467,7 +484,16 @@ class UtilityClusters(ClassMechanism):
             tables["importance"] = self.importance
         for what, table in tables.items():
             for name, _ in table:
-                _check_named(what, name, attributes, numeric=what in ("buckets", "keep"))
+                # Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for.
+                numeric = what in ("buckets", "keep")
+                fitting: Iterable[str] = [
+                    key for key, a in attributes.items() if not numeric or isinstance(a.domain, Numeric)
+                ]
+                if name not in fitting:
+                    kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
+                    raise ParameterError(
+                        f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
+                    )
         if (self.l is not None or self.t is not None) and not schema.sensitive:
             raise ParameterError("l and t speak of sensitive columns. The policy has none. Give a column that role.")
         unordered = [a.name for a in schema.sensitive if a.kind not in ORDERED_KINDS]
@@ -503,41 +529,9 @@ class UtilityClusters(ClassMechanism):
             )
 
 
-def _check_named(what: str, name: str, known: Mapping[str, Attribute], *, numeric: bool) -> None:
-    """Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for."""
-    fitting: Iterable[str] = [key for key, a in known.items() if not numeric or isinstance(a.domain, Numeric)]
-    if name not in fitting:
-        kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
-        raise ParameterError(
-            f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
-        )
-
-
 # How the classes are found: records in one metric, clustered stratum by stratum, then counted. Records are sorted by
 # their values before anything else, so that the order of the input decides at most between records that are equal in
 # every released column. Classes that would look alike are one class. Nothing here draws at random.
-
-
-def _largest_k(records: _Records, least: int, most: Fraction) -> tuple[int, Classes]:
-    """Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
-
-    Distortion need not rise with every k, so that a larger one still may keep to it as well.
-    """
-    good, found = least, records.classes(least)
-    if not _within(found, len(records), most):
-        raise Refusal(
-            f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
-            f"{shown_number(most)}. Raise it, or give attributes another importance."
-        )
-    bad, doubling = records.most_k + 1, True
-    while good + 1 < bad:
-        k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
-        attempt = _attempt(records, k, most)
-        if attempt is None:
-            bad, doubling = k, False
-        else:
-            good, found = k, attempt
-    return good, found
 
 
 def _attempt(records: _Records, k: int, most: Fraction) -> Classes | None:
@@ -625,7 +619,11 @@ class _Records:
         self.tell: Progress = progress or (lambda stage: None)
         columns = [_Column.of(dataset, attribute) for attribute in dataset.schema.quasi_identifiers]
         stratum, self.num_strata = strata(dataset)
-        self.order = _by_values(dataset, stratum, columns)
+        # The rows in the order of stratum, generalised values, sensitive values and persons.
+        keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
+        keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
+        keys += [] if dataset.persons is None else [dataset.persons]
+        self.order = np.lexsort(keys[::-1])
         self.columns = [replace(column, values=column.values[self.order]) for column in columns]
         self.stratum = stratum[self.order]
         self.person = None if dataset.persons is None else dataset.persons[self.order]
@@ -672,7 +670,15 @@ class _Records:
         limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
         diverse = made.l is not None or made.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
-        self._refuse_impossible(ranks)
+        # Refuse an l that not even all records together have.
+        asked = self.mechanism.l
+        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
+            num = int(values.max()) + 1
+            if asked is not None and asked > num:
+                raise Refusal(
+                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
+                    f"than the {num} that there are. Lower l."
+                )
         return Constraints(
             limits=self._in_metric_order(limits),
             max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
@@ -682,17 +688,6 @@ class _Records:
             t_kind=made.t_kind,
             sensitive=np.array(ranks, dtype=np.int32).reshape(len(ranks), len(self)),
         )
-
-    def _refuse_impossible(self, ranks: list[IntArray]) -> None:
-        """Refuse an l that not even all records together have."""
-        asked = self.mechanism.l
-        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
-            num = int(values.max()) + 1
-            if asked is not None and asked > num:
-                raise Refusal(
-                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
-                    f"than the {num} that there are. Lower l."
-                )
 
     def _persons(self, of_record: IntArray, num: int) -> IntArray:
         """Count the persons of each class or stratum, or the records where persons are not told apart."""
@@ -720,10 +715,29 @@ class _Records:
                 f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
             )
         of_record, told = self._looks(of_record)
-        self._check_counts(of_record, k)
+        # Count what is promised: whatever the clustering did, no smaller class is released.
+        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
+            raise InternalError("a class came out smaller than k")
         found = self._made(of_record, told)
-        self._check_suppressed(of_record)
-        self._check_statistics(of_record, told)
+        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
+        if most is not None and lost > most * len(self):
+            raise Refusal(
+                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
+                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
+            )
+        # Refuse classes whose middles change a statistic by more than it may change (C3).
+        sizes = class_sizes(of_record[of_record >= 0])
+        for column, of_class in zip(self.columns, told, strict=True):
+            for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
+                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
+                middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
+                work_out = np.mean if statistic == "mean" else np.median
+                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
+                if change > most:
+                    raise Refusal(
+                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
+                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
+                    )
         self._check_sensitive(of_record)
         return found
 
@@ -816,7 +830,10 @@ class _Records:
         sums = []
         for column, of_class in zip(self.columns, told, strict=True):
             widths = _widths(of_class, column)
-            self._check_limit(column.attribute, widths)
+            attribute = column.attribute
+            limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
+            if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
+                raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
             sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
         weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         of_row = np.empty(len(self), dtype=np.int64)
@@ -834,39 +851,6 @@ class _Records:
                 "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
             },
         )
-
-    def _check_counts(self, of_record: IntArray, k: int) -> None:
-        """Count what is promised: whatever the clustering did, no smaller class is released."""
-        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
-            raise InternalError("a class came out smaller than k")
-
-    def _check_limit(self, attribute: Attribute, widths: FloatArray) -> None:
-        limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
-        if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
-            raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
-
-    def _check_suppressed(self, of_record: IntArray) -> None:
-        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
-        if most is not None and lost > most * len(self):
-            raise Refusal(
-                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
-                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
-            )
-
-    def _check_statistics(self, of_record: IntArray, told: list[Generalised]) -> None:
-        """Refuse classes whose middles change a statistic by more than it may change (C3)."""
-        sizes = class_sizes(of_record[of_record >= 0])
-        for column, of_class in zip(self.columns, told, strict=True):
-            for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
-                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
-                middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
-                work_out = np.mean if statistic == "mean" else np.median
-                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
-                if change > most:
-                    raise Refusal(
-                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
-                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
-                    )
 
     def _check_sensitive(self, of_record: IntArray) -> None:
         """Refuse classes that are less diverse, or farther from all released records, than is asked for."""
@@ -966,14 +950,6 @@ def _widths(told: Generalised, column: _Column) -> FloatArray:
     domain = cast("CodedDomain", column.attribute.domain)
     codes = domain.codes([label for labels in told.sets for label in labels])
     return set_widths(domain, codes, np.array([len(labels) for labels in told.sets]))
-
-
-def _by_values(dataset: Dataset, stratum: IntArray, columns: Sequence[_Column]) -> IntArray:
-    """Return the rows in the order of stratum, generalised values, sensitive values and persons."""
-    keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
-    keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
-    keys += [] if dataset.persons is None else [dataset.persons]
-    return np.lexsort(keys[::-1])
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:

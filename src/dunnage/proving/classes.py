@@ -97,7 +97,16 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
     made: Any = mechanism_of(policy) if mechanism is None else mechanism
     promise = made.promise(policy.schema)
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
-    seen = _released(setting, policy, made)
+    seen, noise = _Seen(), Noise()
+    sensitive = {attribute.name for attribute in policy.schema.sensitive}
+    for table in setting.tables:
+        dataset = load(pa.table({name: list(column) for name, column in table.items()}), policy)
+        try:
+            publication = made.release(dataset, ledger=Ledger(":memory:"), noise=noise)
+        except Refusal:
+            seen.refusals += 1
+        else:
+            seen.add(smallest_class(publication, sensitive=sensitive, person=setting.person))
     measured = float(seen.smallest or 0)
     unit = "persons" if setting.person else "records"
     return Verdict.of(
@@ -112,20 +121,6 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
         sentence=f"The smallest class of {seen.releases:,} releases has {measured:g} {unit}; promised are {claimed}.",
         started=started,
     )
-
-
-def _released(setting: Setting, policy: Policy, mechanism: Any) -> _Seen:
-    seen, noise = _Seen(), Noise()
-    sensitive = {attribute.name for attribute in policy.schema.sensitive}
-    for table in setting.tables:
-        dataset = load(pa.table({name: list(column) for name, column in table.items()}), policy)
-        try:
-            publication = mechanism.release(dataset, ledger=Ledger(":memory:"), noise=noise)
-        except Refusal:
-            seen.refusals += 1
-        else:
-            seen.add(smallest_class(publication, sensitive=sensitive, person=setting.person))
-    return seen
 
 
 def looks(publication: Publication, *, sensitive: Iterable[str] = ()) -> list[str]:

@@ -66,7 +66,9 @@ class Proof(Model):
 
     def summary(self) -> str:
         """Return the proof for a person: a table, why claims fail, and what it comes to."""
-        lines = _aligned([_HEAD, *(_cells(verdict) for verdict in self.verdicts)])
+        rows = [_HEAD, *(_cells(verdict) for verdict in self.verdicts)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
         if failing:
             lines += ["", "What fails, and why:", *(f"- {_named(verdict)}: {_why(verdict)}" for verdict in failing)]
@@ -109,11 +111,6 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
 
 def _figure(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _badness(verdict: Verdict) -> tuple[bool, int, float]:

@@ -270,34 +270,26 @@ def examine(case: Case, *, long: bool = False) -> Verdict:
     """Examine a mechanism on tiny neighbouring datasets."""
     start = time.perf_counter()
     try:
-        return _examined(case, long, start)
+        work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
+        try:
+            measured, pair = work.worst()
+        except NotEnumerable:
+            # Bound the loss from below by draws alone.
+            best: LowerBound | None = None
+            granted = float(getattr(work.promise.guarantee, "delta", 0))
+            for one, other in work.case.neighbours:
+                found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
+                best = found if best is None or found.epsilon > best.epsilon else best
+            assert best is not None  # a case has neighbours
+            work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
+            method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
+            return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
+        work.check_draws(pair)
+        if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
+            work.check_spend(measured)
+        return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
         return raised(_name(case), case.variant, error, start)
-
-
-def _examined(case: Case, long: bool, start: float) -> Verdict:
-    work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
-    try:
-        measured, pair = work.worst()
-    except NotEnumerable:
-        return _blindly(work, start)
-    work.check_draws(pair)
-    if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
-        work.check_spend(measured)
-    return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
-
-
-def _blindly(work: _Examined, start: float) -> Verdict:
-    """Bound the loss from below by draws alone."""
-    best: LowerBound | None = None
-    granted = float(getattr(work.promise.guarantee, "delta", 0))
-    for one, other in work.case.neighbours:
-        found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
-        best = found if best is None or found.epsilon > best.epsilon else best
-    assert best is not None  # a case has neighbours
-    work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
-    method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
-    return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
 
 
 def _method(work: _Examined) -> str:

@@ -326,7 +326,9 @@ def examine(setting: Setting) -> Verdict:
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
     promise = setting.mechanism.promise()
     claimed, held = _claimed(setting, promise)
-    charged = _charged(setting)
+    # What the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box.
+    loss = setting.mechanism.true_loss(setting.tier)
+    charged = UNBOUNDED if loss is None or setting.distance is not None else float(loss)
     # Nothing may exceed the smaller of what is said and what is charged.
     holds = charged if within(charged, held, "epsilon") else held
     exactly = any(each.confidence is None and each.loss == worst for each in found)
@@ -505,12 +507,6 @@ def _epsilon(guarantee: Any, scope: str) -> float | str:
     return float(guarantee.epsilon)
 
 
-def _charged(setting: Setting) -> float | str:
-    """Return what the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box."""
-    loss = setting.mechanism.true_loss(setting.tier)
-    return UNBOUNDED if loss is None or setting.distance is not None else float(loss)
-
-
 def _sentence(
     setting: Setting, claimed: float | str, held: float | str, measured: float | str, problems: Sequence[str]
 ) -> str:
@@ -580,17 +576,7 @@ def _number_settings(long: bool) -> Iterator[Setting]:
     yield _numbers("method warner, 2 numbers", 2, 1, method="warner", values=_corners(2))
     for tier in _TIERS:
         yield _numbers(f"tier {tier.name}", 1, 1, tiers=_TIERS, tier=tier.name)
-    yield from _published_numbers(long)
-    if long:
-        for method, epsilon in itertools.product(("hybrid", "piecewise", "square-wave", "laplace"), ("0.25", "3")):
-            given: dict[str, Any] = {"method": method, "epsilon": epsilon, "num_drawn": 20_000}
-            yield _numbers(f"method {method}, epsilon {epsilon}, 9 points", 1, 4, values=_points(4), **given)
-        yield _numbers("method duchi, 4 numbers", 4, 1, epsilon=2, method="duchi", values=[(-1,) * 4, (1,) * 4])
-        yield _numbers("method hybrid, 2 of 3 numbers", 3, 1, epsilon=5, values=[(-1,) * 3, (1, 0, -1), (1,) * 3])
-
-
-def _published_numbers(long: bool) -> Iterator[Setting]:
-    """Yield the published e-L_LDP for one number, of which it is true, and for several."""
+    # Yield the published e-L_LDP for one number, of which it is true, and for several.
     name = "as published (e-L_LDP)"
     form: dict[str, Any] = {"as_published": True}
     yield _numbers(f"{name}, 1 number", 1, 1, **form)
@@ -599,30 +585,23 @@ def _published_numbers(long: bool) -> Iterator[Setting]:
     for num, witnesses in ((3, 400), (5, 1_000))[: 2 if long else 1]:
         form |= {"values": [(-1,) * num, (1,) * num], "replays": False, "witnesses": witnesses}
         yield _numbers(f"{name}, {num} numbers", num, 1, **form)
+    if long:
+        for method, epsilon in itertools.product(("hybrid", "piecewise", "square-wave", "laplace"), ("0.25", "3")):
+            given: dict[str, Any] = {"method": method, "epsilon": epsilon, "num_drawn": 20_000}
+            yield _numbers(f"method {method}, epsilon {epsilon}, 9 points", 1, 4, values=_points(4), **given)
+        yield _numbers("method duchi, 4 numbers", 4, 1, epsilon=2, method="duchi", values=[(-1,) * 4, (1,) * 4])
+        yield _numbers("method hybrid, 2 of 3 numbers", 3, 1, epsilon=5, values=[(-1,) * 3, (1, 0, -1), (1,) * 3])
 
 
 def check_numeric(long: bool) -> Iterator[Verdict]:
     """Check ``local-numeric``: every method, the published form, and a lifetime of reports."""
     for setting in _number_settings(long):
         yield examine(setting)
-    yield _literal_piecewise()
-    purpose = Purpose(
-        name="numbers",
-        mechanism=LocalNumeric.name,
-        tiers=(Tier(name="all", epsilon=Fraction(1, 4)),),
-        quantities=_quantities(2, 1),
-        parameters={"as_published": True},
-    )
-    yield from examine_lifetime(purpose, (-1, 1), loss=2 * Fraction(1, 4))
-    yield examine_window(replace(purpose, quantities=_quantities(1, 1), parameters={}), _points(1))
-
-
-def _literal_piecewise() -> Verdict:
-    """Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says."""
+    # Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says.
     started = time.perf_counter()
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
     loss = _worst([replayed(partial(_symbol, law, at)) for at in range(law.num_inputs)])
-    return Verdict.of(
+    yield Verdict.of(
         LocalNumeric.name,
         "Algorithm 1 as printed (L-PM)",
         claimed=1.0,
@@ -632,6 +611,15 @@ def _literal_piecewise() -> Verdict:
         basis="claimed",
         started=started,
     )
+    purpose = Purpose(
+        name="numbers",
+        mechanism=LocalNumeric.name,
+        tiers=(Tier(name="all", epsilon=Fraction(1, 4)),),
+        quantities=_quantities(2, 1),
+        parameters={"as_published": True},
+    )
+    yield from examine_lifetime(purpose, (-1, 1), loss=2 * Fraction(1, 4))
+    yield examine_window(replace(purpose, quantities=_quantities(1, 1), parameters={}), _points(1))
 
 
 # Places and paths

@@ -108,11 +108,7 @@ def off_by(drawn: Any, law: Law) -> float:
     expected = np.add.reduceat(law.chances, starts) * places.size
     if len(starts) < 2 or chdtrc(len(starts) - 1, float(((seen - expected) ** 2 / expected).sum())) >= UNLIKELY:
         return 0.0
-    return _least_ratio(seen, expected)
-
-
-def _least_ratio(seen: FloatArray, expected: FloatArray) -> float:
-    """Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off."""
+    # Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off.
     spread = _SURE * np.sqrt(np.maximum(seen, 1.0))
     more = np.log(np.maximum((seen - spread) / expected, 1.0))
     fewer = np.log(np.maximum(expected / (seen + spread), 1.0))
@@ -160,27 +156,6 @@ def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
 def _arrays(law: Law, name: str, *given: Any) -> Trial:
     """Return the trial of one function of ``noise_arrays``."""
     return Trial(lambda noise: getattr(noise_arrays, name)(noise, *given), law)
-
-
-def _number_trials() -> dict[str, list[Trial]]:
-    half = SOME // 2
-    return {
-        "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
-        "bits": [
-            _numbers(SOME, _uniform(256), "bits", 8),
-            Trial(_times(FEW, lambda noise: noise.bits(100) >> 94), _uniform(64)),
-        ],
-        "below": [_numbers(SOME, _uniform(11), "below", 11)],
-        "bernoulli": [_numbers(SOME, _coin(1 / 3), "bernoulli", Fraction(1, 3))],
-        "bernoulli_exp": [_numbers(SOME, _coin(math.exp(-x)), "bernoulli_exp", x) for x in _EXPONENTS],
-        "bernoulli_logistic": [_numbers(SOME, _coin(_logistic(x)), "bernoulli_logistic", x) for x in _LOGISTIC],
-        "geometric": [_numbers(half, _geometric(scale), "geometric", scale) for scale in _SCALES],
-        "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
-        "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
-        "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
-        "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
-        "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
-    }
 
 
 def _array_trials() -> dict[str, list[Trial]]:
@@ -231,7 +206,27 @@ def public_draws() -> dict[str, list[str]]:
 
 def trials() -> dict[str, Mapping[str, list[Trial]]]:
     """Return what to try of every draw, of ``Noise`` and of ``noise_arrays``."""
-    return {"numbers": _number_trials(), "arrays": _array_trials()}
+    half = SOME // 2
+    return {
+        "numbers": {
+            "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
+            "bits": [
+                _numbers(SOME, _uniform(256), "bits", 8),
+                Trial(_times(FEW, lambda noise: noise.bits(100) >> 94), _uniform(64)),
+            ],
+            "below": [_numbers(SOME, _uniform(11), "below", 11)],
+            "bernoulli": [_numbers(SOME, _coin(1 / 3), "bernoulli", Fraction(1, 3))],
+            "bernoulli_exp": [_numbers(SOME, _coin(math.exp(-x)), "bernoulli_exp", x) for x in _EXPONENTS],
+            "bernoulli_logistic": [_numbers(SOME, _coin(_logistic(x)), "bernoulli_logistic", x) for x in _LOGISTIC],
+            "geometric": [_numbers(half, _geometric(scale), "geometric", scale) for scale in _SCALES],
+            "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
+            "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
+            "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
+            "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
+            "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
+        },
+        "arrays": _array_trials(),
+    }
 
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:

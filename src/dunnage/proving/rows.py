@@ -200,25 +200,24 @@ def examine_border_shares() -> Verdict:
     )
 
 
-def _as_published() -> Case:
-    """Return the published form on a pair of neighbours within one cluster."""
-    mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
-    parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
-    return Case(
-        mechanism=mechanism,
-        policy=rows_policy([6], parameters),
-        tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
-        reach=Reach(steps=6),
-        variant="as published",
-        expected=FAILS,
-        sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: widths "
-        "of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as it is.",
-    )
-
-
 def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
     """Check noisy-clusters: public and private borders, and the published form, which must fail."""
-    yield examine(_as_published(), long=long)
+    # The published form on a pair of neighbours within one cluster.
+    mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
+    parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
+    yield examine(
+        Case(
+            mechanism=mechanism,
+            policy=rows_policy([6], parameters),
+            tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
+            reach=Reach(steps=6),
+            variant="as published",
+            expected=FAILS,
+            sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: "
+            "widths of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as it is.",
+        ),
+        long=long,
+    )
     for law in ("laplace", "piecewise"):
         yield examine(_public_borders(1, 6, [3], law, 1), long=long)
         yield examine(_private_borders(2, 6, ["0.1"], law, 1), long=long)
