@@ -783,8 +783,8 @@ class Ledger:
                 if row is not None:
                     period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
                     raise Refusal(
-                        f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend {row[0]} "
-                        f"at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
+                        f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend "
+                        f"{row[0]} at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
                         "To spend once more pass --again (again=True)."
                     )
             budget = self._fix_budget(database, purpose)
@@ -873,8 +873,8 @@ class Ledger:
         if purpose.budget is not None:
             if fixed != purpose.budget:
                 raise Refusal(
-                    f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the policy. "
-                    "Write the fixed one there, or change it with `dunnage budget set --note`."
+                    f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the "
+                    "policy. Write the fixed one there, or change it with `dunnage budget set --note`."
                 )
         return fixed
 

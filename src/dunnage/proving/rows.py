@@ -214,7 +214,8 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
             variant="as published",
             expected=FAILS,
             sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: "
-            "widths of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as it is.",
+            "widths of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as "
+            "it is.",
         ),
         long=long,
     )
