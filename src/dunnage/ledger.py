@@ -168,7 +168,6 @@ class MemoryStore:
     name = MEMORY
 
     def exists(self) -> bool:
-        """Return whether rows can be kept without making anything first: always."""
         return True
 
     def __init__(self) -> None:
@@ -178,13 +177,11 @@ class MemoryStore:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a database whose rows do not change meanwhile."""
         with self._turn, _reported(self.name), _transaction(self.database, "BEGIN"):
             yield self.database
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a database in one transaction."""
         with self._turn, _reported(self.name), _transaction(self.database, "BEGIN IMMEDIATE"):
             yield self.database
 
@@ -210,7 +207,6 @@ class FileStore:
             raise LedgerError(f"a ledger cannot be made at {path}: there is no folder {path.parent}. Create it first.")
 
     def exists(self) -> bool:
-        """Return whether the file is there, or ever was."""
         return self._seen or self.path.exists()
 
     def close(self) -> None:
@@ -230,7 +226,6 @@ class FileStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a database in one transaction."""
         if self.read_only:
             raise LedgerError(f"the ledger {self.name} was opened to be read only. Open it with Ledger(...) to spend.")
         with _reported(self.name):
@@ -376,11 +371,9 @@ class Spend:
     note: str = ""  # The owner's own words
 
     def loss(self, neighbours: Neighbours) -> Loss:
-        """Return what it costs between the given neighbours."""
         return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
 
     def to_dict(self) -> dict[str, object]:
-        """Give the spend as plain data."""
         return {
             "id": self.id,
             "at": self.at,
@@ -406,7 +399,6 @@ class BudgetEntry:
     note: str
 
     def to_dict(self) -> dict[str, object]:
-        """Give the entry as plain data."""
         return {"at": self.at, "who": self.who, **_budget_data(self.budget), "note": self.note}
 
 
@@ -424,7 +416,6 @@ class Statement:
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that applies, if any."""
         return self.budgets[-1].budget if self.budgets else None
 
     @cached_property
@@ -468,7 +459,6 @@ class Statement:
 
     @property
     def left(self) -> Loss | None:
-        """What may still be spent; None without a budget."""
         return _left(self.budget, self.total) if self.budget is not None else None
 
     @property
@@ -477,7 +467,6 @@ class Statement:
         return self.budget is not None and not self.total.within(self.budget.limit)
 
     def summary(self) -> str:
-        """Return the statement for a person."""
         return "\n".join([*self._figures(), f"spends: {len(self.spends)}", *map(_spend_line, self.spends)])
 
     def _figures(self) -> list[str]:
@@ -498,7 +487,6 @@ class Statement:
         return f"{self.neighbours} neighbours"
 
     def left_text(self) -> str:
-        """Say what may still be spent."""
         if self.budget is None:
             return "no budget is set"
         if len(self.units) > 1:
@@ -519,7 +507,6 @@ class Statement:
         }
 
     def to_dict(self) -> dict[str, object]:
-        """Give the statement as plain data."""
         return {
             "dataset": self.dataset,
             "budget": _budget_data(self.budget) if self.budget is not None else None,
@@ -592,7 +579,6 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
 
 
 def _spent(database: sqlite3.Connection, dataset: str, neighbours: Neighbours) -> Loss:
-    """Add up the losses of all spends on a dataset, over all periods."""
     kind = neighbours.replace("-", "_")
     rows = database.execute(f"SELECT epsilon_{kind}, delta_{kind} FROM spends WHERE dataset = ?", [dataset]).fetchall()
     with _readable():

@@ -31,7 +31,6 @@ _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
 
 def class_sizes(class_id: IntArray) -> IntArray:
-    """Count the records of each class; classes are numbered from 0."""
     return np.bincount(class_id).astype(np.int64)
 
 
@@ -81,7 +80,6 @@ def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: 
 
 
 def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> Diversity:
-    """Measure how much a class tells about a sensitive column."""
     table = _occurrences(class_id, column)
     ordered = is_ordered(column) if ordered is None else ordered
     closest = _largest_distance(table, ordered=ordered)
@@ -187,7 +185,6 @@ class _Occurrences(NamedTuple):
 
 
 def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
-    """Count each value of each class."""
     rank = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
     pairs, counts = np.unique(class_id * (int(rank.max()) + 1) + rank, return_counts=True)
     classes, values = np.divmod(pairs, int(rank.max()) + 1)

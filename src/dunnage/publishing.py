@@ -41,7 +41,6 @@ _log = logging.getLogger("dunnage")
 
 
 def mechanism_of(policy: Policy) -> Mechanism:
-    """Build the mechanism a policy names."""
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
     name = policy.mechanism["name"]
@@ -353,7 +352,6 @@ def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, a
 
 
 def default_ledger(policy: Policy) -> Path:
-    """Return where the ledger of a policy is: beside it."""
     if policy.path is None:
         raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path, or a Ledger).")
     return policy.path.parent / LEDGER_FILE

@@ -297,13 +297,11 @@ def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Read the certificate of a folder."""
     if not folder.is_dir():
         raise ReleaseError(f"{folder} is not a folder, so it is not a release. Give the folder that publish wrote.")
     if not is_plain_file(folder, CERTIFICATE_FILE):
@@ -328,7 +326,6 @@ def printable(name: str) -> str:
 
 
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
-    """Read the Parquet tables that the certificate lists."""
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
         raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
@@ -396,7 +393,6 @@ In clear:
 
 
 def describe_release(release: Release) -> Mapping[str, Any]:
-    """Give what a person or program wants to know first about a release."""
     first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
     body, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
     return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

@@ -131,7 +131,6 @@ class FleetPricing:
                 self.add(kind, single)
 
     def add(self, kind: int, pattern: IntArray) -> bool:
-        """Add a pattern of a kind of bin; return whether it is new."""
         before = len(self._columns)
         self._columns.setdefault((kind, pattern.astype(np.int64).tobytes()), pattern.astype(np.int64))
         return len(self._columns) > before
@@ -376,8 +375,6 @@ class BinKind:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassPacking:
-    """How many items of each class each bin takes."""
-
     counts: IntArray  # Shape: (bins, classes)
     kinds: IntArray  # Kind of each bin
     cost: int  # cost, bound: what the bins cost, and what any plan costs at least; their number if every kind costs 1
@@ -447,7 +444,6 @@ class ChancePacker:
         self.product_holds = self.known and len(kinds[0].capacity) == 1
 
     def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
-        """Return bounds on the probability that every bin of a plan fits."""
         every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
         failing = math.fsum(1 - low + ROUNDING for low, _ in every if low < 1)
         highs = [high for _, high in every]
@@ -455,7 +451,6 @@ class ChancePacker:
         return max(0.0, 1.0 - failing), min(1.0, most + ROUNDING * (most < 1))
 
     def planned(self, counts: IntArray, kinds: IntArray) -> ClassPacking | None:
-        """Return a plan if it holds at the risk."""
         at_least, at_most = self.weighed(counts, kinds)
         if at_least < 1.0 - self.risk:
             # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
@@ -533,14 +528,12 @@ class ChancePacker:
         return self._answer(search)
 
     def _plain(self) -> bool:
-        """Return whether this is packing of one resource with known sizes, where knapsacks find the patterns."""
         one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MOST_SIZES
         equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
         capped = bool((self.caps < self.demand).any())
         return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
 
     def _fill(self, search: _Search, sizes: IntArray, rooms: list[int], counts: list[int | None]) -> None:
-        """Offer packings of two kinds of bin."""
         class_of = np.repeat(np.arange(len(sizes)), self.demand)
         for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
             if search.done:
@@ -814,7 +807,6 @@ class ChancePacker:
         )
 
     def _mixed(self, number: int, seed: int, effort: int) -> ClassPacking | None:
-        """Search once for a plan with a number of bins."""
         room = np.array([self.kinds[0].capacity] * number)
         steps = effort * STEPS_PER_ITEM * int(self.demand.sum())
         counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=min(steps, MOST_STEPS))
@@ -881,7 +873,6 @@ class _Filling:
         self.open: dict[int, list[int]] = {}  # the last bins of each group
 
     def put(self, class_: int) -> bool:
-        """Put one item of a class into the first bin that takes it, or a new one."""
         group, table = int(self.packer.groups[class_]), self.largest[class_]
         where = -1
         for bin_ in self.open.get(group, [])[-_OPEN_BINS:]:
@@ -986,7 +977,6 @@ def pack_vectors(
 
 
 def items_of_counts(packing: ClassPacking, class_of: IntArray) -> list[list[int]]:
-    """Give each bin its items, by how many of each class it takes."""
     order = np.argsort(class_of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=packing.counts.shape[1]))])[:-1]
     bins: list[list[int]] = []

@@ -45,7 +45,6 @@ class Sums:
 
     @classmethod
     def certain(cls, value: IntArray) -> Sums:
-        """Make a sum that has one value only."""
         return cls(np.asarray(value, dtype=np.int64).reshape(1, -1), np.ones(1))
 
 
@@ -175,8 +174,6 @@ def _within(left: Sums, right: Sums, capacity: IntArray) -> Sums:
 
 
 class ClassSizes(Protocol):
-    """What is known of the sizes of a class's items."""
-
     count: int
     resources: int
 
@@ -201,21 +198,17 @@ class Members:
         self.count, self.resources = self.values.shape
 
     def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
-        """Return the sums of 0 to ``most`` members drawn without replacement."""
         values = self.values if resource is None else self.values[:, resource : resource + 1]
         return draw_sums(-(-values // step) if upward else values // step, most)
 
     def largest(self, most: int) -> IntArray:
-        """Return the sum of the largest members, for each resource by itself."""
         ordered = -np.sort(-self.values, axis=0)[:most]
         return np.concatenate([np.zeros((1, self.resources), dtype=np.int64), np.cumsum(ordered, axis=0)])
 
     def smallest(self, most: int) -> IntArray:
-        """Return the sum of the smallest members, for each resource by itself."""
         return -Members(-self.values).largest(most)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of the members."""
         return self.values.mean(axis=0), self.values.var(axis=0) * self.count / max(self.count - 1, 1)
 
 
@@ -270,7 +263,6 @@ class Between:
         return np.asarray(numbers * self.lower + (numbers == self.count) * (self.upper - self.lower))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance under the assumption."""
         half = (self.upper - self.lower) / 2.0
         at_ends = min(2, self.count) / self.count
         variance = half**2 * (at_ends + (1 - at_ends) / 3)
@@ -307,7 +299,6 @@ def _added(left: dict[tuple[int, ...], int], right: dict[tuple[int, ...], int]) 
 
 
 def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
-    """Return the classes a pattern takes from, and how many of each."""
     line = np.asarray(pattern)
     used = np.flatnonzero(line)
     return tuple(zip(used.tolist(), line[used].tolist(), strict=True))
@@ -324,7 +315,6 @@ class Chances:
         self._draws: dict[tuple[Any, ...], Sums | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
-        """Return whether every choice of members fits."""
         return self._surely(_pairs(pattern))
 
     def _surely(self, used: tuple[tuple[int, int], ...]) -> bool:

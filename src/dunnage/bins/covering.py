@@ -52,8 +52,6 @@ _MOST_DENSE = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Patterns in compressed rows, with the risk of each."""
-
     # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
     # + 1]`
     starts: IntArray
@@ -79,7 +77,6 @@ class Listing:
         )
 
     def matrix(self) -> Any:
-        """Return the patterns as a sparse matrix, one line each."""
         from scipy.sparse import csr_matrix
 
         shape = (len(self), self.num_classes)
@@ -147,8 +144,6 @@ def list_patterns(
 
 
 class _Flat(NamedTuple):
-    """The sums of all classes and numbers of items in flat arrays."""
-
     caps: IntArray  # most items of each class
     first: IntArray  # where a class's numbers begin, from 1 on
     starts: IntArray  # where the sums of each number begin
@@ -158,8 +153,6 @@ class _Flat(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """When a pattern is listed, and where to give up."""
-
     most_risk: float
     least: int
     slack: int
@@ -366,7 +359,6 @@ class CoverProgram:
 
     @property
     def limits(self) -> dict[int, int]:
-        """How many bins there are of each kind that is limited."""
         return {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
 
     def solve(
@@ -533,7 +525,6 @@ class _Relaxed:
         return fresh[order[:NEW_COLUMNS]]
 
     def num_within(self, spare: float) -> int:
-        """Count the patterns whose reduced cost is at most so much."""
         return int((self.reduced <= spare).sum())
 
     def cheapest(self, spare: float, most: int) -> IntArray:

@@ -78,7 +78,6 @@ def ways_to_share(bins: Sequence[int]) -> int:
 
 
 def slots_of(counts: IntArray) -> list[int]:
-    """Return the bin of each slot, given how many slots each bin has."""
     slots: list[int] = np.repeat(np.arange(len(counts)), counts).tolist()
     return slots
 
@@ -148,7 +147,6 @@ def _part(
 
 
 def _components(matters: npt.NDArray[np.bool_]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield bins and classes that hang together."""
     unseen = set(np.flatnonzero(matters.any(axis=0)).tolist())
     while unseen:
         classes, bins = {min(unseen)}, set[int]()
@@ -332,7 +330,6 @@ class Sweep:
 
     @property
     def number(self) -> int:
-        """How many ways there are, slots in bins that do not matter not told apart."""
         return self.layers[0].ahead.get(self.start, 0)
 
     def tally(self) -> list[dict[int, int]]:
@@ -422,8 +419,6 @@ _LARGEST_SUM = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """What is put into slots."""
-
     class_of: IntArray  # Class of each item, from 0 on
     sizes: IntArray  # Whole numbers of at least 0. Shape: items x resources
 
@@ -441,8 +436,6 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """What a sealed plan says."""
-
     counts: IntArray  # How many items of each class a bin takes. Shape: bins x classes
     capacities: IntArray  # What a bin holds, whole numbers. Shape: bins x resources
 
@@ -511,7 +504,6 @@ class Fills:
         return np.asarray(shares, dtype=np.float64)
 
     def draw(self, below: Below) -> IntArray:
-        """Draw a feasible fill, all equally likely."""
         self._check_any()
         class_of, counts = self._items.class_of, self._slots.counts
         bin_of_item = np.full(len(class_of), -1, dtype=np.int64)
@@ -540,7 +532,6 @@ def _add_shares(shares: FloatArray, sweep: Sweep, sort: int, number: int) -> Non
 
 
 def _shuffled(values: Sequence[int], below: Below) -> list[int]:
-    """Return values in a uniformly random order."""
     order = list(values)
     for last in range(len(order) - 1, 0, -1):
         other = below(last + 1)
@@ -551,7 +542,6 @@ def _shuffled(values: Sequence[int], below: Below) -> list[int]:
 def count_fills(
     items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
 ) -> Fills | None:
-    """Count the feasible fills exactly."""
     _check_match(items, slots)
     least, most = extremes(items.class_of, items.sizes, slots.counts)
     if (least > slots.capacities).any():
@@ -581,8 +571,6 @@ def sealed_linkage(chances: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimate:
-    """What chains that walked over fills met."""
-
     chances: FloatArray  # The share of the feasible fills met in which an item is in a bin. Shape: items x bins
     error: FloatArray  # How far starts disagree in this: a standard error, 1 if only one start met any. Same shape
     num_met: int  # Feasible fills met, repeated ones included
@@ -600,8 +588,6 @@ def seeded_words(seed: int) -> Words:
 
 
 class _Board(NamedTuple):
-    """Slots in a row, class by class, and what a walk must know of them."""
-
     bin_of_slot: IntArray
     class_of_slot: IntArray
     class_first: IntArray
@@ -741,7 +727,6 @@ class _Chains:
 
     @property
     def num_met(self) -> int:
-        """How many feasible fills were met and noted."""
         return int(self._num_met[0])
 
     def _loads_of(self, item_at: IntArray) -> IntArray:
@@ -877,7 +862,6 @@ def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> I
 
 
 def is_feasible(items: Items, slots: Slots, bin_of_item: IntArray) -> bool:
-    """Say whether a fill takes every slot just once and no bin is above capacity."""
     if len(bin_of_item) != len(items.class_of) or (bin_of_item < 0).any() or (bin_of_item >= len(slots.counts)).any():
         return False
     taken, loads = np.zeros_like(slots.counts), np.zeros_like(slots.capacities)

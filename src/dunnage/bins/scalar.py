@@ -76,17 +76,14 @@ class Packing:
 
     @property
     def objective(self) -> int:
-        """Number of bins."""
         return len(self.bins)
 
     @property
     def gap(self) -> int:
-        """How many bins fewer might still be possible."""
         return self.objective - self.bound
 
     @property
     def status(self) -> str:
-        """``optimal`` if proved, else ``feasible``."""
         return "optimal" if self.gap == 0 else "feasible"
 
 
@@ -163,7 +160,6 @@ def pack_bins(
 
 
 def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
-    """Return the weights as an array of 64-bit whole numbers, or say what is wrong with an argument."""
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
@@ -308,7 +304,6 @@ class _Rooms:
         return found
 
     def put(self, room: int, bin_: int) -> None:
-        """Add a bin."""
         which = bisect.bisect_right(self._firsts, (room, bin_)) - 1
         block = self._blocks[which]
         bisect.insort(block, (room, bin_))
@@ -392,7 +387,6 @@ class Sizes:
 
     @classmethod
     def of(cls, items: IntArray, rest: list[int], capacity: int) -> Sizes:
-        """Collect equal items."""
         positions: dict[int, list[int]] = {}
         for size, item in sorted(zip(items[rest].tolist(), rest, strict=True), reverse=True):
             positions.setdefault(size, []).append(item)
@@ -402,16 +396,13 @@ class Sizes:
 
     @property
     def most(self) -> IntArray:
-        """How many items of each size a bin can take."""
         return np.minimum(self.demand, self.capacity // self.sizes)
 
     def part(self, demand: IntArray) -> Sizes:
-        """Return the problem of what is left, without its items."""
         rest = np.flatnonzero(demand)
         return Sizes(self.sizes[rest], demand[rest], self.capacity)
 
     def pattern_of(self, weights: IntArray) -> Pattern:
-        """Count the sizes in one bin."""
         rank = np.searchsorted(-self.sizes, -weights)
         return np.bincount(rank, minlength=len(self.sizes)).astype(np.int32)
 
@@ -439,11 +430,9 @@ class _Pool:
 
     @property
     def table(self) -> Patterns:
-        """All patterns, one row each."""
         return np.array(list(self._patterns.values()))
 
     def add(self, pattern: Pattern) -> bool:
-        """Add a pattern; return whether it is new."""
         before = len(self._patterns)
         self._patterns.setdefault(pattern.tobytes(), pattern)
         return len(self._patterns) > before

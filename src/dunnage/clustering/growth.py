@@ -30,8 +30,6 @@ TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound ke
 
 
 class Rules(NamedTuple):
-    """Constraints as kernels take them."""
-
     limits: FloatArray  # largest width in each attribute
     sensitive: CodeArray
     shares: FloatArray  # of each code in the whole table. Shape: sensitive attributes, codes
@@ -206,8 +204,6 @@ class Listed(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for the class that grows."""
-
     extent: Extent
     listed: Listed
     counts: IntArray  # of sensitive values
@@ -216,7 +212,6 @@ class Work(NamedTuple):
 
 @kernel
 def new_extent(table: Table) -> Extent:
-    """Return room for the extent of one class."""
     numbers, codes, sizes = table.numbers, table.codes, table.sizes
     places = np.zeros(codes.shape[0] + 1, np.int64)
     for axis in range(codes.shape[0]):
@@ -227,7 +222,6 @@ def new_extent(table: Table) -> Extent:
 
 @piece
 def begin(record: int, table: Table, extent: Extent) -> None:
-    """Make the extent that of a class of one record."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     low, high, width, reach, places = extent
     for axis in range(numbers.shape[0]):
@@ -241,7 +235,6 @@ def begin(record: int, table: Table, extent: Extent) -> None:
 
 @piece
 def join(record: int, table: Table, extent: Extent) -> None:
-    """Widen the extent by one record."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     low, high, width, reach, places = extent
     for axis in range(numbers.shape[0]):
@@ -529,7 +522,6 @@ def grow_class(
 
 @piece
 def still_alive(living: IntArray, num: int, alive: BoolArray) -> Any:
-    """Return the records that live, in their order."""
     found = np.zeros(num, np.int64)
     place = 0
     for record in living:
@@ -541,7 +533,6 @@ def still_alive(living: IntArray, num: int, alive: BoolArray) -> Any:
 
 @piece
 def set_free(members: IntArray, size: int, alive: BoolArray) -> None:
-    """Undo a class: its records live again."""
     for place in range(size):
         alive[members[place]] = True
 

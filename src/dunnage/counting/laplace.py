@@ -204,7 +204,6 @@ class Tail:
 
     @property
     def counts(self) -> IntArray:
-        """Number of listed cells of each group."""
         return np.bincount(self.groups, minlength=self.sizes.size).astype(np.int64)
 
 
@@ -368,7 +367,6 @@ def _by_redrawing(noise: Noise, starts: IntArray, groups: IntArray, taken: IntAr
 
 
 def _contains(members: IntArray, values: IntArray) -> npt.NDArray[np.bool_]:
-    """Tell which values are among the members, which are in ascending order."""
     if not members.size:
         return np.zeros(values.size, dtype=np.bool_)
     at = np.searchsorted(members, values)

@@ -66,8 +66,6 @@ _LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimate:
-    """What counts probably are."""
-
     means: FloatArray  # means, variances: of the law of each count, given the noisy counts
     variances: FloatArray
 
@@ -155,7 +153,6 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
 def fit_weights(
     likelihoods: FloatArray, histogram: FloatArray, first: FloatArray, iterations: int = ITERATIONS
 ) -> FloatArray:
-    """Find mixture weights by expectation maximisation."""
     seen = histogram > 0
     rows, cells = likelihoods[seen], histogram[seen]
     weights = first
@@ -292,7 +289,6 @@ def _levels(means: FloatArray) -> FloatArray:
 
 
 def laplace_variance(scale: float) -> float:
-    """Return the variance of discrete Laplace noise."""
     return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)
 
 
@@ -302,8 +298,6 @@ _STEPS = 2.0**16
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Margin:
-    """Noisy sums over all cells of each pair."""
-
     pairs: IntArray  # Pair of each cell, in the order of the cells
     sums: IntArray  # sums, scale: noisy sums, and the scale of their noise
     scale: float

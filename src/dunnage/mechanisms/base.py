@@ -117,7 +117,6 @@ class Mechanism(Model, abc.ABC):
         return found
 
     def describe(self) -> dict[str, object]:
-        """Give name and all parameters as plain data."""
         return {"name": self.name, **self.model_dump(mode="json")}
 
     @classmethod
@@ -146,7 +145,6 @@ class Mechanism(Model, abc.ABC):
         return False
 
     def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
-        """Describe the released columns for everyone."""
         return dataset.schema.describe()
 
     @abc.abstractmethod
@@ -170,7 +168,6 @@ class Mechanism(Model, abc.ABC):
         return Foresight()
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
-        """Tell the owner what not to overlook."""
         return self.preview(dataset).warnings
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
@@ -219,8 +216,6 @@ def _k(given: Any) -> int:
 
 
 def optional(read: Callable[..., Any]) -> PlainValidator:
-    """Take None besides what can be read."""
-
     def read_if_given(given: Any, info: ValidationInfo) -> Any:
         return None if given is None else read(given, info)
 
@@ -243,5 +238,4 @@ Pairs = tuple[tuple[str, Fraction], ...]
 
 
 def plain_pairs(pairs: Pairs) -> dict[str, int | float | str]:
-    """Write numbers by name as plain data."""
     return {name: plain(value) for name, value in pairs}

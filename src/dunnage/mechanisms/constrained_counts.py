@@ -215,7 +215,6 @@ class ConstrainedCounts(FeatureMechanism):
         )
 
     def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
-        """Ask all features with noise, project the answers, and round."""
         asked = prepared
         if self._margins:
             # Estimate cells with the help of the margin, which is the last feature, and project the estimates.
@@ -286,7 +285,6 @@ class ConstrainedCounts(FeatureMechanism):
         return DrawnCounts.at(layout, places, counts[kept], _figures(asked, listed.residual))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         lines = ["sums will be off by about their noise; most of the noise of cells is taken out by the projection"]
         if self._margins:
@@ -297,7 +295,6 @@ class ConstrainedCounts(FeatureMechanism):
 
 
 def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise) -> DrawnCounts:
-    """Round the counts of a whole table."""
     found = projection.cells if projection.cells is not None else np.flatnonzero(projection.x > 0)
     values = projection.x if projection.cells is not None else projection.x[found]
     counts = _whole(values, np.searchsorted(found, layout.starts), layout, noise)

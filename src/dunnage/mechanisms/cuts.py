@@ -84,17 +84,14 @@ class Points:
         return points, np.asarray(point_of, dtype=np.int64).reshape(-1)
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return len(self.counts)
 
     @property
     def num_attributes(self) -> int:
-        """Number of attributes."""
         return len(self.factor)
 
     @functools.cached_property
     def num_pieces(self) -> tuple[int, ...]:
-        """Number of pieces of each attribute."""
         return tuple((self.piece.max(axis=0) + 1).tolist())
 
     @functools.cached_property
@@ -120,7 +117,6 @@ def pieces(values: FloatArray, counts: IntArray) -> IntArray:
 
 
 def uncut(points: Points) -> Cuts:
-    """Return one interval for each attribute."""
     return (np.zeros(1, dtype=np.int64),) * points.num_attributes
 
 
@@ -179,7 +175,6 @@ def best_by_descent(points: Points) -> tuple[Cuts, float]:
 
 
 def local_optima(points: Points) -> list[tuple[Cuts, float]]:
-    """Return where descent from each start ends, and the uncut table; the best first, each loss once."""
     whole = uncut(points)
     found = {Cells.of(points, whole).cost(points): whole}
     for start, order in _starts(points):
@@ -207,7 +202,6 @@ def _starts(points: Points) -> Iterator[tuple[Cuts, list[int]]]:
 
 
 def _even_cuts(points: Points, nums: Sequence[int]) -> Cuts:
-    """Cut each attribute into about so many intervals of equal numbers of records."""
     cuts = []
     for column, num_pieces, num in zip(points.piece.T, points.num_pieces, nums, strict=True):
         before = np.cumsum(np.bincount(column, weights=points.counts, minlength=num_pieces))
@@ -335,7 +329,6 @@ def cut_program(
 
 
 def search(points: Points, *, most_steps: int = MOST_STEPS) -> Found:
-    """Find good cuts, and prove them best where the problem is small enough."""
     num_records = int(points.counts.sum())
     if num_records < points.k:
         return Found(uncut(points), num_records * points.price, num_records * points.price, proven=True)
@@ -374,7 +367,6 @@ def _polished(points: Points, cuts: Cuts, loss: float, most_steps: int) -> tuple
 
 
 def _found(cuts: Cuts, loss: float, bound: float) -> Found:
-    """Lower the bound by what sums may be off."""
     safe = max(0.0, min(loss, bound) * (1 - TOLERANCE))
     return Found(cuts, loss, safe, proven=bound >= loss * (1 - TOLERANCE))
 
@@ -425,7 +417,6 @@ def _some_nearest(points: Points) -> _Nearest | None:
 
 
 def _all_nearest(points: Points) -> _Nearest:
-    """List all points for each, the nearest first."""
     low = np.minimum(points.lower[:, None], points.lower[None])
     high = np.maximum(points.upper[:, None], points.upper[None])
     widths = (high - low) @ points.factor
@@ -549,7 +540,6 @@ class _Branching:
         return alone
 
     def _last_cuts(self, label: IntArray) -> tuple[IntArray, float]:
-        """Cut the last attribute as well as these labels allow."""
         last = self.order[-1]
         return best_cuts(self.points, last, label, int(label.max()) + 1, self.points.num_pieces[last])
 

@@ -126,7 +126,6 @@ class HierarchicalCounts(FeatureMechanism):
         return asked
 
     def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
-        """Ask every node with noise, and make counts consistent by least squares."""
         asked = prepared
         layout = Layout.of(asked.universe, asked.features)
         noisy = [*asked.noisy_sums(counted, noise), asked.noisy_cells(counted, layout, noise)]
@@ -139,7 +138,6 @@ class HierarchicalCounts(FeatureMechanism):
         return DrawnCounts.at(layout, found, whole[found], {"features": asked.describe()})
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         created = surplus(DiscreteLaplace(asked.laws[0].scale)) * asked.universe.num_cells
         line = (

@@ -187,7 +187,6 @@ class NoisyClusters(NoisyMechanism):
         return self
 
     def describe(self) -> dict[str, object]:
-        """Give name and all parameters as plain data, and how epsilon is shared where borders take a part of it."""
         described = super().describe()
         if self.quantiles is None or self.as_published:
             del described["border_share"]
@@ -198,7 +197,6 @@ class NoisyClusters(NoisyMechanism):
         }
 
     def notes(self) -> tuple[str, ...]:
-        """Return where the form that is chosen is proved, or shown to keep nothing."""
         form = "public-borders" if self.quantiles is None else "borders-drawn-privately"
         return (f"noisy-clusters.md#{'as-published' if self.as_published else form}",)
 
@@ -206,22 +204,18 @@ class NoisyClusters(NoisyMechanism):
         return self._form(schema).promise()
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> _Clusters:
-        """Refuse, as published only, what would be printed exactly."""
         form = self._form(dataset.schema)
         if printed := form.printed(dataset):
             raise Refusal(f"{dataset.source}: {' '.join(printed)}")
         return form
 
     def perturb(self, dataset: Dataset, prepared: _Clusters, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns, and borders where they are drawn."""
         return prepared.perturb(dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
         return self._form(dataset.schema).preview(dataset)
 
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
-        """Return the laws between public borders, or between those that the release states; none as published."""
         form, stated = self._form(schema), release.certificate.rows.borders
         if self.as_published:
             return None
@@ -243,7 +237,6 @@ class NoisyClusters(NoisyMechanism):
 
 
 def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> dict[str, Numbers]:
-    """Say for each attribute which numbers are its own."""
     found, names = dict(table), ", ".join(domains)
     if _ONLY in found:
         if len(domains) > 1:
@@ -286,14 +279,11 @@ class _Clusters(abc.ABC):
         return []
 
     def cells(self, borders: Mapping[str, Sequence[Fraction]], epsilon: Fraction) -> dict[str, Cells]:
-        """Cut all domains."""
         law, confidence = self.mechanism.law, self.mechanism.confidence
         return cut_cells(self.domains, borders, law=law, epsilon=epsilon, confidence=confidence)
 
 
 class _PublicBorders(_Clusters):
-    """Clusters between public borders."""
-
     def promise(self) -> Promise:
         cells = self.cells(self.given, self.mechanism.epsilon)
         guarantee = WithinCluster(
@@ -355,13 +345,11 @@ class _PrivateBorders(_Clusters):
 
     @property
     def border_epsilon(self) -> Fraction:
-        """What is spent on each border."""
         mechanism = self.mechanism
         return mechanism.epsilon * mechanism.border_share / sum(len(shares) for shares in self.given.values())
 
     @property
     def values_epsilon(self) -> Fraction:
-        """What is spent on the values, over all columns."""
         return self.mechanism.epsilon * (1 - self.mechanism.border_share)
 
     def promise(self) -> Promise:
@@ -400,7 +388,6 @@ class _PrivateBorders(_Clusters):
         return replace(values, measures=values.measures.model_copy(update={"borders": told}))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell how far borders may be off; it follows from the number of records and public facts."""
         lines, warnings, details = [], [], {}
         for name, shares in self.given.items():
             num = len(candidate_steps(self.domains[name].num_steps))
@@ -492,7 +479,6 @@ class _AsPublished(_Clusters):
         return NoisyColumns(columns, RowMeasures(records=len(dataset), published_intervals=stated))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Warn of the values that would be printed exactly."""
         return Foresight(warnings=tuple(self.printed(dataset)))
 
     def _grid(self, name: str) -> Cells:
@@ -529,7 +515,6 @@ def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
 
 
 def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> npt.NDArray[np.bool_]:
-    """Tell which records the published form would print exactly: those of clusters with range 0."""
     order = np.argsort(steps, kind="stable")
     exposed = np.zeros(len(steps), dtype=bool)
     for cluster in rank_clusters(len(steps), shares):

@@ -106,7 +106,6 @@ class NoisyCounts(CountsMechanism):
         return self.counts_promise(schema, as_published=self.as_published)
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> CountLaw:
-        """Return the law of the noise; refuse, before anything is spent, what no machine could hold."""
         law, size = self.law(dataset), dataset.schema.universe(dataset.period).num_cells
         if size <= MOST_DENSE_CELLS:
             return law
@@ -146,7 +145,6 @@ class NoisyCounts(CountsMechanism):
         return sensitivity(dataset.schema, dataset.period)
 
     def draw_counts(self, counted: Counted, prepared: CountLaw, noise: Noise) -> DrawnCounts:
-        """Draw noise for every cell; of many, only where it can reach the threshold."""
         law, size = prepared, counted.universe.num_cells
         figures: CountFigures = {"noise": CountNoise(scale=plain(law.scale), law=law.name)}
         if size > MOST_DENSE_CELLS:
@@ -163,7 +161,6 @@ class NoisyCounts(CountsMechanism):
         return DrawnCounts(cells=found, counts=whole[found], figures=figures)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how far off counts will be, and how many trips noise alone will create."""
         scale, counted = self._scale(dataset), true_counts(dataset)
         law, size = _LAWS[self.rounding](scale), counted.universe.num_cells
         created = surplus(law, self.threshold) * (size - len(counted.cells))

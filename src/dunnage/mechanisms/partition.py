@@ -72,7 +72,6 @@ class Search:
 
     @property
     def loss(self) -> float:
-        """Value of the loss metric (eq. 7) over all records."""
         return self.classes.loss_sum
 
     @property
@@ -162,12 +161,10 @@ class Partition(ClassMechanism):
 
     @property
     def price_of_suppression(self) -> Fraction:
-        """Alpha."""
         return self.alpha
 
     @property
     def class_bounds(self) -> str:  # type: ignore[override]
-        """The class's own extremes, or points of the public grid around them."""
         return self.bounds
 
     def promise(self, schema: Schema) -> Promise:
@@ -423,7 +420,6 @@ class Runs:
 
     @classmethod
     def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> Runs:
-        """Collapse sorted rows into runs of equal stratum and value."""
         change = (np.diff(stratum) != 0) | (np.diff(values) != 0)
         first = np.concatenate([[0], np.flatnonzero(change) + 1])
         starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum[first])) + 1, [len(first)]])
@@ -431,7 +427,6 @@ class Runs:
 
     @property
     def counts(self) -> IntArray:
-        """Number of rows of each run."""
         return np.diff(self.before)
 
 
@@ -540,7 +535,6 @@ class Loads:
 
     @property
     def num_records(self) -> int:
-        """Number of records."""
         return int(self.before[-1])
 
     def loss(self, borders: Borders) -> float:
@@ -606,7 +600,6 @@ class _Comparison:
     _seen: set[Borders] = field(default_factory=set)
 
     def offer(self, borders: Borders | None) -> bool:
-        """Compare; tell whether the borders are better than all before."""
         if borders is None or borders in self._seen or self.left <= 0:
             return False
         self.left -= 1
@@ -618,7 +611,6 @@ class _Comparison:
         return False
 
     def climb(self) -> None:
-        """Move one border of the best at a time as long as that helps."""
         while self.left > 0 and any(self.offer(moved) for moved in _moves(self.loads, self.best)):
             continue
 
@@ -632,7 +624,6 @@ def _num_partitions(loads: Loads) -> int:
 
 
 def _partitions(loads: Loads) -> Iterator[Borders]:
-    """List them, from the last class to the first."""
     waiting: list[tuple[int, Borders]] = [(len(loads.items), ())]
     while waiting:
         end, after = waiting.pop()
@@ -642,7 +633,6 @@ def _partitions(loads: Loads) -> Iterator[Borders]:
 
 
 def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
-    """Give prices of a record by the share of a bin that its upper bound takes."""
     yield lambda share: 1 / np.floor(1 / np.maximum(share, 1e-9))  # as many as fit of the same
     yield lambda share: share
     yield lambda share: share + 1 / np.floor(1 / np.maximum(share, 1e-9))

@@ -59,7 +59,6 @@ class NoisyColumns:
 
     @classmethod
     def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw fresh noise for every record and column."""
         columns = {}
         for name, of_column in cells.items():
             told = of_column.perturb(dataset.numbers(name), noise)
@@ -68,7 +67,6 @@ class NoisyColumns:
 
 
 def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
-    """State the laws of noise, by attribute."""
     return {name: [NoiseCell(**cell) for cell in of_column.describe()] for name, of_column in cells.items()}
 
 
@@ -83,7 +81,6 @@ class NoisyMechanism(Mechanism):
         """Draw the noisy columns, in the order of the dataset."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
-        """Draw the noisy columns, and put rows in random order."""
         drawn = self.perturb(dataset, prepared, noise)
         order = noise_arrays.permutation(noise, len(dataset))
         # data : row, public columns, then per attribute the noisy value and its interval
@@ -147,13 +144,11 @@ class NoisyMechanism(Mechanism):
 
 
 def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
-    """Return whether figures state these laws."""
     laws = {name: of_column.describe() for name, of_column in cells.items()}
     return same(laws, measures.plain().get("noise"))
 
 
 def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
-    """Return the grids of the attributes that get noise, by name."""
     if schema.sensitive:
         names = ", ".join(attribute.name for attribute in schema.sensitive)
         raise ParameterError(
@@ -224,7 +219,6 @@ def _little_told(name: str, of_column: Cells) -> str:
 
 
 def _told_share(cell: Cell) -> Fraction:
-    """Return which share of a cell its widest interval spans."""
     return min(Fraction(1), Fraction(2 * cell.law.radius + 1, cell.law.last + 1))
 
 
@@ -244,5 +238,4 @@ def _interval_line(name: str, of_column: Cells, cell: Cell) -> str:
 
 
 def with_unit(number: Fraction, domain: Numeric | None = None) -> str:
-    """Write a number for a person, with the unit of its domain."""
     return f"{decimal_text(number)} {domain.unit if domain else ''}".strip()

@@ -53,8 +53,6 @@ MOST_ALPHA = 10**9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intervals:
-    """One numeric attribute generalised to one closed interval per class."""
-
     name: str
     lower: FloatArray
     upper: FloatArray
@@ -62,8 +60,6 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nodes:
-    """One attribute generalised to one node of its public hierarchy per class, by label."""
-
     name: str
     labels: tuple[str, ...]
 
@@ -94,8 +90,6 @@ class ClassFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    """Equivalence classes of a dataset."""
-
     # Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from released
     # values alone
     of_row: IntArray
@@ -119,11 +113,9 @@ class Classes:
 
     @property
     def loss_sum(self) -> float:
-        """Value of the loss metric (eq. 7) over all records."""
         return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
 
     def loss_measures(self, num_records: int) -> RowLoss:
-        """Describe the loss per record, in all and by attribute."""
         return RowLoss(
             metric=self.metric,
             sum=self.loss_sum,
@@ -141,21 +133,17 @@ class ClassRelease(Mechanism):
 
     @property
     def sensitive_order(self) -> bool | None:
-        """Whether sensitive values were asked to be compared by order; None to go by their kind."""
         return None
 
     @property
     def price_of_suppression(self) -> Fraction:
-        """What suppressing a record counts in the loss, in records generalised to the whole domain."""
         return Fraction(1)
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
         return None
 
     def weights(self, release: Release) -> Mapping[str, float]:
-        """Return what the loss of each generalised attribute counts."""
         given = dict(getattr(self, "importance", ()))
         return {name: float(given.get(name, 1)) for name in generalised(release)}
 
@@ -164,7 +152,6 @@ class ClassRelease(Mechanism):
         return {}
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Count sizes, risks and losses of classes again."""
         yield check_figures(release, self)
 
 
@@ -180,7 +167,6 @@ class ClassMechanism(ClassRelease):
 
     @property
     def tells(self) -> Statistic:
-        """What is told about a class."""
         return "bounds"
 
     @abc.abstractmethod
@@ -223,7 +209,6 @@ class ClassMechanism(ClassRelease):
         )
 
     def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Drawn:
-        """Put the rows of all classes in random order."""
         kept = np.flatnonzero(prepared.of_row >= 0)
         order = kept[noise_arrays.permutation(noise, len(kept))]
         class_id = prepared.of_row[order]
@@ -260,7 +245,6 @@ def importance_of(
     most: Fraction = Fraction(MOST_IMPORTANCE),
     remedy: str = "Use 1, the usual importance.",
 ) -> Pairs:
-    """Read a table of importance; kept as pairs in order of names."""
     try:
         pairs = sorted(dict(given).items())
     except (TypeError, ValueError):
@@ -311,7 +295,6 @@ def lower_k(dataset: Dataset) -> str:
 
 
 def refuse_empty(alpha: Fraction) -> Refusal:
-    """Make the refusal of a release that would suppress everything."""
     return Refusal(
         f"at alpha = {decimal_text(alpha)} suppressing every record loses least, so nothing would be "
         "released. Raise alpha in [mechanism], or lower k."
@@ -345,7 +328,6 @@ def released_column(dataset: Dataset, name: str) -> pa.Array:
 
 
 def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
-    """Make the table of classes, a line each."""
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
@@ -385,7 +367,6 @@ def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
 
 
 def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
-    """Make the table of released rows, in the order given."""
     # data : row, class_id, public and sensitive columns, then the class's columns
     columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):

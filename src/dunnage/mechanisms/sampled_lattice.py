@@ -114,11 +114,9 @@ class _CountRule:
         return least + self.epsilon_choice
 
     def delta(self) -> Fraction:
-        """Return with which probability nothing is promised."""
         return sampling_delta(self.k, self.beta)
 
     def claim(self) -> str:
-        """Return what the paper claims, where that is not proved."""
         return ""
 
 
@@ -254,7 +252,6 @@ class SampledLattice(ClassRelease):
         return self
 
     def describe(self) -> dict[str, object]:
-        """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""
         return super().describe() | {"k": self.least, "beta": plain(self.rate)}
 
     @classmethod
@@ -263,14 +260,12 @@ class SampledLattice(ClassRelease):
         return {name: value for name, value in super()._given(description).items() if name not in follow}
 
     def notes(self) -> tuple[str, ...]:
-        """Return where it is proved, and what of it no longer is because of records that are left out."""
         form = "as-published" if self.as_published else "guarantee"
         left_out = () if self.left_out == "drop" else ("sampled-lattice.md#records-that-are-left-out",)
         return (f"sampled-lattice.md#{form}", *left_out)
 
     @property
     def pools(self) -> bool:
-        """Whether records that are left out wait in a file for the next release."""
         return self.left_out == "pool"
 
     @cached_property
@@ -412,7 +407,6 @@ class SampledLattice(ClassRelease):
         )
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
-        """Tell the owner what not to overlook: it takes no more than the number of records."""
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
         if delta * num_records >= 1:
             warnings.append(
@@ -468,7 +462,6 @@ class SampledLattice(ClassRelease):
 
 
 def _rounded_up(delta: Fraction) -> str:
-    """Write a delta for a person, to three digits."""
     digits = Context(prec=3, rounding=ROUND_CEILING)
     return f"{digits.divide(Decimal(delta.numerator), Decimal(delta.denominator)).normalize():g}"
 
@@ -487,23 +480,19 @@ class _Lattice:
 
     @classmethod
     def of(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> _Lattice:
-        """Encode the rows of a dataset."""
         rows = np.arange(len(dataset))
         columns = [Column.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
         records = Records.of(strata(dataset)[0], columns)
         return cls(columns, records, *_precision([hierarchy.num_levels for hierarchy in hierarchies.values()]))
 
     def node(self, number: int) -> Node:
-        """Return a node by its number."""
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
 
     def scores(self, rule: _CountRule, kept: IntArray, num_sampled: int) -> list[Fraction]:
-        """Return the score of every node, by number."""
         utility = (kept * self.precision).ravel().tolist()
         return rule.scores(utility, Fraction(1, self.denominator), num_sampled)
 
     def classes(self, sampled: BoolArray, node: Node, k: int) -> Classes:
-        """Return the classes of a sample at a node, without those of fewer than k records."""
         of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
         kept = np.flatnonzero(of_row >= 0)
         sizes = class_sizes(of_row[kept])

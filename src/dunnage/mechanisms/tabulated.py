@@ -64,7 +64,6 @@ _SHARE_TOLERANCE = 1e-6
 
 
 def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """Return the scale of noise on counts that change by a sensitivity in all."""
     scale = sensitivity / epsilon
     if scale > noise_arrays.MOST_SCALE:
         raise ParameterError(
@@ -76,23 +75,18 @@ def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A feature that is asked with noise."""
-
     columns: FeatureColumns | None  # What the feature is made of; None for the cells themselves
     share: Fraction  # Which part of epsilon goes to it
 
     @property
     def name(self) -> str:
-        """What it tells apart, for a person."""
         return CELLS if self.columns is None else feature_name(self.columns)
 
     def scale(self, epsilon: Fraction, sensitivity: int) -> Fraction:
-        """Return the scale of its noise."""
         return noise_scale(self.share * epsilon, sensitivity)
 
 
 def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = None) -> tuple[Query, ...]:
-    """Give each feature the same share, the cells a share of their own if one is given."""
     num = len(features)
     first = Fraction(1, num + 1) if cells is None else cells if num else Fraction(1)
     return (
@@ -102,7 +96,6 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
 
 
 def given_shares(given: Mapping[str, Fraction], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Read a table of shares by the names of features."""
     columns = {CELLS: None, **{feature_name(item): item for item in features}}
     strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
     if strange or absent:
@@ -155,15 +148,12 @@ class CountFigures(TypedDict, total=False):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DrawnCounts:
-    """Private counts and what the certificate says of them."""
-
     cells: IntArray  # cells, counts: cells with one trip or more, rising, and how many
     counts: IntArray
     figures: CountFigures  # Public: they follow from noisy counts and public facts
 
     @classmethod
     def at(cls, layout: Layout, places: IntArray, counts: IntArray, figures: CountFigures) -> DrawnCounts:
-        """Give counts at places of a dense layout to their cells."""
         groups = np.searchsorted(layout.starts, places, side="right") - 1
         cells = layout.cells(groups, places - layout.starts[groups])
         order = np.argsort(cells)
@@ -171,15 +161,12 @@ class DrawnCounts:
 
 
 class CountsMechanism(Mechanism):
-    """A mechanism that releases how many trips there are of each type."""
-
     kind = "counts"
     counts_persons = True
     counts_trips = True
     epsilon: Epsilon
 
     def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
-        """Describe all types of trips there can be."""
         return dataset.schema.universe(dataset.period).describe()
 
     def counts_promise(self, schema: Schema, *, as_published: bool) -> Promise:
@@ -230,7 +217,6 @@ class CountsMechanism(Mechanism):
         """Draw noise for counts, and whatever follows from it."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
-        """Count, of each rider only so many trips if riders are protected, and draw."""
         counted = count_trips(dataset, noise)
         drawn, universe = self.draw_counts(counted, prepared, noise), counted.universe
         # data : a line per cell with trips, by day, window, origin, destination
@@ -293,14 +279,12 @@ class FeatureMechanism(CountsMechanism):
         return self.asked(dataset)
 
     def ask(self, dataset: Dataset, *, as_published: bool) -> Asked:
-        """Make all features; as published, noise is in floating point."""
         change = sensitivity(dataset.schema, dataset.period)
         law: Callable[[Fraction], CountLaw] = FloatingLaplace if as_published else DiscreteLaplace
         universe = dataset.schema.universe(dataset.period)
         return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
 
     def problems(self, schema: Schema) -> Iterator[Problem]:
-        """Find features by columns that nothing tells."""
         assert schema.trip is not None  # it has promised
         zoned = schema.city is not None and schema.city.zones is not None
         has_modes = schema.city is not None and schema.city.modes is not None
@@ -355,11 +339,9 @@ class Asked:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of groups of each query."""
         return (self.universe.num_cells, *(feature.size for feature in self.features))
 
     def noisy_sums(self, counted: Counted, noise: Noise) -> list[NDArray[Any]]:
-        """Ask all features but the cells."""
         pairs, slots = self.universe.split(counted.cells)
         return [
             feature.sums(pairs, slots, counted.counts) + law.draw(noise, feature.size)
@@ -374,7 +356,6 @@ class Asked:
         return noisy
 
     def describe(self) -> list[FeatureNoise]:
-        """Describe the features that were asked."""
         return [
             FeatureNoise(
                 feature=query.name,

@@ -100,18 +100,14 @@ _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 
 
 class _Range(NamedTuple):
-    """Numbers that a parameter may be."""
-
     least: int
     most: int | None = None
     above: bool = False  # Whether it must be more than the least
 
     def read(self, given: Any, info: ValidationInfo) -> Fraction:
-        """Read a number exactly and refuse one that is out of range."""
         return self.check(exact(given, what=str(info.field_name)), str(info.field_name))
 
     def check(self, value: Fraction, name: str) -> Fraction:
-        """Return a number, or refuse it."""
         enough = value > self.least if self.above else value >= self.least
         if enough and (self.most is None or value <= self.most):
             return value
@@ -124,7 +120,6 @@ class _Range(NamedTuple):
 
 
 def _table(given: Any, what: str) -> list[tuple[str, Any]]:
-    """Read a table as pairs in order of names."""
     try:
         return sorted((str(name), value) for name, value in dict(given).items())
     except (TypeError, ValueError):
@@ -134,7 +129,6 @@ def _table(given: Any, what: str) -> list[tuple[str, Any]]:
 
 
 def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]) -> Pairs:
-    """Read a table of numbers."""
     pairs = tuple((name, exact(value, what=f"{what} of {name}")) for name, value in _table(given, what))
     for name, value in pairs:
         if not fits(value):
@@ -143,7 +137,6 @@ def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]
 
 
 def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
-    """Read the buckets of one number: their width, or how many quantiles."""
     if isinstance(given, tuple) and len(given) == 2:  # as it is kept
         given = {given[0]: given[1]}
     kind, size = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("width", given)
@@ -158,7 +151,6 @@ def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
 
 
 def _statistics(name: str, given: Any) -> Pairs:
-    """Read which statistics of an attribute are to be kept, and how well."""
     pairs = _numbers(given, f"keep.{name}", "a share from 0 to 1", lambda value: 0 <= value <= 1)
     for statistic, _ in pairs:
         if statistic not in STATISTICS_KEPT:
@@ -329,14 +321,12 @@ class UtilityClusters(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        """The k that is promised, whatever the data."""
         return LEAST_K if self.k is None else self.k
 
     metric = DISTORTION_METRIC
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
         return self.max_suppressed
 
     def weights(self, release: Release) -> Mapping[str, float]:
@@ -405,7 +395,6 @@ class UtilityClusters(ClassMechanism):
 
     @property
     def sensitive_order(self) -> bool | None:
-        """Whether ``t`` was asked for by order."""
         return None if self.t is None else self.t_kind == "ordered"
 
     def promise(self, schema: Schema) -> Promise:
@@ -558,7 +547,6 @@ class _Column:
 
     @classmethod
     def of(cls, dataset: Dataset, attribute: Attribute) -> _Column:
-        """Read a column of a dataset."""
         if isinstance(attribute.domain, Numeric):
             return cls(attribute, dataset.numbers(attribute.name))
         domain = cast("CodedDomain", attribute.domain)
@@ -568,13 +556,11 @@ class _Column:
 
     @property
     def coded(self) -> CodedDomain | None:
-        """The domain, if values are codes of labels."""
         domain = self.attribute.domain
         return None if isinstance(domain, Numeric) else cast("CodedDomain", domain)
 
     @cached_property
     def diameter(self) -> float:
-        """Largest distance in the public domain."""
         return float(cast("Domain", self.attribute.domain).diameter)
 
     def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
@@ -601,7 +587,6 @@ class _Column:
 
 
 def _bucketed(values: FloatArray, domain: Numeric, bucket: tuple[str, Fraction] | None) -> tuple[IntArray, int]:
-    """Return the bucket of each number, and how many there are."""
     kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
     if kind == "quantiles":
         edges = np.unique(np.quantile(values, np.arange(1, int(size)) / int(size)))
@@ -638,7 +623,6 @@ class _Records:
         return len(self.order)
 
     def _factor(self, column: _Column) -> float:
-        """Return the utility factor of an attribute: as given, or its entropy."""
         given, name = self.mechanism.importance, column.attribute.name
         if not isinstance(given, str):
             return float(dict(given).get(name, Fraction(1)))
@@ -700,7 +684,6 @@ class _Records:
 
     @property
     def most_k(self) -> int:
-        """Largest k that is possible at all."""
         refuses = self.dataset.policy.small == "refuse"
         return int(self.sizes.min() if refuses else self.sizes.max())
 
@@ -742,7 +725,6 @@ class _Records:
         return found
 
     def _relief(self) -> str:
-        """Say which of the parameters given could be relaxed."""
         made = self.mechanism
         ways = {
             "widen the limits": bool(made.limits),
@@ -756,7 +738,6 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        """Cluster stratum by stratum; those with fewer than k persons are suppressed."""
         of_record = np.full(len(self), -1, dtype=np.int64)
         constraints, num = self._allowed(k), 0
         for records in self._usable_strata(k):
@@ -894,7 +875,6 @@ class _ByClass:
         self.first = self.records[self.starts]
 
     def told(self, column: _Column) -> tuple[Generalised, list[IntArray]]:
-        """Generalise a column class by class."""
         name, domain, values = column.attribute.name, column.attribute.domain, column.values[self.records]
         if isinstance(domain, Numeric):
             lower, upper = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
@@ -929,7 +909,6 @@ def _nodes(domain: Tree, lowest: IntArray, highest: IntArray) -> tuple[str, ...]
 
 
 def _chosen(told: Generalised, classes: IntArray) -> Generalised:
-    """Return what is told of some classes, in their order."""
     if isinstance(told, Intervals):
         return replace(told, lower=told.lower[classes], upper=told.upper[classes])
     if isinstance(told, Nodes):
@@ -939,7 +918,6 @@ def _chosen(told: Generalised, classes: IntArray) -> Generalised:
 
 
 def _widths(told: Generalised, column: _Column) -> FloatArray:
-    """Return the largest distance in each class, from what is released of it."""
     if isinstance(told, Intervals):
         return np.asarray(told.upper - told.lower)
     if isinstance(told, Nodes):

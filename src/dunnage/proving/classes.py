@@ -55,8 +55,6 @@ _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expec
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism that releases classes, and tables to release."""
-
     variant: str  # What sets it apart
     attributes: Mapping[str, Mapping[str, Any]]  # The columns, as a policy has them
     parameters: Mapping[str, Any]  # The mechanism table of the policy
@@ -79,8 +77,6 @@ class Setting:
 
 @dataclass
 class _Seen:
-    """What came of all tables."""
-
     releases: int = 0
     refusals: int = 0
     smallest: int | None = None

@@ -43,7 +43,6 @@ _LAZY_DRAWS = 1_200
 
 @cache
 def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool = False) -> Policy:
-    """Return a policy for trips of one stop in a few windows."""
     attributes: dict[str, dict[str, Any]] = {
         "card": {"role": "identifier"},
         "from": {"role": "quasi-identifier", "kind": "stop"},

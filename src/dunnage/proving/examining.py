@@ -114,8 +114,6 @@ def shown(release: Release, *, ordered: bool) -> Hashable:
 
 @dataclass(frozen=True)
 class _Receipt:
-    """What a certificate repeats of a spend."""
-
     id: str = "0" * 32
     at: str = "2000-01-01T00:00:00Z"
 
@@ -213,7 +211,6 @@ class _Examined:
         return UNBOUNDED if held is None else float(held)
 
     def worst(self) -> tuple[float | str, tuple[int, int]]:
-        """Return the largest loss, and between which neighbours it is."""
         found = [(self.loss(*pair), pair) for pair in self.case.neighbours]
         return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
 
@@ -222,7 +219,6 @@ class _Examined:
         return [self.run(which, noise) for _ in range(size)]
 
     def check_draws(self, pair: tuple[int, int]) -> None:
-        """Compare real releases with the enumerated law."""
         for which in pair:
             p = agrees(Counter(self.drawn(which, self.case.draws)), self.law(which).chances)
             if p < UNLIKELY:
@@ -267,7 +263,6 @@ class _Examined:
 
 
 def examine(case: Case, *, long: bool = False) -> Verdict:
-    """Examine a mechanism on tiny neighbouring datasets."""
     start = time.perf_counter()
     try:
         work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)

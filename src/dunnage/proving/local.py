@@ -132,7 +132,6 @@ class _Drawn:
         self._noise, self._left, self._value = noise, left, value
 
     def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
-        """Return a function of this number and another."""
         mine = self._value
         if isinstance(other, int):
             return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
@@ -271,8 +270,6 @@ ANY, WITHIN, ACROSS = "any two values", "values of one area", "values of two are
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism on devices, and how to look at it."""
-
     mechanism: Any  # Anything with `promise`, `perturb`, `channel` and `true_loss`
     variant: str  # What sets it apart
     values: Sequence[Any]  # Private values: between these `perturb` is replayed, and the first and the last are drawn
@@ -311,7 +308,6 @@ class _Found:
 
 
 def examine(setting: Setting) -> Verdict:
-    """Find what one report gives away at worst, and compare it with what is promised and charged."""
     started = time.perf_counter()
     stated = list(_from_exponents(setting))
     found = [
@@ -400,7 +396,6 @@ def _from_replays(setting: Setting, stated: Sequence[_Found]) -> Iterator[_Found
 
 
 def _per_unit(loss: float | str, setting: Setting, one: int, other: int) -> float | str:
-    """Return a loss for each kilometre between two values, if that is what is promised."""
     if setting.distance is None or isinstance(loss, str):
         return loss
     apart = setting.distance(setting.values[one], setting.values[other])
@@ -545,13 +540,11 @@ def _quantities(num: int, steps: int, missing: str = "middle") -> tuple[Quantity
 
 
 def _corners(num: int, *, more: Sequence[Any] = ()) -> list[Any]:
-    """Return lists of numbers that lie at the ends of their domains, all low first, all high last."""
     first, *others = itertools.product((-1, 1), repeat=num)
     return [first, *more, *others]
 
 
 def _numbers(variant: str, num: int, steps: int, missing: str = "middle", **given: Any) -> Setting:
-    """Make a setting of some numbers: at the ends, rounded at random, and missing."""
     values = _corners(num, more=[(Fraction(3, 7),) * num, (None,) * num])
     given["quantities"] = _quantities(num, steps, missing)
     return _setting(LocalNumeric, variant, values, given)
@@ -637,7 +630,6 @@ def _centres(grid: Grid) -> list[tuple[float, float]]:
 
 
 def _places(variant: str, grid: Grid, **given: Any) -> Setting:
-    """Make a setting of places: all cells of the grid, and outside."""
     return _setting(LocalLocation, variant, [*_centres(grid), _AWAY], {"grid": grid, **given})
 
 
@@ -674,7 +666,6 @@ def _place_settings(long: bool) -> Iterator[Setting]:
 
 
 def _planar(grid: Grid, epsilon: str) -> Setting:
-    """Make a setting of the planar law, whose promise is for each kilometre."""
     width, height = (float(side) for side in grid.pitch_km)
 
     def distance(one: Any, other: Any) -> float:
@@ -697,7 +688,6 @@ def check_location(long: bool) -> Iterator[Verdict]:
 
 
 def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Setting:
-    """Make a setting of paths: all of them, and one that is missing."""
     values = [*itertools.product(_centres(grid), repeat=steps), None]
     return _setting(LocalTrajectory, variant, values, {"grid": grid, "steps": steps, **given})
 
@@ -725,13 +715,11 @@ def _path_settings(long: bool) -> Iterator[Setting]:
 
 
 def _some(steps: int) -> list[Any]:
-    """Return a few paths of the small grid: the first, one in between, one that is missing, the last."""
     places = _centres(_SMALL)
     return [[places[0]] * steps, [places[0], *places[2 : steps + 1]], None, [places[3]] * steps]
 
 
 def _two_bits(payload: bytes) -> Hashable:
-    """Return the bits of the first and the last path of the small grid."""
     bits = int.from_bytes(payload, "little")
     return bits & 1, bits >> _SMALL.num_cells**2 - 1 & 1
 

@@ -46,8 +46,6 @@ class Law:
 
 @dataclass(frozen=True)
 class Trial:
-    """Numbers to be drawn, and the law that they should have."""
-
     draw: Draw
     law: Law
 
@@ -144,8 +142,6 @@ def _eighths(bits: int) -> list[tuple[int, int]]:
 
 
 def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
-    """Return the trial of one method of ``Noise``, called over and over."""
-
     def draw(noise: Noise) -> list[int]:
         one = getattr(noise, name)
         return [one(*given) for _ in range(size)]
@@ -154,7 +150,6 @@ def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
 
 
 def _arrays(law: Law, name: str, *given: Any) -> Trial:
-    """Return the trial of one function of ``noise_arrays``."""
     return Trial(lambda noise: getattr(noise_arrays, name)(noise, *given), law)
 
 
@@ -196,7 +191,6 @@ def _array_trials() -> dict[str, list[Trial]]:
 
 
 def public_draws() -> dict[str, list[str]]:
-    """Return the names of all draws that there are: of ``Noise``, and of ``noise_arrays``."""
     numbers = [name for name, kept in vars(Noise).items() if inspect.isfunction(kept)]
     functions = inspect.getmembers(noise_arrays, inspect.isfunction)
     arrays = [name for name, kept in functions if kept.__module__ == noise_arrays.__name__]
@@ -205,7 +199,6 @@ def public_draws() -> dict[str, list[str]]:
 
 
 def trials() -> dict[str, Mapping[str, list[Trial]]]:
-    """Return what to try of every draw, of ``Noise`` and of ``noise_arrays``."""
     half = SOME // 2
     return {
         "numbers": {

@@ -24,7 +24,6 @@ COLUMNS = ("weight", "length", "width")
 
 
 def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, Any]) -> Policy:
-    """Return a policy for packages with one number from 0 to ``last`` for each column, in steps of 1."""
     attributes = {
         name: {"role": "quasi-identifier", "kind": "numeric", "domain": [0, last], "resolution": 1, "unit": "kg"}
         for name, last in zip(COLUMNS, lasts, strict=False)
@@ -34,7 +33,6 @@ def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, Any]) -> Policy:
 
 
 def records(points: Sequence[Sequence[int]]) -> Rows:
-    """Return some records, each a point of the grid, as columns."""
     return {name: [float(point[at]) for point in points] for at, name in enumerate(COLUMNS[: len(points[0])])}
 
 
@@ -64,7 +62,6 @@ def values_case(
     mechanism: Any = None,  # What to examine instead: anything that promises and releases like noisy-values
     variant: str | None = None,  # What sets the case apart; by default told by the parameters
 ) -> Case:
-    """Return the case of noisy-values on all datasets of so many records, and all their neighbours."""
     lasts = [last] if isinstance(last, int) else list(last)
     made = mechanism or NoisyValues(epsilon=epsilon, law=law, confidence=confidence)
     tables, pairs = replaced(lasts, num)
@@ -233,7 +230,6 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
 
 
 def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
-    """Check a mechanism that adds noise to values and has no check of its own."""
     for last, num in ((4, 1), ((2, 2), 1), (2, 2)):
         case = values_case(epsilon=2, last=last, law="its law", num=num, mechanism=kind(epsilon=2))
         yield examine(replace(case, name=kind.name), long=long)

@@ -53,8 +53,6 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class LowerBound:
-    """A loss that a mechanism has at least."""
-
     epsilon: float  # The bound: 0 if the draws show nothing
     delta: float  # The delta that was granted
     confidence: float  # How sure the bound is
@@ -122,7 +120,6 @@ def _sizes(counts: Sequence[int], num: int) -> list[int]:
 
 
 def _bounded(event: Event, likely: Counter[Any], unlikely: Counter[Any], delta: float, confidence: float) -> LowerBound:
-    """Bound the loss that an event shows."""
     wrong = (1 - confidence) / 2  # each limit may be wrong as often
     low = lower_limit(event.count(likely), likely.total(), wrong)
     high = upper_limit(event.count(unlikely), unlikely.total(), wrong)
