@@ -856,12 +856,11 @@ class Ledger:
                 self._insert_budget(database, purpose.dataset, purpose.budget, "first budget, from the policy")
             return purpose.budget
         fixed = entries[-1].budget
-        if purpose.budget is not None:
-            if fixed != purpose.budget:
-                raise Refusal(
-                    f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the "
-                    "policy. Write the fixed one there, or change it with `dunnage budget set --note`."
-                )
+        if purpose.budget not in (None, fixed):
+            raise Refusal(
+                f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the "
+                "policy. Write the fixed one there, or change it with `dunnage budget set --note`."
+            )
         return fixed
 
     def _insert_budget(self, database: sqlite3.Connection, dataset: str, budget: Budget, note: str) -> None:

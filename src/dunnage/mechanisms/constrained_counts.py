@@ -21,14 +21,12 @@ from dunnage.counting.reconciled import Margin, project_estimates
 from dunnage.counting.tables import project_lazily, project_table, round_tree
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, shown
-from dunnage.guarantees import Promise
 from dunnage.kinds.common import require
 from dunnage.mechanisms.base import Flag, Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, nested, read_features
 from dunnage.mechanisms.tabulated import (
     MOST_DENSE_CELLS,
-    PUBLISHED_PROOF,
     Asked,
     CountFigures,
     DrawnCounts,
@@ -147,14 +145,6 @@ class ConstrainedCounts(FeatureMechanism):
             )
         return self
 
-    def notes(self) -> tuple[str, ...]:
-        return PUBLISHED_PROOF if self.as_published else self.proof
-
-    def promise(self, schema: Schema) -> Promise:
-        promise = self.counts_promise(schema, as_published=self.as_published)
-        self.queries(schema)  # refuses what cannot be asked
-        return promise
-
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days)
         if not columns:
@@ -183,7 +173,7 @@ class ConstrainedCounts(FeatureMechanism):
                 f'as_published and budget_shares = "margins" look at every cell, at most {MOST_DENSE_CELLS:,}. Got '
                 f'{universe.num_cells:,}. Use budget_shares = "cells", or longer windows.'
             )
-        asked = self.ask(dataset, as_published=self.as_published)
+        asked = self.ask(dataset)
         joined = asked.features[:-1] if self._margins else asked.features
         groups = Layout.of(universe, joined).num_groups
         if groups > MOST_GROUPS:

@@ -14,12 +14,10 @@ import numpy as np
 from dunnage.counting.laplace import DiscreteLaplace, surplus
 from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Promise
 from dunnage.mechanisms.base import Flag, Foresight
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Layout, read_features
 from dunnage.mechanisms.tabulated import (
-    PUBLISHED_PROOF,
     Asked,
     DrawnCounts,
     FeatureMechanism,
@@ -91,14 +89,6 @@ class HierarchicalCounts(FeatureMechanism):
     prune: Flag = True
     as_published: Flag = False
 
-    def notes(self) -> tuple[str, ...]:
-        return PUBLISHED_PROOF if self.as_published else self.proof
-
-    def promise(self, schema: Schema) -> Promise:
-        promise = self.counts_promise(schema, as_published=self.as_published)
-        self.queries(schema)  # refuses what cannot be asked
-        return promise
-
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days)
         if not columns or not is_nested(columns):
@@ -116,7 +106,7 @@ class HierarchicalCounts(FeatureMechanism):
         ParameterError
             If there are too many cells.
         """
-        asked = self.ask(dataset, as_published=self.as_published)
+        asked = self.ask(dataset)
         universe = asked.universe
         if universe.num_cells > MOST_CELLS:
             raise ParameterError(

@@ -15,17 +15,18 @@ import numpy as np
 from pydantic import PlainValidator
 
 from dunnage.certificate import CountNoise
-from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
+from dunnage.counting.laplace import CountLaw, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
 from dunnage.errors import ParameterError
 from dunnage.exact import plain, shown
-from dunnage.guarantees import Promise
 from dunnage.kinds.common import require, same
 from dunnage.mechanisms.base import Flag, Foresight, Progress
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.tabulated import (
+    AS_PUBLISHED,
     MOST_DENSE_CELLS,
     Asked,
     CountFigures,
+    CountForm,
     CountsMechanism,
     DrawnCounts,
     even_shares,
@@ -102,8 +103,9 @@ class NoisyCounts(CountsMechanism):
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     as_published: Flag = False
 
-    def promise(self, schema: Schema) -> Promise:
-        return self.counts_promise(schema, as_published=self.as_published)
+    @property
+    def form(self) -> CountForm:
+        return AS_PUBLISHED if self.as_published else CountForm(_LAWS[self.rounding])
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> CountLaw:
         law, size = self.law(dataset), dataset.schema.universe(dataset.period).num_cells
@@ -126,12 +128,12 @@ class NoisyCounts(CountsMechanism):
     def law(self, dataset: Dataset) -> CountLaw:
         """Return the law of the noise."""
         scale = self._scale(dataset)
-        return FloatingLaplace(scale) if self.as_published else _LAWS[self.rounding](scale)
+        return self.form.law(scale)
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         """Check noise that was added to every count by itself, and that no count is below the threshold."""
-        law, stated = "floating" if self.as_published else self.rounding, release.certificate.counts.noise
-        due = {"scale": plain(change / self.epsilon), "law": law}
+        stated = release.certificate.counts.noise
+        due = {"scale": plain(change / self.epsilon), "law": self.form.law(Fraction(1)).name}
         follows = stated is not None and same(due, stated.plain())
         require(follows, "certificate.json: the noise does not follow from epsilon")
         counts = release.data.column("count").to_numpy()

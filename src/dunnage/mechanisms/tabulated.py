@@ -160,6 +160,20 @@ class DrawnCounts:
         return cls(cells=cells[order], counts=counts[order], figures=figures)
 
 
+@dataclass(frozen=True)
+class CountForm:
+    """Noise on counts as it is drawn, and what can be said of it."""
+
+    law: Callable[[Fraction], CountLaw]
+    basis: Basis = Basis.PROVED
+    numerics: str = NUMERICS
+    why: str = ""  # nothing is proved, if there is a reason
+
+
+EXACT = CountForm(DiscreteLaplace)
+AS_PUBLISHED = CountForm(FloatingLaplace, Basis.CLAIMED, FLOATING, FLOATING)
+
+
 class CountsMechanism(Mechanism):
     kind = "counts"
     counts_persons = True
@@ -169,7 +183,12 @@ class CountsMechanism(Mechanism):
     def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
         return dataset.schema.universe(dataset.period).describe()
 
-    def counts_promise(self, schema: Schema, *, as_published: bool) -> Promise:
+    @property
+    @abc.abstractmethod
+    def form(self) -> CountForm:
+        """How noise is drawn."""
+
+    def promise(self, schema: Schema) -> Promise:
         """State the guarantee of noisy counts of trips; refuse a schema whose rows are no trips."""
         if schema.trip is None:
             raise ParameterError(
@@ -185,13 +204,13 @@ class CountsMechanism(Mechanism):
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
             guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
-            basis=Basis.CLAIMED if as_published else Basis.PROVED,
+            basis=self.form.basis,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
             in_clear=("the universe of trip types: stops, windows and days", *exceptions),
-            numerics=FLOATING if as_published else NUMERICS,
-            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if as_published else "",
-            why=FLOATING if as_published else "",
+            numerics=self.form.numerics,
+            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
+            why=self.form.why,
             notes=self.notes(),
         )
 
@@ -248,6 +267,18 @@ class FeatureMechanism(CountsMechanism):
     as_published: Flag = False
     fewest_features: ClassVar[str]  # Features that need nothing but stops and windows, by name
 
+    @property
+    def form(self) -> CountForm:
+        return AS_PUBLISHED if self.as_published else EXACT
+
+    def notes(self) -> tuple[str, ...]:
+        return PUBLISHED_PROOF if self.as_published else self.proof
+
+    def promise(self, schema: Schema) -> Promise:
+        promise = super().promise(schema)
+        self.queries(schema)  # refuses what cannot be asked
+        return promise
+
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         """Return what is asked, and at which share of epsilon."""
@@ -260,7 +291,7 @@ class FeatureMechanism(CountsMechanism):
         parts = [exact(item.epsilon) for item in features]
         adds_up = min(parts) > 0 and sum(parts) == self.epsilon
         require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
-        law = (FloatingLaplace if self.as_published else DiscreteLaplace)(Fraction(1)).name
+        law = self.form.law(Fraction(1)).name
         for item, query, part in zip(features, queries, parts, strict=True):
             # Shares that grow with the level of a tree are rounded, on another machine perhaps to another fraction.
             shared = math.isclose(part, query.share * self.epsilon, rel_tol=_SHARE_TOLERANCE)
@@ -278,11 +309,10 @@ class FeatureMechanism(CountsMechanism):
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Asked:
         return self.asked(dataset)
 
-    def ask(self, dataset: Dataset, *, as_published: bool) -> Asked:
+    def ask(self, dataset: Dataset) -> Asked:
         change = sensitivity(dataset.schema, dataset.period)
-        law: Callable[[Fraction], CountLaw] = FloatingLaplace if as_published else DiscreteLaplace
         universe = dataset.schema.universe(dataset.period)
-        return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
+        return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, self.form.law)
 
     def problems(self, schema: Schema) -> Iterator[Problem]:
         assert schema.trip is not None  # it has promised
