@@ -92,7 +92,7 @@ def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
     return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
 
 
-def order_asked(mechanism: Mapping[str, Any]) -> bool | None:
+def order_asked(mechanism: Mapping[str, object]) -> bool | None:
     """Return whether a mechanism was asked for a ``t`` by order, or of equal or different values; None if for none."""
     return None if mechanism.get("t") is None else mechanism["t_kind"] == "ordered"
 

@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ class Key:
     salt: bytes
     input_digest: str
     certificate_digest: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Key(private)"

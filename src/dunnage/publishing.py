@@ -291,7 +291,7 @@ class DryRun:
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the result as plain data."""
         return {
             "dry_run": True,

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -392,7 +391,7 @@ In clear:
 {kind.readme(release, columns)}"""
 
 
-def describe_release(release: Release) -> Mapping[str, Any]:
+def describe_release(release: Release) -> Mapping[str, object]:
     first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
     body, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
     return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

@@ -144,7 +144,7 @@ class Mechanism(Model, abc.ABC):
         """Whether records that are left out wait in a file for the next release."""
         return False
 
-    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
+    def attributes(self, dataset: Dataset) -> list[dict[str, object]]:
         return dataset.schema.describe()
 
     @abc.abstractmethod

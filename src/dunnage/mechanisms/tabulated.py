@@ -180,7 +180,7 @@ class CountsMechanism(Mechanism):
     counts_trips = True
     epsilon: Epsilon
 
-    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
+    def attributes(self, dataset: Dataset) -> list[dict[str, object]]:
         return dataset.schema.universe(dataset.period).describe()
 
     @property

@@ -44,7 +44,7 @@ Table = Mapping[str, Sequence[Any]]
 """Columns by name."""
 Record = tuple[Any, ...]
 
-Attribute = Mapping[str, Any]
+Attribute = Mapping[str, object]
 WEIGHT: Attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 16], "resolution": 1, "doubling": 2}
 KIND: Attribute = {"role": "quasi-identifier", "kind": "category", "domain": ["box", "bag"]}
 TOWN: Attribute = {"role": "public"}
@@ -56,14 +56,14 @@ _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expec
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     variant: str  # What sets it apart
-    attributes: Mapping[str, Mapping[str, Any]]  # The columns, as a policy has them
-    parameters: Mapping[str, Any]  # The mechanism table of the policy
+    attributes: Mapping[str, Mapping[str, object]]  # The columns, as a policy has them
+    parameters: Mapping[str, object]  # The mechanism table of the policy
     tables: Iterable[Table]  # What is released
     expected: str = HOLDS  # The verdict that must come out
     person: str | None = None  # The column that tells persons apart, if k counts them
 
     def policy(self) -> Policy:
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "dataset": "proof",
             "protects": "package",
             "small": "suppress",

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
@@ -59,7 +58,7 @@ class Proof(Model):
         """Verdicts that are not what they must be."""
         return tuple(verdict for verdict in self.verdicts if not verdict.as_expected)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the proof as plain data."""
         found = [verdict.to_dict() for verdict in self.verdicts]
         return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": found}

@@ -23,7 +23,7 @@ from dunnage.proving.verdict import FAILS, Checks, Verdict
 COLUMNS = ("weight", "length", "width")
 
 
-def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, Any]) -> Policy:
+def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, object]) -> Policy:
     attributes = {
         name: {"role": "quasi-identifier", "kind": "numeric", "domain": [0, last], "resolution": 1, "unit": "kg"}
         for name, last in zip(COLUMNS, lasts, strict=False)

@@ -43,7 +43,7 @@ class ChosenOnRelease(SampledLattice):
         return _OneSampleRule(self.least, self.rate, self.epsilon_choice)
 
 
-def lattice_policy(attributes: Mapping[str, Any]) -> Policy:
+def lattice_policy(attributes: Mapping[str, object]) -> Policy:
     mechanism = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
     document = {"dataset": "proof", "protects": "package", "attributes": attributes, "mechanism": mechanism}
     return Policy.from_dict(document)

@@ -154,7 +154,7 @@ class Verdict(Model):
         """Whether the verdict is the one that must come out and nothing exceeds what our certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the verdict as plain data, the fixed names first."""
         return self.model_dump(mode="json")
 
