@@ -25,6 +25,8 @@ from cryptography.hazmat.primitives.serialization import (
 from dunnage.certificate import (
     MOST_CERTIFICATE_BYTES,
     Certificate,
+    RowMeasures,
+    SpendStatement,
     canonical,
     certify,
     composition_rule,
@@ -64,8 +66,9 @@ def made(**changes: Any) -> Certificate:
         dataset="pärcels",
         period="2026-11",
         attributes=[{"name": "weight", "role": "quasi-identifier"}],
-        measures={"records": 10},
-        spend={"id": "ab" * 16, "at": "2026-11-15T00:00:00Z", "composed": {"total": "none"}},
+        measures=RowMeasures(records=10),
+        spend=SpendStatement(id="ab" * 16, at="2026-11-15T00:00:00Z"),
+        composed={"total": "none"},
     ).with_files({"data.csv": "0" * 64})
     return Certificate(body={**certificate.plain(), **changes})
 

@@ -121,7 +121,7 @@ def test_counts_are_positive_and_sums_are_those_of_the_projection(monkeypatch, s
     drawn = mechanism.draw_counts(counted(of, true), asked(mechanism, of, DiscreteLaplace), Noise())
     assert (drawn.counts > 0).all()
     assert (np.diff(drawn.cells) > 0).all()
-    assert drawn.measures["kkt_residual"] <= 1e-10
+    assert drawn.figures["kkt_residual"] <= 1e-10
     assert abs(int(drawn.counts.sum()) - true.sum()) < 200  # noise of scale 5 or 12.5: a chance below 1e-6
 
 

@@ -117,7 +117,7 @@ def test_as_published_rounds_floating_noise():
     mechanism = NoisyCounts(epsilon=1, as_published=True)
     drawn = mechanism.draw_counts(counted(of, [50] * 18), FloatingLaplace(Fraction(1)), Noise())
     assert len(drawn.cells) == 18
-    assert drawn.measures["noise"]["law"] == "floating"
+    assert drawn.figures["noise"].law == "floating"
 
 
 @pytest.mark.parametrize(

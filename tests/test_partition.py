@@ -28,7 +28,7 @@ from dunnage.compiling import kernel
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, Refusal
 from dunnage.ledger import Ledger
-from dunnage.mechanisms import runs as runs_module
+from dunnage.mechanisms import partition as partition_module
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.recode import class_means
 from dunnage.noise import Noise
@@ -315,7 +315,7 @@ def test_compiled_and_plain_programs_agree(law, monkeypatch):
         values, public = LAWS[law](generator, size), {"place": generator.integers(0, 3, size)}
         found = []
         for threshold in (0, 10**9):
-            monkeypatch.setattr(runs_module, "_COMPILE_FROM_RUNS", threshold)
+            monkeypatch.setattr(partition_module, "_COMPILE_FROM_RUNS", threshold)
             found.append(classes_of(values, public=public, k=k, alpha=alpha, bounds=bounds))
         assert np.array_equal(found[0][0], found[1][0])
         assert found[0][1] == found[1][1]
@@ -328,7 +328,7 @@ def test_compiles_where_no_cache_can_be_written(monkeypatch):
         return lambda function: ("compiled without cache", function)
 
     monkeypatch.setattr(numba, "njit", without_cache)
-    assert kernel(runs_module._solve.plain).compiled[0] == "compiled without cache"
+    assert kernel(partition_module._solve.plain).compiled[0] == "compiled without cache"
 
 
 @pytest.mark.parametrize(("domain", "unit"), [((-8e307, 8e307), 1e15), ((0, 1e305), 1), ((0, 1e-300), 1e-300)])

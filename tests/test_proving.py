@@ -33,6 +33,7 @@ from dunnage.mechanisms.counting import true_counts
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts
 from dunnage.mechanisms.noisy_counts import NoisyCounts
 from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.perturb import NoisyColumns, cut_cells, noisy_domains
 from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
@@ -71,6 +72,35 @@ def found(proof: Proof, mechanism: str, variant: str) -> Verdict:
 
 def test_every_mechanism_has_a_check():
     assert set(checks()) == {*MECHANISMS, *LOCAL_MECHANISMS, NOISE}
+
+
+class Unlisted(Partition):
+    name = "unlisted-classes"
+
+
+class UnlistedNoise(NoisyValues):
+    name = "unlisted-noise"
+
+
+class TooLittle(NoisyValues):
+    """Draws with twice the epsilon that it promises."""
+
+    name = "too-little"
+
+    def perturb(self, dataset, prepared, noise):
+        return NoisyValues(epsilon=2 * self.epsilon).perturb(dataset, prepared, noise)
+
+
+class UnlistedCounts(NoisyCounts):
+    name = "unlisted-counts"
+
+
+@pytest.mark.parametrize("kind", [Unlisted, UnlistedNoise, UnlistedCounts, TooLittle])
+def test_a_mechanism_without_a_check_of_its_own_is_examined_by_its_kind(kind, monkeypatch):
+    monkeypatch.setitem(MECHANISMS, kind.name, kind)
+    verdicts = list(checks()[kind.name](False))
+    assert {verdict.mechanism for verdict in verdicts} == {kind.name}
+    assert all(verdict.as_expected for verdict in verdicts) == (kind is not TooLittle)
 
 
 def test_the_short_desk_is_as_expected(proof):

@@ -436,7 +436,7 @@ def small_class(release: Release) -> Release:
         classes=with_column(release.classes, "size", sizes),
         members=release.members.take(left),
     )
-    figures = size_measures(sizes, K, 0)
+    figures = size_measures(sizes, K, 0).plain()
     return with_body(made, lambda body: body["measures"].update(figures))
 
 

@@ -23,12 +23,13 @@ from tests.test_release_counts import RIDERS, WEEKDAYS, policy_of, released, tri
 
 import dunnage as dn
 from dunnage.certificate import Certificate, composition_rule, meaning
+from dunnage.columns import write_csv
 from dunnage.errors import DunnageError
 from dunnage.exact import exact, plain
 from dunnage.guarantees import BOUNDED_CONTRIBUTION, Basis, Promise, guarantee_from
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
-from dunnage.release import CERTIFICATE_FILE, Release, file_digest, write_csv
+from dunnage.release import CERTIFICATE_FILE, Release, file_digest
 from dunnage.showing import release_text
 
 SHARES = {"cells": "1/2", "total": "1/6", "origin x window": "1/3"}

@@ -16,12 +16,13 @@ from tests.estimates_help import GRID, fleet_tallies, fleet_task
 from tests.oracles import report_laws
 
 from dunnage.certificate import Certificate, meaning
+from dunnage.columns import write_csv
 from dunnage.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
 from dunnage.local.client import mechanism_of
 from dunnage.local.estimate import estimate, write_estimates
 from dunnage.local.oracles import choose_oracle
 from dunnage.local.task import Grid, Schedule
-from dunnage.release import Release, file_digest, write_csv
+from dunnage.release import Release, file_digest
 from dunnage.verification import verify
 
 GENUINE: list[tuple[tuple[str, ...], dict[str, Any]]] = [

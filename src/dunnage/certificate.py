@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
@@ -331,6 +331,15 @@ class Total(Model):
     delta: Number
 
 
+class Composed(TypedDict, total=False):
+    """What all releases so far lose together."""
+
+    neighbours: str
+    total: Mapping[str, Number] | str
+    total_per_period: Mapping[str, Number] | str
+    total_per_period_assumes: str
+
+
 class Composition(Model):
     """How the guarantee adds up, and what all releases so far lose together."""
 
@@ -575,8 +584,9 @@ def certify(
     dataset: str,
     period: str | None,
     attributes: list[dict[str, Any]],
-    measures: Mapping[str, Any],
-    spend: Mapping[str, Any],
+    measures: RowMeasures | CountMeasures | EstimateMeasures,
+    spend: SpendStatement,
+    composed: Composed,
 ) -> Certificate:
     """Write the certificate of a release from the promise that was spent on."""
     return Certificate.model_validate(
@@ -587,12 +597,12 @@ def certify(
             **({"period": period} if period else {}),
             **promise.to_dict(),
             "attributes": attributes,
-            "measures": dict(measures),
+            "measures": measures,
             "meaning": meaning(promise),
-            "spend": {"id": spend["id"], "at": spend["at"]},
-            "composition": {"rule": composition_rule(promise.guarantee), **spend.get("composed", {})},
+            "spend": spend,
+            "composition": {"rule": composition_rule(promise.guarantee), **composed},
             "software": {"dunnage": __version__},
-            "time": spend["at"],
+            "time": spend.at,
             "digests_say": _DIGESTS_SAY,
             "files": {},
         }

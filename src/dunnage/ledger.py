@@ -30,12 +30,15 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.exact import plain
 from dunnage.guarantees import NO_LOSS, ONE_PERIOD_PER_RECORD, UNBOUNDED, Budget, Loss, Neighbours, Promise, Purpose
 from dunnage.guarantees import total as sum_of
+
+if TYPE_CHECKING:
+    from dunnage.certificate import Composed
 
 # --- Where a ledger is kept: a SQLite file that appears whole, private and only once, or memory.
 #
@@ -165,7 +168,6 @@ class MemoryStore:
     name = MEMORY
 
     def exists(self) -> bool:
-        """Return whether rows can be kept without making anything first: always."""
         return True
 
     def __init__(self) -> None:
@@ -175,13 +177,11 @@ class MemoryStore:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a database whose rows do not change meanwhile."""
         with self._turn, _reported(self.name), _transaction(self.database, "BEGIN"):
             yield self.database
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a database in one transaction."""
         with self._turn, _reported(self.name), _transaction(self.database, "BEGIN IMMEDIATE"):
             yield self.database
 
@@ -207,7 +207,6 @@ class FileStore:
             raise LedgerError(f"a ledger cannot be made at {path}: there is no folder {path.parent}. Create it first.")
 
     def exists(self) -> bool:
-        """Return whether the file is there, or ever was."""
         return self._seen or self.path.exists()
 
     def close(self) -> None:
@@ -227,7 +226,6 @@ class FileStore:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Give a database in one transaction."""
         if self.read_only:
             raise LedgerError(f"the ledger {self.name} was opened to be read only. Open it with Ledger(...) to spend.")
         with _reported(self.name):
@@ -252,7 +250,18 @@ def _opened(path: Path) -> sqlite3.Connection:
     database = _fresh(f"{path.as_uri()}?mode=rw")  # never creates; also rolls back what a crash left half done
     try:
         database.execute("PRAGMA query_only = ON")
-        _check_kind(path, database)
+        ((kind,),) = database.execute("PRAGMA application_id").fetchall()
+        ((version,),) = database.execute("PRAGMA user_version").fetchall()
+        if kind != _APPLICATION_ID or version < 1:
+            raise LedgerError(
+                f"{path} is not a Dunnage ledger. Got an empty file or another program's database. "
+                "It was left as it is. Name another file."
+            )
+        if version > FORMAT:
+            raise LedgerError(
+                f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
+                "Install a newer version."
+            )
         # A spend must outlive a power cut once noise is drawn; EXTRA is FULL and syncs the folder as well.
         for setting in ("synchronous = EXTRA", "fullfsync = ON"):
             database.execute(f"PRAGMA {setting}").close()
@@ -260,21 +269,6 @@ def _opened(path: Path) -> sqlite3.Connection:
         database.close()
         raise
     return database
-
-
-def _check_kind(path: Path, database: sqlite3.Connection) -> None:
-    ((kind,),) = database.execute("PRAGMA application_id").fetchall()
-    ((version,),) = database.execute("PRAGMA user_version").fetchall()
-    if kind != _APPLICATION_ID or version < 1:
-        raise LedgerError(
-            f"{path} is not a Dunnage ledger. Got an empty file or another program's database. "
-            "It was left as it is. Name another file."
-        )
-    if version > FORMAT:
-        raise LedgerError(
-            f"the ledger {path} has format {version}; this version of Dunnage reads formats up to {FORMAT}. "
-            "Install a newer version."
-        )
 
 
 def _create(path: Path) -> None:
@@ -333,8 +327,7 @@ def _loss_from(epsilon: str, delta: str) -> Loss:
     return UNBOUNDED if epsilon == _NONE else Loss(Fraction(epsilon), Fraction(delta))
 
 
-def _loss_data(loss: Loss) -> dict[str, Any] | str:
-    """Give a loss as plain data."""
+def _loss_data(loss: Loss) -> dict[str, int | float | str] | str:
     return _NONE if loss.epsilon is None else {"epsilon": plain(loss.epsilon), "delta": plain(loss.delta)}
 
 
@@ -371,18 +364,16 @@ class Spend:
     period: str | None
     policy_digest: str  # policy_digest, promise_digest: under which policy, for which promise
     promise_digest: str
-    guarantee: Mapping[str, Any]  # guarantee, basis: what was promised, and how far it can be relied on
+    guarantee: Mapping[str, object]  # guarantee, basis: what was promised, and how far it can be relied on
     basis: str
     loss_add_remove: Loss  # loss_add_remove, loss_replace_one: what it truly costs, under either kind of neighbours
     loss_replace_one: Loss
     note: str = ""  # The owner's own words
 
     def loss(self, neighbours: Neighbours) -> Loss:
-        """Return what it costs between the given neighbours."""
         return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the spend as plain data."""
+    def to_dict(self) -> dict[str, object]:
         return {
             "id": self.id,
             "at": self.at,
@@ -407,12 +398,11 @@ class BudgetEntry:
     budget: Budget
     note: str
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the entry as plain data."""
+    def to_dict(self) -> dict[str, object]:
         return {"at": self.at, "who": self.who, **_budget_data(self.budget), "note": self.note}
 
 
-def _budget_data(budget: Budget) -> dict[str, Any]:
+def _budget_data(budget: Budget) -> dict[str, object]:
     return {"epsilon": plain(budget.epsilon), "delta": plain(budget.delta), "neighbours": str(budget.neighbours)}
 
 
@@ -426,7 +416,6 @@ class Statement:
 
     @property
     def budget(self) -> Budget | None:
-        """The budget that applies, if any."""
         return self.budgets[-1].budget if self.budgets else None
 
     @cached_property
@@ -470,7 +459,6 @@ class Statement:
 
     @property
     def left(self) -> Loss | None:
-        """What may still be spent; None without a budget."""
         return _left(self.budget, self.total) if self.budget is not None else None
 
     @property
@@ -479,7 +467,6 @@ class Statement:
         return self.budget is not None and not self.total.within(self.budget.limit)
 
     def summary(self) -> str:
-        """Return the statement for a person."""
         return "\n".join([*self._figures(), f"spends: {len(self.spends)}", *map(_spend_line, self.spends)])
 
     def _figures(self) -> list[str]:
@@ -500,7 +487,6 @@ class Statement:
         return f"{self.neighbours} neighbours"
 
     def left_text(self) -> str:
-        """Say what may still be spent."""
         if self.budget is None:
             return "no budget is set"
         if len(self.units) > 1:
@@ -511,7 +497,7 @@ class Statement:
             return "nothing: the budget is below what was spent"
         return str(self.left)
 
-    def composed(self) -> dict[str, Any]:
+    def composed(self) -> Composed:
         """Give what all releases so far lose together, for a certificate; both figures."""
         return {
             "neighbours": str(self.neighbours),
@@ -520,15 +506,11 @@ class Statement:
             "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
         }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the statement as plain data."""
+    def to_dict(self) -> dict[str, object]:
         return {
             "dataset": self.dataset,
             "budget": _budget_data(self.budget) if self.budget is not None else None,
-            "neighbours": str(self.neighbours),
-            "total": _loss_data(self.total),
-            "total_per_period": _loss_data(self.total_per_period),
-            "total_per_period_assumes": ONE_PERIOD_PER_RECORD.name,
+            **self.composed(),
             "left": _loss_data(self.left) if self.left is not None else None,
             "overspent": self.overspent,
             "budgets": [entry.to_dict() for entry in self.budgets],
@@ -597,7 +579,6 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
 
 
 def _spent(database: sqlite3.Connection, dataset: str, neighbours: Neighbours) -> Loss:
-    """Add up the losses of all spends on a dataset, over all periods."""
     kind = neighbours.replace("-", "_")
     rows = database.execute(f"SELECT epsilon_{kind}, delta_{kind} FROM spends WHERE dataset = ?", [dataset]).fetchall()
     with _readable():
@@ -609,43 +590,7 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
     database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", list(values.values()))
 
 
-def _insert_spend(database: sqlite3.Connection, spend: Spend) -> None:
-    add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
-    values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
-    amounts = {
-        "epsilon_add_remove": add_remove[0],
-        "delta_add_remove": add_remove[1],
-        "epsilon_replace_one": replace_one[0],
-        "delta_replace_one": replace_one[1],
-    }
-    guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
-    _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
-
-
 # Refusals
-
-
-def _refuse_repeat(database: sqlite3.Connection, purpose: Purpose) -> None:
-    row = database.execute(
-        "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
-        "ORDER BY number DESC LIMIT 1",
-        [purpose.dataset, purpose.period, purpose.policy_digest],
-    ).fetchone()
-    if row is not None:
-        period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
-        raise Refusal(
-            f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend {row[0]} at "
-            f"{row[1]}. An interrupted run may have been the cause; it is not refunded. "
-            "To spend once more pass --again (again=True)."
-        )
-
-
-def _refuse_other_budget(dataset: str, fixed: Budget, asked: Budget) -> None:
-    if fixed != asked:
-        raise Refusal(
-            f"the budget of dataset {dataset!r} was fixed at {fixed}. Got {asked} in the policy. "
-            "Write the fixed one there, or change it with `dunnage budget set --note`."
-        )
 
 
 def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose, others: Sequence[str]) -> None:
@@ -816,13 +761,33 @@ class Ledger:
         spend = self._prepared(promise, purpose)
         with self._store.writing() as database:
             if not self.again:
-                _refuse_repeat(database, purpose)
+                row = database.execute(
+                    "SELECT id, at FROM spends WHERE dataset = ? AND period IS ? AND policy_digest = ? "
+                    "ORDER BY number DESC LIMIT 1",
+                    [purpose.dataset, purpose.period, purpose.policy_digest],
+                ).fetchone()
+                if row is not None:
+                    period = f"period {purpose.period!r}" if purpose.period is not None else "no period"
+                    raise Refusal(
+                        f"dataset {purpose.dataset!r}, {period}, was already spent on under this policy: spend "
+                        f"{row[0]} at {row[1]}. An interrupted run may have been the cause; it is not refunded. "
+                        "To spend once more pass --again (again=True)."
+                    )
             budget = self._fix_budget(database, purpose)
             if budget is not None:
                 spent = _spent(database, purpose.dataset, budget.neighbours)
                 others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
                 _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
-            _insert_spend(database, spend)
+            add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
+            values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
+            amounts = {
+                "epsilon_add_remove": add_remove[0],
+                "delta_add_remove": add_remove[1],
+                "epsilon_replace_one": replace_one[0],
+                "delta_replace_one": replace_one[1],
+            }
+            guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
+            _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
         return spend
 
     def rehearsal(self) -> Rehearsal:
@@ -863,7 +828,7 @@ class Ledger:
         """Return all statements for a person."""
         return "\n\n".join(self.statement(name).summary() for name in self.datasets()) or "nothing was spent"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give all statements as plain data."""
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
 
@@ -891,8 +856,11 @@ class Ledger:
                 self._insert_budget(database, purpose.dataset, purpose.budget, "first budget, from the policy")
             return purpose.budget
         fixed = entries[-1].budget
-        if purpose.budget is not None:
-            _refuse_other_budget(purpose.dataset, fixed, purpose.budget)
+        if purpose.budget not in (None, fixed):
+            raise Refusal(
+                f"the budget of dataset {purpose.dataset!r} was fixed at {fixed}. Got {purpose.budget} in the "
+                "policy. Write the fixed one there, or change it with `dunnage budget set --note`."
+            )
         return fixed
 
     def _insert_budget(self, database: sqlite3.Connection, dataset: str, budget: Budget, note: str) -> None:

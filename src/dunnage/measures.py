@@ -7,15 +7,15 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import ClassSize, Diversity, Persons, Risks, RowMeasures, Suppressed
 from dunnage.domains import CodedDomain, Graph, Ordinal, Tree
-from dunnage.exact import exact
 
 LOSS_METRIC = "loss metric of Hoogervorst et al. 2019, eq. 7, per record"
 DISTORTION_METRIC = "distortion of Bhati et al. 2021, eqs. 14 and 18, per record"
@@ -31,7 +31,6 @@ _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
 
 def class_sizes(class_id: IntArray) -> IntArray:
-    """Count the records of each class; classes are numbered from 0."""
     return np.bincount(class_id).astype(np.int64)
 
 
@@ -43,36 +42,48 @@ def sort_key(column: pa.Array) -> FloatArray | IntArray:
     return np.asarray(pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> dict[str, Any]:
+class SizeFigures(TypedDict):
+    """Figures of released classes that tell nothing of other records."""
+
+    records: int
+    k_asked: int
+    k_reached: int | None
+    classes: int
+    class_size: ClassSize | None
+
+
+def size_figures(sizes: IntArray, k: int) -> SizeFigures:
+    """Describe classes, if there are any: k asked and reached, how many, and how large."""
+    if not len(sizes):
+        return SizeFigures(records=0, k_asked=k, k_reached=None, classes=0, class_size=None)
+    smallest, released = int(sizes.min()), int(sizes.sum())
+    size = ClassSize(smallest=smallest, mean=released / len(sizes), largest=int(sizes.max()))
+    return SizeFigures(records=released, k_asked=k, k_reached=smallest, classes=len(sizes), class_size=size)
+
+
+def size_measures(sizes: IntArray, k: int, num_suppressed: int, fewest_persons: int | None = None) -> RowMeasures:
     """Describe classes in the words of the field: k asked and reached, sizes, suppression, risks."""
-    released = int(sizes.sum())
-    persons = {} if fewest_persons is None else {"persons": {"smallest": fewest_persons}}
-    return {
-        "records": released,
-        "k_asked": k,
-        "k_reached": int(sizes.min()) if fewest_persons is None else fewest_persons,
-        **persons,
-        "classes": len(sizes),
-        "class_size": {"smallest": int(sizes.min()), "mean": released / len(sizes), "largest": int(sizes.max())},
-        "suppressed": {"count": num_suppressed, "share": num_suppressed / (released + num_suppressed)},
-        "risks": {
-            "prosecutor_highest": 1 / int(sizes.min()),
-            "prosecutor_mean": len(sizes) / released,
-            "marketer": len(sizes) / released,
-            "journalist": "at most the prosecutor's: no population table was given",
-        },
-    }
+    released, mean_risk = int(sizes.sum()), len(sizes) / int(sizes.sum())
+    measures = RowMeasures(
+        **size_figures(sizes, k),
+        suppressed=Suppressed(count=num_suppressed, share=num_suppressed / (released + num_suppressed)),
+        risks=Risks(
+            prosecutor_highest=1 / int(sizes.min()),
+            prosecutor_mean=mean_risk,
+            marketer=mean_risk,
+            journalist="at most the prosecutor's: no population table was given",
+        ),
+    )
+    if fewest_persons is None:
+        return measures
+    return measures.model_copy(update={"k_reached": fewest_persons, "persons": Persons(smallest=fewest_persons)})
 
 
-def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> dict[str, Any]:
-    """Measure how much a class tells about a sensitive column."""
+def sensitive_measures(class_id: IntArray, column: pa.Array, *, ordered: bool | None = None) -> Diversity:
     table = _occurrences(class_id, column)
     ordered = is_ordered(column) if ordered is None else ordered
-    return {
-        "l": int(np.bincount(table.classes).min()),
-        "t": _largest_distance(table, ordered=ordered),
-        "distance": DISTANCE_WORDS[ordered],
-    }
+    closest = _largest_distance(table, ordered=ordered)
+    return Diversity(l=int(np.bincount(table.classes).min()), t=closest, distance=DISTANCE_WORDS[ordered])
 
 
 def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
@@ -81,7 +92,7 @@ def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
     return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
 
 
-def order_asked(mechanism: Mapping[str, Any]) -> bool | None:
+def order_asked(mechanism: Mapping[str, object]) -> bool | None:
     """Return whether a mechanism was asked for a ``t`` by order, or of equal or different values; None if for none."""
     return None if mechanism.get("t") is None else mechanism["t_kind"] == "ordered"
 
@@ -120,31 +131,27 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
     Distances are worked out only where they are needed, some at a time: a domain may have many labels.
     """
     if isinstance(domain, Graph):
-        return _graph_widths(domain, codes, sizes)
+        # The longest path inside each set: vertex by vertex, the longest to another one of its set.
+        found = np.zeros(len(sizes))
+        starts = np.cumsum(sizes) - sizes
+        of_set = np.repeat(np.arange(len(sizes)), sizes)
+        vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
+        first = 0
+        for rows in domain.distances_from(vertices):
+            last = first + len(rows)
+            places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
+            row_of = np.searchsorted(vertices, codes[places]) - first
+            for some in _in_parts(sizes[of_set[places]]):
+                own, num = of_set[places[some]], sizes[of_set[places[some]]]
+                begins = np.cumsum(num) - num
+                others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
+                longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
+                np.maximum.at(found, own, longest)
+            first = last
+        return found
     ends = np.cumsum(sizes)
     steps = (codes[ends - 1] - codes[ends - sizes]).astype(np.float64)
     return np.asarray(steps if isinstance(domain, Ordinal) else np.minimum(steps, 1.0))
-
-
-def _graph_widths(domain: Graph, codes: IntArray, sizes: IntArray) -> FloatArray:
-    """Return the longest path inside each set: vertex by vertex, the longest to another one of its set."""
-    found = np.zeros(len(sizes))
-    starts = np.cumsum(sizes) - sizes
-    of_set = np.repeat(np.arange(len(sizes)), sizes)
-    vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
-    first = 0
-    for rows in domain.distances_from(vertices):
-        last = first + len(rows)
-        places = by_vertex[slice(*np.searchsorted(codes[by_vertex], vertices[[first, last - 1]] + [0, 1]))]
-        row_of = np.searchsorted(vertices, codes[places]) - first
-        for some in _in_parts(sizes[of_set[places]]):
-            own, num = of_set[places[some]], sizes[of_set[places[some]]]
-            begins = np.cumsum(num) - num
-            others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
-            longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
-            np.maximum.at(found, own, longest)
-        first = last
-    return found
 
 
 def _in_parts(sizes: IntArray) -> Iterator[slice]:
@@ -159,19 +166,6 @@ def width_limit(domain: Any, limit: Fraction | None) -> float:
     if limit is None:
         return math.inf
     return max(0.0, float(limit) - 1.0) if isinstance(domain, Tree) else float(limit)
-
-
-def diversity_reached(asked: Mapping[str, Any], class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
-    """Tell whether the classes of a sensitive column keep to ``l`` and to ``t`` of a mechanism's description."""
-    diverse = close = True
-    if asked["l"] is not None:
-        entropy = asked["l_kind"] == "entropy"
-        reached = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column)["l"]
-        diverse = reached >= float(exact(asked["l"])) - LIMIT_TOLERANCE
-    if asked["t"] is not None:
-        reached = closeness(class_id, column, ordered=asked["t_kind"] == "ordered")
-        close = reached <= float(exact(asked["t"])) + LIMIT_TOLERANCE
-    return diverse, close
 
 
 def shares_of(importance: Mapping[str, float]) -> dict[str, float]:
@@ -191,7 +185,6 @@ class _Occurrences(NamedTuple):
 
 
 def _occurrences(class_id: IntArray, column: pa.Array) -> _Occurrences:
-    """Count each value of each class."""
     rank = pc.rank(column, tiebreaker="dense").to_numpy(zero_copy_only=False).astype(np.int64) - 1
     pairs, counts = np.unique(class_id * (int(rank.max()) + 1) + rank, return_counts=True)
     classes, values = np.divmod(pairs, int(rank.max()) + 1)

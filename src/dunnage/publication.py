@@ -19,7 +19,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,7 +54,7 @@ class Key:
     salt: bytes
     input_digest: str
     certificate_digest: str = ""
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, int] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Key(private)"
@@ -147,7 +147,10 @@ class Publication(NamedTuple):
             certificate = self.release.write_files(work, sign=sign)
             key = replace(self.key, certificate_digest=certificate.digest)
             key._write_to(stream)
-            _sync(work)
+            for path in work.iterdir():
+                with path.open("rb") as stream:
+                    os.fsync(stream.fileno())
+            _sync_folder(work)
             _put_in_place(work, key_work, target, force=force)
             _sync_folder(target.parent)
         return Publication(replace(self.release, certificate=certificate), key)
@@ -170,7 +173,14 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
         )
     if _mode(key) and not stat.S_ISREG(_mode(key)):
         raise OutputError(f"{key} is not a key, and is left as it is. Choose another name.")
-    _check_writable(parent)
+    # Try it: neither modes nor the superuser's rights tell whether a file system can be written.
+    folder = parent
+    trial = folder / f".dunnage-{secrets.token_hex(8)}"
+    try:
+        trial.mkdir()
+        trial.rmdir()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written to: {error.strerror}. Choose another place.") from None
     return target
 
 
@@ -194,16 +204,6 @@ def _is_replaceable(folder: Path) -> bool:
     except OSError:
         return False
     return not names or (CERTIFICATE_FILE in names and names <= RELEASE_FILES)
-
-
-def _check_writable(folder: Path) -> None:
-    """Try it: neither modes nor the superuser's rights tell whether a file system can be written."""
-    trial = folder / f".dunnage-{secrets.token_hex(8)}"
-    try:
-        trial.mkdir()
-        trial.rmdir()
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be written to: {error.strerror}. Choose another place.") from None
 
 
 @contextlib.contextmanager
@@ -315,7 +315,14 @@ def _put_in_place(work: Path, key_work: Path, target: Path, *, force: bool) -> N
         for path, old in pairs:
             if force and _mode(path):
                 os.rename(path, old)
-        _place_key(key_work, key_path(target))
+        # Give the key its final name besides the temporary one, never replacing one that was put there meanwhile.
+        key = key_path(target)
+        try:
+            os.link(key_work, key)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without links
+            os.rename(key_work, key)
         os.rename(work, target)
     except BaseException:
         if _is_same(key_work, key_path(target)):
@@ -324,23 +331,6 @@ def _put_in_place(work: Path, key_work: Path, target: Path, *, force: bool) -> N
             if _mode(old):
                 os.rename(old, path)
         raise
-
-
-def _place_key(key_work: Path, key: Path) -> None:
-    """Give the key its final name besides the temporary one, never replacing one that was put there meanwhile."""
-    try:
-        os.link(key_work, key)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        os.rename(key_work, key)
-
-
-def _sync(folder: Path) -> None:
-    for path in folder.iterdir():
-        with path.open("rb") as stream:
-            os.fsync(stream.fileno())
-    _sync_folder(folder)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -41,7 +41,6 @@ _log = logging.getLogger("dunnage")
 
 
 def mechanism_of(policy: Policy) -> Mechanism:
-    """Build the mechanism a policy names."""
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
     name = policy.mechanism["name"]
@@ -292,7 +291,7 @@ class DryRun:
     after: Statement
     foresight: Foresight = field(default_factory=Foresight)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the result as plain data."""
         return {
             "dry_run": True,
@@ -353,7 +352,6 @@ def _opened(ledger: Ledger | str | os.PathLike[str] | None, policy: Policy, *, a
 
 
 def default_ledger(policy: Policy) -> Path:
-    """Return where the ledger of a policy is: beside it."""
     if policy.path is None:
         raise ParameterError("a policy without a file has no default ledger. Pass ledger= (a path, or a Ledger).")
     return policy.path.parent / LEDGER_FILE

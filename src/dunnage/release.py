@@ -8,14 +8,12 @@ Frictionless ``datapackage.json`` and a ``README.md`` for whoever receives it.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,19 +22,11 @@ import pyarrow.parquet as pq
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, AttributeStatement, Certificate
-from dunnage.columns import SET_TYPE as SET_TYPE
-from dunnage.columns import as_text as as_text
-from dunnage.columns import is_set as is_set
-from dunnage.columns import is_text as is_text
-from dunnage.columns import portable
-from dunnage.columns import set_text as set_text
-from dunnage.columns import write_csv as write_csv
+from dunnage.columns import portable, write_csv
+from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import PROJECT, Basis
-from dunnage.kinds import COUNTS as COUNTS
-from dunnage.kinds import ESTIMATES as ESTIMATES
-from dunnage.kinds import ROWS as ROWS
-from dunnage.kinds import kind_of
+from dunnage.kinds import COUNTS, ROWS, kind_of
 from dunnage.kinds.common import Kind, floats
 from dunnage.trips import Universe
 
@@ -230,7 +220,39 @@ class Release:
 
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return what is written for programs and people, by file name; the tables stand in the folder already."""
-        datapackage = json.dumps(_datapackage(self, folder), indent=2, ensure_ascii=False) + "\n"
+        resources = []
+        for name, table in self.tables.items():
+            columns = [
+                {
+                    "name": f.name,
+                    "type": next((name for check, name in _FRICTIONLESS_TYPES if check(f.type)), "string"),
+                    "description": self.owner.column_words(f.name, self, name),
+                }
+                for f in table.schema
+            ]
+            resources.append(
+                {
+                    "name": name,
+                    "path": f"{name}.csv",
+                    "profile": "tabular-data-resource",
+                    "format": "csv",
+                    "encoding": "utf-8",
+                    "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
+                    "schema": {"fields": columns},
+                }
+            )
+        certificate = self.certificate
+        title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
+        schema = {"path": CERTIFICATE_FILE, "schema": CERTIFICATE_SCHEMA, "project": PROJECT, "version": __version__}
+        datapackage = to_text(
+            {
+                "profile": "tabular-data-package",
+                "name": "release",
+                "title": title,
+                "resources": resources,
+                "documents": [schema],
+            }
+        )
         return {DATAPACKAGE_FILE: datapackage.encode(), README_FILE: _readme(self).encode()}
 
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
@@ -279,13 +301,11 @@ def _codes(column: pa.ChunkedArray, labels: tuple[str, ...]) -> IntArray:
 
 
 def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_certificate(folder: Path) -> Certificate:
-    """Read the certificate of a folder."""
     if not folder.is_dir():
         raise ReleaseError(f"{folder} is not a folder, so it is not a release. Give the folder that publish wrote.")
     if not is_plain_file(folder, CERTIFICATE_FILE):
@@ -310,7 +330,6 @@ def printable(name: str) -> str:
 
 
 def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
-    """Read the Parquet tables that the certificate lists."""
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
         raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
@@ -323,17 +342,13 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
 def _read_table(folder: Path, name: str) -> pa.Table:
     with pq.ParquetFile(folder / f"{name}.parquet") as file:
         # A few compressed bytes can claim any number of cells; in CSV each takes a character and a separator.
-        cells = _num_cells(file.metadata)
+        # How many values a Parquet file claims to hold, those of sets one by one.
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        values = sum(group.column(index).num_values for group in groups for index in range(file.metadata.num_columns))
+        cells = max(int(values), int(file.metadata.num_rows * file.metadata.num_columns))
         if 2 * cells > (folder / f"{name}.csv").stat().st_size:
             raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
         return file.read()
-
-
-def _num_cells(metadata: Any) -> int:
-    """Return how many values a Parquet file claims to hold, those of sets one by one."""
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
-    return max(int(values), int(metadata.num_rows * metadata.num_columns))
 
 
 _FRICTIONLESS_TYPES = (
@@ -344,44 +359,6 @@ _FRICTIONLESS_TYPES = (
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "datetime"),
 )
-
-
-def _frictionless_type(kind: pa.DataType) -> str:
-    return next((name for check, name in _FRICTIONLESS_TYPES if check(kind)), "string")
-
-
-def _datapackage(release: Release, folder: Path) -> dict[str, Any]:
-    resources = []
-    for name, table in release.tables.items():
-        columns = [
-            {
-                "name": f.name,
-                "type": _frictionless_type(f.type),
-                "description": release.owner.column_words(f.name, release, name),
-            }
-            for f in table.schema
-        ]
-        resources.append(
-            {
-                "name": name,
-                "path": f"{name}.csv",
-                "profile": "tabular-data-resource",
-                "format": "csv",
-                "encoding": "utf-8",
-                "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
-                "schema": {"fields": columns},
-            }
-        )
-    certificate = release.certificate
-    title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
-    documents = [{"path": CERTIFICATE_FILE, "schema": CERTIFICATE_SCHEMA, "project": PROJECT, "version": __version__}]
-    return {
-        "profile": "tabular-data-package",
-        "name": "release",
-        "title": title,
-        "resources": resources,
-        "documents": documents,
-    }
 
 
 def _readme(release: Release) -> str:
@@ -419,8 +396,7 @@ In clear:
 {kind.readme(release, columns)}"""
 
 
-def describe_release(release: Release) -> Mapping[str, Any]:
-    """Give what a person or program wants to know first about a release."""
+def describe_release(release: Release) -> Mapping[str, object]:
     first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
     body, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
     return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}

@@ -71,7 +71,6 @@ def relax_cover(patterns: Patterns, demand: IntArray, *, seconds: float) -> Rela
 
 
 def whole_cover(patterns: Patterns, demand: IntArray, *, seconds: float, at_most: int | None = None) -> Cover:
-    """Solve the whole-numbered cover."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     num = len(patterns)
@@ -96,7 +95,6 @@ def _checked(values: FloatArray | None, patterns: Patterns, demand: IntArray) ->
 
 
 def csr(patterns: Patterns | IntArray) -> Any:
-    """Return a table of patterns as a sparse matrix."""
     from scipy.sparse import csr_matrix
 
     return csr_matrix(patterns.astype(np.float64))
@@ -180,7 +178,6 @@ def solve_program(
     at_most: float | None,  # Largest cost of interest
     seconds: float,
 ) -> ProgramAnswer:
-    """Solve the whole-numbered covering program."""
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_matrix
 

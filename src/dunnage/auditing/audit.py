@@ -49,12 +49,13 @@ from dunnage.dataset import Dataset
 from dunnage.documents import Listed, Model, Software, canonical, read, to_text
 from dunnage.errors import DunnageError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
+from dunnage.kinds import COUNTS, ESTIMATES
 from dunnage.kinds.common import same
 from dunnage.mechanisms.features import Feature
 from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
-from dunnage.release import COUNTS, ESTIMATES, Release
+from dunnage.release import Release
 from dunnage.trips import Universe
 
 AUDIT_FILE = "audit.json"

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.columns import is_set
 from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.mechanisms.recode import released_column
-from dunnage.release import Release, is_set
+from dunnage.release import Release
 
 CLASS_MODELS = ("k-anonymity", "sampled-dp")
 """Guarantees of releases whose rows stand in classes."""

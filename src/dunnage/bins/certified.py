@@ -131,7 +131,6 @@ class FleetPricing:
                 self.add(kind, single)
 
     def add(self, kind: int, pattern: IntArray) -> bool:
-        """Add a pattern of a kind of bin; return whether it is new."""
         before = len(self._columns)
         self._columns.setdefault((kind, pattern.astype(np.int64).tobytes()), pattern.astype(np.int64))
         return len(self._columns) > before
@@ -376,8 +375,6 @@ class BinKind:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ClassPacking:
-    """How many items of each class each bin takes."""
-
     counts: IntArray  # Shape: (bins, classes)
     kinds: IntArray  # Kind of each bin
     cost: int  # cost, bound: what the bins cost, and what any plan costs at least; their number if every kind costs 1
@@ -447,7 +444,6 @@ class ChancePacker:
         self.product_holds = self.known and len(kinds[0].capacity) == 1
 
     def weighed(self, counts: IntArray, kinds: IntArray) -> tuple[float, float]:
-        """Return bounds on the probability that every bin of a plan fits."""
         every = [self.chances[kind].fits(line) for line, kind in zip(counts, kinds.tolist(), strict=True)]
         failing = math.fsum(1 - low + ROUNDING for low, _ in every if low < 1)
         highs = [high for _, high in every]
@@ -455,13 +451,15 @@ class ChancePacker:
         return max(0.0, 1.0 - failing), min(1.0, most + ROUNDING * (most < 1))
 
     def planned(self, counts: IntArray, kinds: IntArray) -> ClassPacking | None:
-        """Return a plan if it holds at the risk."""
         at_least, at_most = self.weighed(counts, kinds)
         if at_least < 1.0 - self.risk:
             # A risk such as 1 in 20 is met exactly by one choice of twenty: then only fractions can tell.
             if at_least < 1.0 - self.risk - _BORDER or not self._holds_exactly(counts, kinds):
                 return None
-            at_least = _rounded_down(1 - self.exact_risk)
+            # The largest double that is not above a fraction.
+            value = 1 - self.exact_risk
+            near = float(value)
+            at_least = near if Fraction(near) <= value else math.nextafter(near, -math.inf)
         cost = sum(self.costs[kind] for kind in kinds.tolist())
         return ClassPacking(counts=counts, kinds=kinds, cost=cost, bound=0, at_least=at_least, at_most=at_most)
 
@@ -486,7 +484,11 @@ class ChancePacker:
         search = _Search(time.monotonic() + seconds, progress)
         search.offer(self.greedy() if start is None else self.planned(*start))
         search.raise_bound(aim if aim is not None else self._members_bound(min(BOUND_SECONDS, seconds / 4)))
-        if self._items_per_bin() > _MANY_ITEMS:
+        # How many items of mean size the largest bin takes.
+        means = np.array([known.moments()[0] for known in self.classes])
+        mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
+        room = np.max([kind.capacity for kind in self.kinds], axis=0)
+        if float((room / np.maximum(mean, 1e-9)).min()) > _MANY_ITEMS:
             search.offer(self._whole_classes(min(BOUND_SECONDS, seconds / 8)))
             self._search(search, searches=_FIRST_SEARCHES, stop=1)
         if search.done:
@@ -496,7 +498,25 @@ class ChancePacker:
             if not self._cover(search, listings, listings):
                 return None
         elif self._plain():
-            self._price(search)
+            sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
+            order = np.argsort(-sizes, kind="stable")
+            rooms = [kind.capacity[0] for kind in self.kinds]
+            counts = [kind.count for kind in self.kinds]
+            self._fill(search, sizes, rooms, counts)
+            pricing = FleetPricing(
+                sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline
+            )
+            limit = None
+            if search.plan is not None:
+                limit = search.plan.cost - pricing.step
+                for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
+                    pricing.add(kind, line[order])
+            found = pricing.solve(at_most=limit)
+            search.raise_bound(found.bound)
+            if len(found.kinds):
+                patterns = np.empty_like(found.patterns)
+                patterns[:, order] = found.patterns
+                search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
         elif len(self.members) > 1:
             self._apart(search)
             self._combine(search)
@@ -508,34 +528,12 @@ class ChancePacker:
         return self._answer(search)
 
     def _plain(self) -> bool:
-        """Return whether this is packing of one resource with known sizes, where knapsacks find the patterns."""
         one = len(self.kinds[0].capacity) == 1 and len(self.members) == 1 and len(self.classes) <= MOST_SIZES
         equal = all(isinstance(known, Members) and (known.values == known.values[0]).all() for known in self.classes)
         capped = bool((self.caps < self.demand).any())
         return one and equal and not capped and min(int(known.smallest(1)[1, 0]) for known in self.classes) > 0
 
-    def _price(self, search: _Search) -> None:
-        """Solve by column generation."""
-        sizes = np.array([int(known.smallest(1)[1, 0]) for known in self.classes])
-        order = np.argsort(-sizes, kind="stable")
-        rooms = [kind.capacity[0] for kind in self.kinds]
-        counts = [kind.count for kind in self.kinds]
-        self._fill(search, sizes, rooms, counts)
-        pricing = FleetPricing(sizes[order], self.demand[order], rooms, self.costs, counts, deadline=search.deadline)
-        limit = None
-        if search.plan is not None:
-            limit = search.plan.cost - pricing.step
-            for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
-                pricing.add(kind, line[order])
-        found = pricing.solve(at_most=limit)
-        search.raise_bound(found.bound)
-        if len(found.kinds):
-            patterns = np.empty_like(found.patterns)
-            patterns[:, order] = found.patterns
-            search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
-
     def _fill(self, search: _Search, sizes: IntArray, rooms: list[int], counts: list[int | None]) -> None:
-        """Offer packings of two kinds of bin."""
         class_of = np.repeat(np.arange(len(sizes)), self.demand)
         for bins, kinds in fill_then_pack(sizes[class_of], rooms, self.costs, counts, deadline=search.deadline):
             if search.done:
@@ -572,13 +570,6 @@ class ChancePacker:
 
     def _answer(self, search: _Search) -> ClassPacking | None:
         return None if search.plan is None else replace(search.plan, bound=min(search.bound, search.plan.cost))
-
-    def _items_per_bin(self) -> float:
-        """Return how many items of mean size the largest bin takes."""
-        means = np.array([known.moments()[0] for known in self.classes])
-        mean = (means * self.demand[:, None]).sum(axis=0) / self.demand.sum()
-        room = np.max([kind.capacity for kind in self.kinds], axis=0)
-        return float((room / np.maximum(mean, 1e-9)).min())
 
     def greedy(self, generator: np.random.Generator | None = None) -> ClassPacking | None:
         """Put items one after another, largest first, into the first bin where all still fits surely.
@@ -649,7 +640,20 @@ class ChancePacker:
         sizes = np.concatenate([np.diff(one.smallest(one.count)[:, resource]) for one in known]).astype(np.int64)
         room = [kind.capacity[resource] for kind in self.kinds]
         if len(self.kinds) > 1:
-            return _least_cost(int(sizes.sum()), self.kinds, room)
+            # Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part.
+            total = int(sizes.sum())
+            step = math.gcd(*(int(kind.cost) for kind in self.kinds))
+            cost, left = 0.0, float(total)
+            for kind in sorted(
+                (k for k in range(len(self.kinds)) if room[k] > 0), key=lambda k: self.kinds[k].cost / room[k]
+            ):
+                count = self.kinds[kind].count
+                used = left / room[kind] if count is None else min(float(count), left / room[kind])
+                cost += used * float(self.kinds[kind].cost)
+                left -= used * room[kind]
+                if left <= 0:
+                    break
+            return max(step, math.ceil(cost / step - 1e-9) * step)
         if int(sizes.max()) > room[0]:
             return self.costs[0]
         return pack_bins(sizes, room[0], seconds=seconds).bound * self.costs[0]
@@ -716,7 +720,20 @@ class ChancePacker:
             # First with no margin, for what meets the risk exactly; what fails then in fractions needs one.
             for margin in (0.0, 2 * ROUNDING):
                 if not search.done:
-                    self._sufficient(search, program, margin)
+                    use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
+                    budget = self.risk + (0.0 if margin else _BORDER)
+                    limit = math.inf if search.plan is None else float(search.plan.cost)
+                    deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
+                    found = program.solve(
+                        deadline=deadline,
+                        use=use,
+                        budget=budget,
+                        at_most=limit,
+                        known_bound=search.bound,
+                        usable=program.risk == 0 if margin and self.risk == 0 else None,
+                    )
+                    if found.cost is not None:
+                        search.offer(self.planned(found.patterns, found.kinds))
         return True
 
     def _necessary(self, search: _Search, program: CoverProgram) -> bool:
@@ -755,22 +772,6 @@ class ChancePacker:
             risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
         return bool((risk[rows] > before + ROUNDING).any())
 
-    def _sufficient(self, search: _Search, program: CoverProgram, margin: float) -> None:
-        use = np.where(program.risk > 0, program.risk + margin, 0.0) if self.risk > 0 else None
-        budget = self.risk + (0.0 if margin else _BORDER)
-        limit = math.inf if search.plan is None else float(search.plan.cost)
-        deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
-        found = program.solve(
-            deadline=deadline,
-            use=use,
-            budget=budget,
-            at_most=limit,
-            known_bound=search.bound,
-            usable=program.risk == 0 if margin and self.risk == 0 else None,
-        )
-        if found.cost is not None:
-            search.offer(self.planned(found.patterns, found.kinds))
-
     def _search(self, search: _Search, *, searches: int, stop: int | None = None, effort: int = 1) -> None:
         """Look for plans with few bins of one kind, from the bound upward; ``stop`` says how many numbers to try."""
         large = int(self.demand.sum()) > MOST_SEARCHED
@@ -806,7 +807,6 @@ class ChancePacker:
         )
 
     def _mixed(self, number: int, seed: int, effort: int) -> ClassPacking | None:
-        """Search once for a plan with a number of bins."""
         room = np.array([self.kinds[0].capacity] * number)
         steps = effort * STEPS_PER_ITEM * int(self.demand.sum())
         counts = mix_classes(self.classes, self.caps, room, seed=seed, steps=min(steps, MOST_STEPS))
@@ -873,7 +873,6 @@ class _Filling:
         self.open: dict[int, list[int]] = {}  # the last bins of each group
 
     def put(self, class_: int) -> bool:
-        """Put one item of a class into the first bin that takes it, or a new one."""
         group, table = int(self.packer.groups[class_]), self.largest[class_]
         where = -1
         for bin_ in self.open.get(group, [])[-_OPEN_BINS:]:
@@ -922,26 +921,6 @@ class _Filling:
         return counts, np.array(self.kinds, dtype=np.int64)
 
 
-def _rounded_down(value: Fraction) -> float:
-    """Return the largest double that is not above a fraction."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
-
-
-def _least_cost(total: int, kinds: Sequence[BinKind], room: Sequence[int]) -> int:
-    """Bound the cost of bins that hold a total: fill those of least cost for their room first, the last in part."""
-    step = math.gcd(*(int(kind.cost) for kind in kinds))
-    cost, left = 0.0, float(total)
-    for kind in sorted((k for k in range(len(kinds)) if room[k] > 0), key=lambda k: kinds[k].cost / room[k]):
-        count = kinds[kind].count
-        used = left / room[kind] if count is None else min(float(count), left / room[kind])
-        cost += used * float(kinds[kind].cost)
-        left -= used * room[kind]
-        if left <= 0:
-            break
-    return max(step, math.ceil(cost / step - 1e-9) * step)
-
-
 # --- Pack items with several resources, or into bins of several kinds, at least cost.
 
 
@@ -965,15 +944,7 @@ def pack_vectors(
     progress: Progress | None = None,  # Called with stage, cost and bound
     seed: int = 0,  # Of the searches
 ) -> VectorPacking:
-    """Pack items into bins of least total cost, as far as that can be found in time.
-
-    Examples
-    --------
-    >>> small, large = BinKind(capacity=(5,), cost=2), BinKind(capacity=(10,), cost=3)
-    >>> packing = pack_vectors(np.array([[5], [5], [4]]), [small, large], seconds=1)
-    >>> int(packing.cost), int(packing.bound), sorted(packing.kind_of_bin)
-    (5, 5, [0, 1])
-    """
+    """Pack items into bins of least total cost, as far as that can be found in time."""
     start = time.monotonic()
     items = np.asarray(items, dtype=np.int64)
     apart = np.zeros(len(items), dtype=np.int64) if groups is None else np.asarray(groups, dtype=np.int64)
@@ -985,7 +956,14 @@ def pack_vectors(
         bins, kind_of_bin, least = packing.bins, [0] * packing.objective, packing.bound * Fraction(kinds[0].cost)
     else:
         whole = [replace(kind, cost=int(kind.cost * unit)) for kind in kinds]
-        found, type_of = _by_types(items, apart, whole, seconds, progress, seed)
+        # Pack items by how many there are of each size, and return the packing and each item's type.
+        table = np.column_stack([apart, items])
+        types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+        classes = [
+            Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
+        ]
+        packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
+        found, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
         if found is None:
             raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
         bins, kind_of_bin, least = items_of_counts(found, type_of), found.kinds.tolist(), Fraction(found.bound, unit)
@@ -998,19 +976,7 @@ def pack_vectors(
     )
 
 
-def _by_types(
-    items: IntArray, apart: IntArray, kinds: Sequence[BinKind], seconds: float, progress: Progress | None, seed: int
-) -> tuple[ClassPacking | None, IntArray]:
-    """Pack items by how many there are of each size, and return the packing and each item's type."""
-    table = np.column_stack([apart, items])
-    types, type_of, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
-    classes = [Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)]
-    packer = ChancePacker(classes, times, kinds, risk=Fraction(0), groups=types[:, 0], seed=seed)
-    return packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
-
-
 def items_of_counts(packing: ClassPacking, class_of: IntArray) -> list[list[int]]:
-    """Give each bin its items, by how many of each class it takes."""
     order = np.argsort(class_of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(class_of, minlength=packing.counts.shape[1]))])[:-1]
     bins: list[list[int]] = []

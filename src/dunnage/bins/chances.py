@@ -45,18 +45,11 @@ class Sums:
 
     @classmethod
     def certain(cls, value: IntArray) -> Sums:
-        """Make a sum that has one value only."""
         return cls(np.asarray(value, dtype=np.int64).reshape(1, -1), np.ones(1))
 
 
 def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
-    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many.
-
-    Examples
-    --------
-    >>> draw_sums(np.array([[1], [2], [4]]), 2)[2].values.ravel().tolist()
-    [3, 5, 6]
-    """
+    """Return the sums of 0, 1, ... ``most`` members drawn without replacement; None if there are too many."""
     members = np.asarray(members, dtype=np.int64)
     if most > len(members):
         raise ParameterError(f"{most} draws from a class of {len(members)} members. Draw fewer.")
@@ -66,35 +59,7 @@ def draw_sums(members: IntArray, most: int) -> list[Sums] | None:
     countable = math.comb(len(members), min(most, len(members) // 2)) < _MOST_COUNTED
     if members.shape[1] == 1 and most * int(np.ptp(values)) * (most + 1) <= MOST_DENSE_CELLS:
         return _dense_sums(members[:, 0], most, countable)
-    return _listed_sums(values, copies, most, countable)
-
-
-def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
-    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
-
-    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
-    as large a share as they take of the members.
-    """
-    low, size = int(members.min()), len(members)
-    width = most * int(members.max() - low) + 1
-    ways = np.zeros((most + 1, width))
-    ways[0, 0] = 1.0
-    for number, extra in enumerate((members - low).tolist(), start=1):
-        top = min(number, most)
-        share = 1.0 if countable else np.arange(1, top + 1).reshape(-1, 1) / number
-        with_newest = ways[:top, : width - extra] * share
-        ways[1 : top + 1] *= 1.0 if countable else 1 - share
-        ways[1 : top + 1, extra:] += with_newest
-    found = []
-    for number in range(most + 1):
-        cells = np.flatnonzero(ways[number])
-        whole = math.comb(size, number) if countable else 1
-        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
-    return found
-
-
-def _listed_sums(values: IntArray, copies: IntArray, most: int, countable: bool) -> list[Sums] | None:
-    """List sums value by value, merging equal ones after each; by counts, or by shares as above."""
+    # List sums value by value, merging equal ones after each; by counts, or by shares as above.
     zero = np.zeros((1, values.shape[1]), dtype=np.int64)
     ways: list[tuple[IntArray, FloatArray]] = [(zero, np.ones(1))] + [(zero[:0], np.ones(0))] * most
     before = 0
@@ -122,6 +87,30 @@ def _listed_sums(values: IntArray, copies: IntArray, most: int, countable: bool)
     ]
 
 
+def _dense_sums(members: IntArray, most: int, countable: bool) -> list[Sums]:
+    """Count subsets by number and sum over the whole range; counts stay exact in a double up to 2**53.
+
+    Counts that no double holds are replaced by shares: of the subsets of the members so far, those with the newest are
+    as large a share as they take of the members.
+    """
+    low, size = int(members.min()), len(members)
+    width = most * int(members.max() - low) + 1
+    ways = np.zeros((most + 1, width))
+    ways[0, 0] = 1.0
+    for number, extra in enumerate((members - low).tolist(), start=1):
+        top = min(number, most)
+        share = 1.0 if countable else np.arange(1, top + 1).reshape(-1, 1) / number
+        with_newest = ways[:top, : width - extra] * share
+        ways[1 : top + 1] *= 1.0 if countable else 1 - share
+        ways[1 : top + 1, extra:] += with_newest
+    found = []
+    for number in range(most + 1):
+        cells = np.flatnonzero(ways[number])
+        whole = math.comb(size, number) if countable else 1
+        found.append(Sums((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
+    return found
+
+
 def _merged(parts: list[tuple[IntArray, FloatArray]]) -> tuple[IntArray, FloatArray]:
     sums, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
     if len(parts) == 1:
@@ -145,7 +134,15 @@ def fit_chance(parts: Sequence[Sums], capacity: IntArray) -> float | None:
         if len(total.values) * len(part.values) > MOST_COMBINATIONS:
             return None
         total = _within(total, part, capacity)
-    return _chance_of_last(total, ordered[-1], capacity)
+    last = ordered[-1]
+    if len(capacity) == 1:
+        order = np.argsort(last.values[:, 0], kind="stable")
+        below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
+        room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
+        return min(1.0, math.fsum((total.chances * below[room]).tolist()))
+    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
+        return None
+    return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
 
 
 def _dense_chance(parts: Sequence[Sums], capacity: int) -> float | None:
@@ -176,20 +173,7 @@ def _within(left: Sums, right: Sums, capacity: IntArray) -> Sums:
     )
 
 
-def _chance_of_last(total: Sums, last: Sums, capacity: IntArray) -> float | None:
-    if len(capacity) == 1:
-        order = np.argsort(last.values[:, 0], kind="stable")
-        below = np.concatenate([[0.0], np.cumsum(last.chances[order])])
-        room = np.searchsorted(last.values[order, 0], int(capacity[0]) - total.values[:, 0], side="right")
-        return min(1.0, math.fsum((total.chances * below[room]).tolist()))
-    if len(total.values) * len(last.values) > MOST_COMBINATIONS:
-        return None
-    return min(1.0, math.fsum(_within(total, last, capacity).chances.tolist()))
-
-
 class ClassSizes(Protocol):
-    """What is known of the sizes of a class's items."""
-
     count: int
     resources: int
 
@@ -214,21 +198,17 @@ class Members:
         self.count, self.resources = self.values.shape
 
     def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[Sums] | None:
-        """Return the sums of 0 to ``most`` members drawn without replacement."""
         values = self.values if resource is None else self.values[:, resource : resource + 1]
         return draw_sums(-(-values // step) if upward else values // step, most)
 
     def largest(self, most: int) -> IntArray:
-        """Return the sum of the largest members, for each resource by itself."""
         ordered = -np.sort(-self.values, axis=0)[:most]
         return np.concatenate([np.zeros((1, self.resources), dtype=np.int64), np.cumsum(ordered, axis=0)])
 
     def smallest(self, most: int) -> IntArray:
-        """Return the sum of the smallest members, for each resource by itself."""
         return -Members(-self.values).largest(most)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of the members."""
         return self.values.mean(axis=0), self.values.var(axis=0) * self.count / max(self.count - 1, 1)
 
 
@@ -283,7 +263,6 @@ class Between:
         return np.asarray(numbers * self.lower + (numbers == self.count) * (self.upper - self.lower))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance under the assumption."""
         half = (self.upper - self.lower) / 2.0
         at_ends = min(2, self.count) / self.count
         variance = half**2 * (at_ends + (1 - at_ends) / 3)
@@ -320,20 +299,13 @@ def _added(left: dict[tuple[int, ...], int], right: dict[tuple[int, ...], int]) 
 
 
 def _pairs(pattern: Sequence[int] | IntArray) -> tuple[tuple[int, int], ...]:
-    """Return the classes a pattern takes from, and how many of each."""
     line = np.asarray(pattern)
     used = np.flatnonzero(line)
     return tuple(zip(used.tolist(), line[used].tolist(), strict=True))
 
 
 class Chances:
-    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once.
-
-    Examples
-    --------
-    >>> Chances([Members(np.array([[1], [2], [4]]))], np.array([5])).fits((2,))
-    (0.6666666666666666, 0.6666666666666666)
-    """
+    """Probabilities that patterns fit into a bin, for fixed classes and one capacity; each computed once."""
 
     def __init__(self, classes: Sequence[ClassSizes], capacity: IntArray) -> None:
         self.capacity = np.asarray(capacity, dtype=np.int64)
@@ -343,7 +315,6 @@ class Chances:
         self._draws: dict[tuple[Any, ...], Sums | None] = {}
 
     def surely(self, pattern: Sequence[int] | IntArray) -> bool:
-        """Return whether every choice of members fits."""
         return self._surely(_pairs(pattern))
 
     def _surely(self, used: tuple[tuple[int, int], ...]) -> bool:

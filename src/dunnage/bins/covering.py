@@ -52,8 +52,6 @@ _MOST_DENSE = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Patterns in compressed rows, with the risk of each."""
-
     # starts, kinds, numbers: pattern j takes `numbers[i]` items of class `kinds[i]` for i from `starts[j]` to `starts[j
     # + 1]`
     starts: IntArray
@@ -79,7 +77,6 @@ class Listing:
         )
 
     def matrix(self) -> Any:
-        """Return the patterns as a sparse matrix, one line each."""
         from scipy.sparse import csr_matrix
 
         shape = (len(self), self.num_classes)
@@ -99,7 +96,17 @@ def list_patterns(
 ) -> Listing | None:
     """List the useful patterns whose risk is at most a limit; None if there are too many."""
     capacity = np.asarray(capacity, dtype=np.int64)
-    flat = _flattened(classes, worst, capacity)
+    # Put the sums of all classes and numbers into flat arrays, with where each begins.
+    resources = len(capacity)
+    caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
+    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
+    every = [sums[number] for sums in classes for number in range(1, len(sums))]
+    starts = np.concatenate([[0], np.cumsum([len(sums.values) for sums in every])]).astype(np.int64)
+    values = np.concatenate([sums.values for sums in every] or [np.zeros((0, resources), dtype=np.int64)])
+    chances = np.concatenate([sums.chances for sums in every] or [np.zeros(0)])
+    lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
+    largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
+    flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
     limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
     # Most of this is never used, and memory that is not written to is not taken.
     found = _Found(
@@ -108,7 +115,23 @@ def list_patterns(
         risk=np.empty(most_patterns),
         sums=np.empty((most_patterns, len(capacity)), dtype=np.int64),
     )
-    status, num = _walk(flat, capacity, limits, _stack(capacity), found)
+    resources, depth = len(capacity), _MOST_DEPTH + 1
+    dense = resources == 1 and int(capacity[0]) <= _MOST_DENSE
+    status, num = _walk(
+        flat,
+        capacity,
+        limits,
+        _Stack(
+            np.zeros(int(capacity[0]) + 1 if dense else 0),
+            np.empty((depth, _MOST_POINTS, resources), dtype=np.int64),
+            np.empty((depth, _MOST_POINTS)),
+            np.zeros(depth, dtype=np.int64),
+            np.zeros((depth, resources), dtype=np.int64),
+            np.zeros(depth, dtype=np.int64),
+            np.zeros(depth, dtype=np.int64),
+        ),
+        found,
+    )
     if status != 0:
         return None
     starts, risk = found.ends[: num + 1], found.risk[:num]
@@ -121,8 +144,6 @@ def list_patterns(
 
 
 class _Flat(NamedTuple):
-    """The sums of all classes and numbers of items in flat arrays."""
-
     caps: IntArray  # most items of each class
     first: IntArray  # where a class's numbers begin, from 1 on
     starts: IntArray  # where the sums of each number begin
@@ -132,8 +153,6 @@ class _Flat(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """When a pattern is listed, and where to give up."""
-
     most_risk: float
     least: int
     slack: int
@@ -159,34 +178,6 @@ class _Found(NamedTuple):
     ends: IntArray
     risk: FloatArray
     sums: IntArray
-
-
-def _stack(capacity: IntArray) -> _Stack:
-    resources, depth = len(capacity), _MOST_DEPTH + 1
-    dense = resources == 1 and int(capacity[0]) <= _MOST_DENSE
-    return _Stack(
-        np.zeros(int(capacity[0]) + 1 if dense else 0),
-        np.empty((depth, _MOST_POINTS, resources), dtype=np.int64),
-        np.empty((depth, _MOST_POINTS)),
-        np.zeros(depth, dtype=np.int64),
-        np.zeros((depth, resources), dtype=np.int64),
-        np.zeros(depth, dtype=np.int64),
-        np.zeros(depth, dtype=np.int64),
-    )
-
-
-def _flattened(classes: Sequence[Sequence[Sums]], worst: Sequence[IntArray], capacity: IntArray) -> _Flat:
-    """Put the sums of all classes and numbers into flat arrays, with where each begins."""
-    resources = len(capacity)
-    caps = np.array([len(sums) - 1 for sums in classes], dtype=np.int64)
-    first = np.concatenate([[0], np.cumsum(caps)]).astype(np.int64)
-    every = [sums[number] for sums in classes for number in range(1, len(sums))]
-    starts = np.concatenate([[0], np.cumsum([len(sums.values) for sums in every])]).astype(np.int64)
-    values = np.concatenate([sums.values for sums in every] or [np.zeros((0, resources), dtype=np.int64)])
-    chances = np.concatenate([sums.chances for sums in every] or [np.zeros(0)])
-    lines = [table[number] for table, sums in zip(worst, classes, strict=True) for number in range(1, len(sums))]
-    largest = np.array(lines, dtype=np.int64).reshape(-1, resources)
-    return _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
 
 
 @kernel
@@ -368,7 +359,6 @@ class CoverProgram:
 
     @property
     def limits(self) -> dict[int, int]:
-        """How many bins there are of each kind that is limited."""
         return {kind: choice.count for kind, choice in enumerate(self.choices) if choice.count is not None}
 
     def solve(
@@ -386,7 +376,7 @@ class CoverProgram:
             at_most = math.ceil(at_most / self.step) * self.step
         allowed = np.ones(len(self.cost), dtype=bool) if usable is None else usable
         rows = np.flatnonzero(allowed if use is None else allowed & (use <= budget * (1 + BUDGET_SLACK)))
-        if not self._covers(rows):
+        if not bool((np.bincount(self.matrix[rows].indices, minlength=len(self.demand)) > 0).all()):
             return self._nothing(None)
         search = _Relaxed(self, rows, use, budget)
         if not search.run(deadline):
@@ -397,10 +387,6 @@ class CoverProgram:
         if bound >= at_most:
             return self._nothing(int(at_most))
         return self._whole(search, bound, at_most, deadline)
-
-    def _covers(self, rows: IntArray) -> bool:
-        """Return whether every class is in some pattern at all."""
-        return bool((np.bincount(self.matrix[rows].indices, minlength=len(self.demand)) > 0).all())
 
     def _nothing(self, bound: int | None) -> Cover:
         empty = np.zeros((0, len(self.demand)), dtype=np.int64)
@@ -539,7 +525,6 @@ class _Relaxed:
         return fresh[order[:NEW_COLUMNS]]
 
     def num_within(self, spare: float) -> int:
-        """Count the patterns whose reduced cost is at most so much."""
         return int((self.reduced <= spare).sum())
 
     def cheapest(self, spare: float, most: int) -> IntArray:

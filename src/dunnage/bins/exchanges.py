@@ -68,7 +68,6 @@ def _value(class_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) 
 
 
 def over_caps(class_of: IntArray, bin_of: IntArray, caps: IntArray, num_bins: int) -> int:
-    """Return how many items are above the caps."""
     return _value(class_of, bin_of, caps, num_bins)[0]
 
 
@@ -181,7 +180,6 @@ class Exchanges:
         self.refresh(range(self.num_bins))
 
     def refresh(self, bins: Iterable[int]) -> None:
-        """Compute anew what depends on the rows of some bins."""
         for bin_ in bins:
             rows = np.flatnonzero(self.bin_of_row == bin_)
             self.log_bin[bin_], self.log_with[bin_] = 0.0, 0.0
@@ -196,7 +194,6 @@ class Exchanges:
 
     @property
     def cost(self) -> float:
-        """Minus the logarithm of the chance that everything fits."""
         return -float(self.log_bin.sum())
 
     def gains_of_moves(self) -> FloatArray:
@@ -216,7 +213,6 @@ class Exchanges:
         return gains
 
     def move(self, changes: dict[int, int]) -> None:
-        """Put rows into other bins."""
         touched = {int(self.bin_of_row[row]) for row in changes} | set(changes.values())
         for row, bin_ in changes.items():
             self.bin_of_row[row] = bin_

@@ -72,19 +72,12 @@ class Part:
 
 
 def ways_to_share(bins: Sequence[int]) -> int:
-    """Return in how many ways distinguishable items go into slots of these bins.
-
-    Examples
-    --------
-    >>> ways_to_share([0, 0, 1])
-    3
-    """
+    """Return in how many ways distinguishable items go into slots of these bins."""
     _, numbers = np.unique(np.asarray(bins, dtype=np.int64), return_counts=True)
     return math.factorial(len(bins)) // math.prod(math.factorial(number) for number in numbers.tolist())
 
 
 def slots_of(counts: IntArray) -> list[int]:
-    """Return the bin of each slot, given how many slots each bin has."""
     slots: list[int] = np.repeat(np.arange(len(counts)), counts).tolist()
     return slots
 
@@ -154,7 +147,6 @@ def _part(
 
 
 def _components(matters: npt.NDArray[np.bool_]) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield bins and classes that hang together."""
     unseen = set(np.flatnonzero(matters.any(axis=0)).tolist())
     while unseen:
         classes, bins = {min(unseen)}, set[int]()
@@ -247,15 +239,13 @@ class Sweep:
             standing = self._standings[number]
             if standing.num_placed < self._due[standing.sort][rank] and (not blocked or blocked == [number]):
                 if number not in layer.taking:
-                    layer.taking[number] = self._settled(at, self._with_item(standing, self.items[at]))
+                    item = self.items[at]
+                    room = standing.room
+                    if room is not None:
+                        room = tuple(r - s for r, s in zip(room, self._sizes[item].tolist(), strict=True))
+                    layer.taking[number] = self._settled(at, _Standing(standing.sort, standing.num_placed + 1, room))
                 if layer.taking[number] != _DEAD and not (blocked and num_bins > 1):
                     yield number, num_bins, self._after(layer, state, number)
-
-    def _with_item(self, standing: _Standing, item: int) -> _Standing:
-        room = standing.room
-        if room is not None:
-            room = tuple(r - s for r, s in zip(room, self._sizes[item].tolist(), strict=True))
-        return _Standing(standing.sort, standing.num_placed + 1, room)
 
     @staticmethod
     def _after(layer: _Layer, state: State, chosen: int) -> State:
@@ -340,7 +330,6 @@ class Sweep:
 
     @property
     def number(self) -> int:
-        """How many ways there are, slots in bins that do not matter not told apart."""
         return self.layers[0].ahead.get(self.start, 0)
 
     def tally(self) -> list[dict[int, int]]:
@@ -430,8 +419,6 @@ _LARGEST_SUM = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """What is put into slots."""
-
     class_of: IntArray  # Class of each item, from 0 on
     sizes: IntArray  # Whole numbers of at least 0. Shape: items x resources
 
@@ -449,8 +436,6 @@ class Items:
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """What a sealed plan says."""
-
     counts: IntArray  # How many items of each class a bin takes. Shape: bins x classes
     capacities: IntArray  # What a bin holds, whole numbers. Shape: bins x resources
 
@@ -519,7 +504,6 @@ class Fills:
         return np.asarray(shares, dtype=np.float64)
 
     def draw(self, below: Below) -> IntArray:
-        """Draw a feasible fill, all equally likely."""
         self._check_any()
         class_of, counts = self._items.class_of, self._slots.counts
         bin_of_item = np.full(len(class_of), -1, dtype=np.int64)
@@ -548,7 +532,6 @@ def _add_shares(shares: FloatArray, sweep: Sweep, sort: int, number: int) -> Non
 
 
 def _shuffled(values: Sequence[int], below: Below) -> list[int]:
-    """Return values in a uniformly random order."""
     order = list(values)
     for last in range(len(order) - 1, 0, -1):
         other = below(last + 1)
@@ -559,18 +542,6 @@ def _shuffled(values: Sequence[int], below: Below) -> list[int]:
 def count_fills(
     items: Items, slots: Slots, *, most_states: int = MOST_STATES, deadline: float = math.inf
 ) -> Fills | None:
-    """Count the feasible fills exactly.
-
-    Examples
-    --------
-    Two light and two heavy items, one of each in a bin: two fills, and no exchange of two items leads from one to the
-    other.
-
-    >>> items = Items(np.array([0, 0, 1, 1]), np.array([[1], [2], [3], [4]]))
-    >>> fills = count_fills(items, Slots(np.array([[1, 1], [1, 1]]), np.array([[5], [5]])))
-    >>> fills.number, fills.chances()[0].tolist()
-    (2, [0.5, 0.5])
-    """
     _check_match(items, slots)
     least, most = extremes(items.class_of, items.sizes, slots.counts)
     if (least > slots.capacities).any():
@@ -591,13 +562,7 @@ def count_fills(
 
 
 def sealed_linkage(chances: FloatArray) -> FloatArray:
-    """Return for each item the best guess of its bin: the largest of its chances.
-
-    Examples
-    --------
-    >>> sealed_linkage(np.array([[0.25, 0.75], [0.5, 0.5]])).tolist()
-    [0.75, 0.5]
-    """
+    """Return for each item the best guess of its bin: the largest of its chances."""
     return np.asarray(chances.max(axis=1, initial=0.0), dtype=np.float64)
 
 
@@ -606,8 +571,6 @@ def sealed_linkage(chances: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Estimate:
-    """What chains that walked over fills met."""
-
     chances: FloatArray  # The share of the feasible fills met in which an item is in a bin. Shape: items x bins
     error: FloatArray  # How far starts disagree in this: a standard error, 1 if only one start met any. Same shape
     num_met: int  # Feasible fills met, repeated ones included
@@ -625,8 +588,6 @@ def seeded_words(seed: int) -> Words:
 
 
 class _Board(NamedTuple):
-    """Slots in a row, class by class, and what a walk must know of them."""
-
     bin_of_slot: IntArray
     class_of_slot: IntArray
     class_first: IntArray
@@ -766,7 +727,6 @@ class _Chains:
 
     @property
     def num_met(self) -> int:
-        """How many feasible fills were met and noted."""
         return int(self._num_met[0])
 
     def _loads_of(self, item_at: IntArray) -> IntArray:
@@ -793,13 +753,6 @@ class _Chains:
                 self.kept,
                 self._num_met,
             )
-        self._change_places()
-
-    def _draw(self, size: int) -> IntArray:
-        """Draw 63-bit words: numba multiplies signed numbers."""
-        return (self._words(size) >> np.uint64(1)).astype(np.int64)
-
-    def _change_places(self) -> None:
         chances = (self._words(NUM_CHAINS) >> np.uint64(11)) * 2.0**-53
         for chain in range(NUM_CHAINS - 1):
             growth = self._penalties[chain + 1] - self._penalties[chain]
@@ -807,6 +760,10 @@ class _Chains:
             if gain >= 0 or chances[chain] < math.exp(gain):
                 for held in (self._items_at, self._loads, self._overs):
                     held[chain], held[chain + 1] = held[chain + 1], held[chain]
+
+    def _draw(self, size: int) -> IntArray:
+        """Draw 63-bit words: numba multiplies signed numbers."""
+        return (self._words(size) >> np.uint64(1)).astype(np.int64)
 
 
 def _spread(items: Items) -> FloatArray:
@@ -905,7 +862,6 @@ def solve_fill(items: Items, slots: Slots, *, seconds: float, words: Words) -> I
 
 
 def is_feasible(items: Items, slots: Slots, bin_of_item: IntArray) -> bool:
-    """Say whether a fill takes every slot just once and no bin is above capacity."""
     if len(bin_of_item) != len(items.class_of) or (bin_of_item < 0).any() or (bin_of_item >= len(slots.counts)).any():
         return False
     taken, loads = np.zeros_like(slots.counts), np.zeros_like(slots.capacities)

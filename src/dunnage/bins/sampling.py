@@ -19,14 +19,7 @@ _CHUNK_NUMBERS = 2_000_000
 
 
 def within_class_permutations(class_of_row: IntArray, num: int, seed: int) -> IntArray:
-    """Draw permutations of rows that exchange rows of one class only, each equally likely.
-
-    Examples
-    --------
-    >>> drawn = within_class_permutations(np.array([0, 1, 0]), 4, seed=1)
-    >>> drawn.shape, drawn[:, 1].tolist()
-    ((4, 3), [1, 1, 1, 1])
-    """
+    """Draw permutations of rows that exchange rows of one class only, each equally likely."""
     return _permutations(_rows_by_class(class_of_row), num, np.random.default_rng(seed))
 
 
@@ -55,24 +48,7 @@ def fits_by_permutation(
 
     Decimals are added up as whole numbers, so that a load equal to the capacity fits.
     """
-    loads, rooms = _exact_columns(values, capacities, class_of_row, bin_of_row)
-    order = np.argsort(bin_of_row, kind="stable")
-    used, starts = np.unique(bin_of_row[order], return_index=True)
-    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
-    chunk = max(1, _CHUNK_NUMBERS // len(loads))
-    for first in range(0, permutations, chunk):
-        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
-        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
-        for resource, room in zip(loads.T, rooms.T, strict=True):
-            # (permutation, bin in use): the load of one resource
-            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
-        yield fits
-
-
-def _exact_columns(
-    values: FloatArray, capacities: FloatArray, class_of_row: IntArray, bin_of_row: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals."""
+    # Values (row, resource) and capacities (bin, resource), scaled to whole numbers where they are decimals.
     loads = np.array(values, dtype=np.float64)
     loads = loads[:, None] if loads.ndim == 1 else loads
     if not len(loads) == len(class_of_row) == len(bin_of_row) or not len(loads):
@@ -95,7 +71,17 @@ def _exact_columns(
         if scale > 1:
             loads[:, column] = np.rint(loads[:, column] * scale)
             rooms[:, column] = np.rint(held * scale)
-    return loads, rooms
+    order = np.argsort(bin_of_row, kind="stable")
+    used, starts = np.unique(bin_of_row[order], return_index=True)
+    classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_NUMBERS // len(loads))
+    for first in range(0, permutations, chunk):
+        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        for resource, room in zip(loads.T, rooms.T, strict=True):
+            # (permutation, bin in use): the load of one resource
+            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
+        yield fits
 
 
 def held_out_feasibility(
@@ -111,13 +97,6 @@ def held_out_feasibility(
 
     This is the feasibility ``f_k`` of Hoogervorst et al. 2019, section 6.1. It judges any plan independently of how it
     was made.
-
-    Examples
-    --------
-    >>> weights, classes, bins = np.array([1.0, 3.0, 2.0]), np.array([0, 0, 1]), np.array([0, 1, 1])
-    >>> share, low, high = held_out_feasibility(weights, classes, bins, np.array([4.0]), permutations=10000, seed=1)
-    >>> low < 0.5 < high and high - low < 0.03
-    True
     """
     if permutations < 1:
         raise ParameterError(f"permutations must be at least 1. Got {permutations}.")
@@ -127,14 +106,7 @@ def held_out_feasibility(
 
 
 def clopper_pearson(hits: int, tries: int) -> tuple[float, float]:
-    """Return an interval that holds the probability behind so many hits with at least 95 % confidence.
-
-    Examples
-    --------
-    >>> low, high = clopper_pearson(0, 100)
-    >>> low, round(high, 4)
-    (0.0, 0.0362)
-    """
+    """Return an interval that holds the probability behind so many hits with at least 95 % confidence."""
     from scipy.special import betaincinv
 
     tail = (1 - CONFIDENCE) / 2

@@ -76,17 +76,14 @@ class Packing:
 
     @property
     def objective(self) -> int:
-        """Number of bins."""
         return len(self.bins)
 
     @property
     def gap(self) -> int:
-        """How many bins fewer might still be possible."""
         return self.objective - self.bound
 
     @property
     def status(self) -> str:
-        """``optimal`` if proved, else ``feasible``."""
         return "optimal" if self.gap == 0 else "feasible"
 
 
@@ -134,21 +131,28 @@ def pack_bins(
 
     Best fit is always finished, whatever the limit: 0.1 s for ten thousand items, some seconds for a million. With
     the same seed the result is the same, unless the time limit cut the search short.
-
-    Examples
-    --------
-    >>> packing = pack_bins(np.array([6, 5, 4, 3, 2]), 10, seconds=1)
-    >>> packing.objective, packing.bound, packing.status
-    (2, 2, 'optimal')
     """
     start = time.monotonic()
-    items, capacity = _reduced(_checked(weights, capacity, seconds), capacity)
+    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
+    items = _checked(weights, capacity, seconds)
+    divisor = max(1, int(np.gcd.reduce(items)))
+    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
     weightless = np.flatnonzero(items == 0).tolist()
     bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
     bound = len(bins)
     if rest:
         search = _Search(start + seconds, [[i] for i in rest], len(bins), progress=progress)
-        _improve(search, items, rest, capacity, np.random.default_rng(seed))
+        # Run the portfolio on the items that dominance left over.
+        generator = np.random.default_rng(seed)
+        search.raise_bound(l2_bound(items[rest], capacity))
+        search.offer(best_fit_decreasing(items, rest, capacity))
+        _fill(search, items, rest, capacity, generator)
+        if affordable(search.seconds_left):
+            num_sizes = len(np.unique(items[rest]))
+            if num_sizes > MOST_EASY_SIZES:
+                _cover_coarsened(search, items, rest, capacity, generator)
+            if num_sizes <= MOST_SIZES:
+                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
         bins, bound = bins + search.bins, bound + search.bound
     if weightless:
         bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
@@ -156,7 +160,6 @@ def pack_bins(
 
 
 def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
-    """Return the weights as an array of 64-bit whole numbers, or say what is wrong with an argument."""
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
@@ -165,25 +168,6 @@ def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
     if capacity < 0 or not seconds >= 0:
         raise ParameterError(f"capacity and seconds must be at least 0. Got {capacity} and {seconds}.")
     return given.astype(np.int64)
-
-
-def _reduced(items: IntArray, capacity: int) -> tuple[IntArray, int]:
-    """Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d."""
-    divisor = max(1, int(np.gcd.reduce(items)))
-    return items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
-
-
-def _improve(search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator) -> None:
-    """Run the portfolio on the items that dominance left over."""
-    search.raise_bound(l2_bound(items[rest], capacity))
-    search.offer(best_fit_decreasing(items, rest, capacity))
-    _fill(search, items, rest, capacity, generator)
-    if affordable(search.seconds_left):
-        num_sizes = len(np.unique(items[rest]))
-        if num_sizes > MOST_EASY_SIZES:
-            _cover_coarsened(search, items, rest, capacity, generator)
-        if num_sizes <= MOST_SIZES:
-            _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
 
 
 def _fill(search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator) -> None:
@@ -320,7 +304,6 @@ class _Rooms:
         return found
 
     def put(self, room: int, bin_: int) -> None:
-        """Add a bin."""
         which = bisect.bisect_right(self._firsts, (room, bin_)) - 1
         block = self._blocks[which]
         bisect.insort(block, (room, bin_))
@@ -404,7 +387,6 @@ class Sizes:
 
     @classmethod
     def of(cls, items: IntArray, rest: list[int], capacity: int) -> Sizes:
-        """Collect equal items."""
         positions: dict[int, list[int]] = {}
         for size, item in sorted(zip(items[rest].tolist(), rest, strict=True), reverse=True):
             positions.setdefault(size, []).append(item)
@@ -414,16 +396,13 @@ class Sizes:
 
     @property
     def most(self) -> IntArray:
-        """How many items of each size a bin can take."""
         return np.minimum(self.demand, self.capacity // self.sizes)
 
     def part(self, demand: IntArray) -> Sizes:
-        """Return the problem of what is left, without its items."""
         rest = np.flatnonzero(demand)
         return Sizes(self.sizes[rest], demand[rest], self.capacity)
 
     def pattern_of(self, weights: IntArray) -> Pattern:
-        """Count the sizes in one bin."""
         rank = np.searchsorted(-self.sizes, -weights)
         return np.bincount(rank, minlength=len(self.sizes)).astype(np.int32)
 
@@ -451,11 +430,9 @@ class _Pool:
 
     @property
     def table(self) -> Patterns:
-        """All patterns, one row each."""
         return np.array(list(self._patterns.values()))
 
     def add(self, pattern: Pattern) -> bool:
-        """Add a pattern; return whether it is new."""
         before = len(self._patterns)
         self._patterns.setdefault(pattern.tobytes(), pattern)
         return len(self._patterns) > before
@@ -594,27 +571,22 @@ def _dive(search: _Search, problem: Sizes, pool: _Pool, generator: np.random.Gen
         table[:, rest] = own.table
         for pattern in table:
             pool.add(pattern)
-        chosen = _fix(table, relaxed.values, demand, generator)
+        # Choose patterns to fix: whole parts of their values, then some of the largest fractions.
+        left = demand.copy()
+        chosen: list[Pattern] = []
+        most = max(1, int(np.count_nonzero(demand)) // 10)
+        for j in np.argsort(-(relaxed.values + generator.uniform(0, 0.05, len(relaxed.values)))).tolist():
+            times = int(relaxed.values[j] + _ROUNDING)
+            if times == 0 and chosen and (len(chosen) >= most or relaxed.values[j] < 0.3):
+                break
+            for _ in range(max(times, 1)):
+                if not (table[j] <= left).all():
+                    break
+                chosen.append(table[j])
+                left = left - table[j]
         fixed += chosen
         demand = demand - np.sum(chosen, axis=0)
     return fixed
-
-
-def _fix(table: Patterns, values: FloatArray, demand: IntArray, generator: np.random.Generator) -> list[Pattern]:
-    """Choose patterns to fix: whole parts of their values, then some of the largest fractions."""
-    left = demand.copy()
-    chosen: list[Pattern] = []
-    most = max(1, int(np.count_nonzero(demand)) // 10)
-    for j in np.argsort(-(values + generator.uniform(0, 0.05, len(values)))).tolist():
-        times = int(values[j] + _ROUNDING)
-        if times == 0 and chosen and (len(chosen) >= most or values[j] < 0.3):
-            break
-        for _ in range(max(times, 1)):
-            if not (table[j] <= left).all():
-                break
-            chosen.append(table[j])
-            left = left - table[j]
-    return chosen
 
 
 def _cover_by_program(search: _Search, problem: Sizes, pool: _Pool) -> None:

@@ -36,12 +36,13 @@ def size(
     """
     from dunnage.folders import check_new_folder
     from dunnage.gtfs import load_city
+    from dunnage.kinds import COUNTS
     from dunnage.pages.fleets import plan_page
     from dunnage.planning.dispatch import Service
     from dunnage.planning.exports import export_plan
     from dunnage.planning.fleet import size as size_fleet
     from dunnage.planning.plan import PLAN_FILE, PLAN_PAGE
-    from dunnage.release import COUNTS, Release
+    from dunnage.release import Release
 
     check_new_folder(out, marker=PLAN_FILE, force=force)
     if export is not None:

@@ -30,8 +30,6 @@ TOLERANCE = 1e-9  # rounding of sums of shares; a class this close to a bound ke
 
 
 class Rules(NamedTuple):
-    """Constraints as kernels take them."""
-
     limits: FloatArray  # largest width in each attribute
     sensitive: CodeArray
     shares: FloatArray  # of each code in the whole table. Shape: sensitive attributes, codes
@@ -206,8 +204,6 @@ class Listed(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for the class that grows."""
-
     extent: Extent
     listed: Listed
     counts: IntArray  # of sensitive values
@@ -216,7 +212,6 @@ class Work(NamedTuple):
 
 @kernel
 def new_extent(table: Table) -> Extent:
-    """Return room for the extent of one class."""
     numbers, codes, sizes = table.numbers, table.codes, table.sizes
     places = np.zeros(codes.shape[0] + 1, np.int64)
     for axis in range(codes.shape[0]):
@@ -227,7 +222,6 @@ def new_extent(table: Table) -> Extent:
 
 @piece
 def begin(record: int, table: Table, extent: Extent) -> None:
-    """Make the extent that of a class of one record."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     low, high, width, reach, places = extent
     for axis in range(numbers.shape[0]):
@@ -241,7 +235,6 @@ def begin(record: int, table: Table, extent: Extent) -> None:
 
 @piece
 def join(record: int, table: Table, extent: Extent) -> None:
-    """Widen the extent by one record."""
     numbers, codes, entries, starts, sizes = table.numbers, table.codes, table.entries, table.starts, table.sizes
     low, high, width, reach, places = extent
     for axis in range(numbers.shape[0]):
@@ -529,7 +522,6 @@ def grow_class(
 
 @piece
 def still_alive(living: IntArray, num: int, alive: BoolArray) -> Any:
-    """Return the records that live, in their order."""
     found = np.zeros(num, np.int64)
     place = 0
     for record in living:
@@ -541,7 +533,6 @@ def still_alive(living: IntArray, num: int, alive: BoolArray) -> Any:
 
 @piece
 def set_free(members: IntArray, size: int, alive: BoolArray) -> None:
-    """Undo a class: its records live again."""
     for place in range(size):
         alive[members[place]] = True
 
@@ -797,7 +788,11 @@ def grow(
 
         found = polish(metric, found, k, person, constraints)
     if isinstance(heads, str) and constraints is None and person is None and k <= len(metric) <= SMALL:
-        found = _better(metric, found, k)
+        # The better of the grown classes and the published ones.
+        from dunnage.clustering.published import published_density
+
+        published = published_density(metric, k)
+        found = published if metric.total(published) < metric.total(found) else found
     if progress is not None:
         progress(1.0)
     return found
@@ -898,14 +893,6 @@ def _watched(work: Callable[[IntArray], IntArray], num: int, progress: Progress 
         return future.result()
 
 
-def _better(metric: Metric, found: IntArray, k: int) -> IntArray:
-    """Return the better of the grown classes and the published ones."""
-    from dunnage.clustering.published import published_density
-
-    published = published_density(metric, k)
-    return published if metric.total(published) < metric.total(found) else found
-
-
 def _as_order(heads: IntArray, num: int) -> IntArray:
     order = np.asarray(heads, dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(num)):
@@ -957,7 +944,12 @@ def in_blocks(
             given["person"] = person[block]
         return method(metric.take(block), k, **given)
 
-    return _joined(list(blocks(metric, k, size=size, person=person)), solved, workers or _num_cores(), progress)
+    return _joined(
+        list(blocks(metric, k, size=size, person=person)),
+        solved,
+        workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1),
+        progress,
+    )
 
 
 def _joined(
@@ -984,11 +976,6 @@ def _joined(
         found[block] = np.where(inside >= 0, inside + num, -1)
         num += int(inside.max(initial=-1)) + 1
     return found
-
-
-def _num_cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def grow_in_blocks(
@@ -1031,7 +1018,7 @@ def _sides(
     for axis in np.argsort(-_spreads(metric, block), kind="stable"):
         first = _first_side(metric, block, int(axis), share)
         sides = block[first], block[~first]
-        if min(_num_persons(side, person) for side in sides) >= max(k, 1):
+        if min((len(side) if person is None else len(np.unique(person[side]))) for side in sides) >= max(k, 1):
             return sides
     return None
 
@@ -1055,11 +1042,8 @@ def _first_side(metric: Metric, block: IntArray, axis: int, share: float) -> Any
         below, up_to = column < border, column <= border  # equal numbers stay together
         return below if abs(below.sum() - wanted) <= abs(up_to.sum() - wanted) else up_to
     codes = metric.codes[axis - len(metric.numbers), block]
-    return _first_codes(codes, metric.tables[axis - len(metric.numbers)], wanted)[codes]
-
-
-def _first_codes(codes: CodeArray, table: FloatArray, wanted: int) -> Any:
-    """Return which codes are on the first side, put in line between two that are far apart."""
+    # Which codes are on the first side, put in line between two that are far apart.
+    table = metric.tables[axis - len(metric.numbers)]
     counts = np.bincount(codes, minlength=len(table))
     present = np.flatnonzero(counts)
     inside = table[np.ix_(present, present)]
@@ -1071,8 +1055,4 @@ def _first_codes(codes: CodeArray, table: FloatArray, wanted: int) -> Any:
     num = 1 + int(np.argmin(np.abs(up_to - wanted)))
     first = np.zeros(len(table), dtype=np.bool_)
     first[line[:num]] = True
-    return first
-
-
-def _num_persons(records: IntArray, person: IntArray | None) -> int:
-    return len(records) if person is None else len(np.unique(person[records]))
+    return first[codes]

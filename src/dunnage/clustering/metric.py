@@ -140,7 +140,6 @@ class Metric:
 
     @cached_property
     def arrays(self) -> Table:
-        """Everything kernels take."""
         sizes = np.array([len(table) for table in self.tables], dtype=np.int64)
         entries = np.concatenate([table.ravel() for table in self.tables]) if self.tables else np.zeros(0)
         return Table(

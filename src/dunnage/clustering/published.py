@@ -443,7 +443,9 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
     (row_of, rows), (column_of, columns) = _sides(metric)
     num_cells = len(rows.apart) * len(columns.apart)
     cell_of = row_of * len(columns.apart) + column_of
-    line_axis = _line_axis(metric)
+    # The numeric attribute in which records are farthest apart on average.
+    apart = [near * distance_moments(column)[0] for near, column in zip(metric.near, metric.numbers, strict=False)]
+    line_axis = int(np.argmax(apart)) if max(apart, default=0.0) > 0 else None
     line = np.zeros(num) if line_axis is None else metric.numbers[line_axis]
     values = [column for axis, column in enumerate((*metric.numbers, *metric.codes)) if metric.near[axis] > 0]
     members = np.lexsort((*values, line, cell_of)).astype(np.int64)  # stable: equal records stay in order
@@ -480,12 +482,6 @@ def _lay_out(metric: Metric) -> tuple[Places, Living]:
     return places, living
 
 
-def _line_axis(metric: Metric) -> int | None:
-    """Return the numeric attribute in which records are farthest apart on average."""
-    apart = [near * distance_moments(column)[0] for near, column in zip(metric.near, metric.numbers, strict=False)]
-    return int(np.argmax(apart)) if max(apart, default=0.0) > 0 else None
-
-
 def _sides(metric: Metric) -> list[tuple[IntArray, Grid]]:
     """Return the rows and the columns of the grid: the step of each record, and which steps are near each other.
 
@@ -493,7 +489,16 @@ def _sides(metric: Metric) -> list[tuple[IntArray, Grid]]:
     are not many more cells than records.
     """
     steps = [(np.zeros(len(metric), dtype=np.int64), np.zeros((1, 1))) for _ in range(2)]
-    for place, axis in enumerate(_telling_codes(metric)):
+    # The coded attributes that tell records apart, the farthest apart on average first.
+    near = metric.near[len(metric.numbers) :]
+    apart = {
+        axis: float(near[axis]) * distance_moments(codes, table)[0]
+        for axis, (codes, table) in enumerate(zip(metric.codes, metric.tables, strict=True))
+        if near[axis] > 0
+    }
+    for place, axis in enumerate(
+        sorted((axis for axis, mean in apart.items() if mean > 0), key=lambda axis: (-apart[axis], axis))
+    ):
         for side in (1, 0) if place == 1 else (0, 1):
             most = min(_MOST_STEPS, _CELLS_PER_RECORD * len(metric) // len(steps[1 - side][1]))
             finer = _refined(metric, axis, *steps[side], most)
@@ -520,14 +525,3 @@ def _by_distance(apart: FloatArray) -> Grid:
 
     nearest = np.argsort(apart, axis=1, kind="stable")
     return Grid(nearest.astype(np.int32), np.ascontiguousarray(np.take_along_axis(apart, nearest, axis=1)))
-
-
-def _telling_codes(metric: Metric) -> list[int]:
-    """Return the coded attributes that tell records apart, the farthest apart on average first."""
-    near = metric.near[len(metric.numbers) :]
-    apart = {
-        axis: float(near[axis]) * distance_moments(codes, table)[0]
-        for axis, (codes, table) in enumerate(zip(metric.codes, metric.tables, strict=True))
-        if near[axis] > 0
-    }
-    return sorted((axis for axis, mean in apart.items() if mean > 0), key=lambda axis: (-apart[axis], axis))

@@ -204,7 +204,6 @@ class Tail:
 
     @property
     def counts(self) -> IntArray:
-        """Number of listed cells of each group."""
         return np.bincount(self.groups, minlength=self.sizes.size).astype(np.int64)
 
 
@@ -235,14 +234,11 @@ def lower(noise: Noise, tail: Tail, thresholds: IntArray) -> Tail:
         raise ParameterError("Each group needs one threshold, not above its present one. Pass lower ones or the same.")
     pending = np.where(thresholds < tail.thresholds, tail.sizes - tail.counts, 0)
     further = _between(noise, tail.scale, pending, thresholds, tail.thresholds)
-    groups, values = _gathered([(tail.groups, tail.values), *further])
-    return Tail(scale=tail.scale, sizes=tail.sizes, thresholds=thresholds.copy(), groups=groups, values=values)
-
-
-def _gathered(parts: list[Listing]) -> Listing:
+    parts = [(tail.groups, tail.values), *further]
     groups, values = (np.concatenate(side) for side in zip(*parts, strict=True))
     order = np.argsort(groups, kind="stable")  # merges runs that are sorted already
-    return groups[order], values[order]
+    groups, values = groups[order], values[order]
+    return Tail(scale=tail.scale, sizes=tail.sizes, thresholds=thresholds.copy(), groups=groups, values=values)
 
 
 def _between(
@@ -300,14 +296,7 @@ def exceeding_cells(
     noise: Noise, law: CountLaw, size: int, threshold: int, *, taken: IntArray
 ) -> tuple[IntArray, IntArray]:
     """Draw which of the cells that are not taken have noise of at least a threshold, and that noise."""
-    x, y = _tail_chance(law, threshold)
-    (number,) = noise_arrays.binomial_exp(noise, x, y, np.array([size - taken.size])).tolist()
-    cells = addresses(noise, np.array([0, size]), np.zeros(number, dtype=np.int64), taken)
-    return cells, threshold + noise_arrays.geometric(noise, law.scale, number)
-
-
-def _tail_chance(law: CountLaw, threshold: int) -> tuple[Fraction, Fraction]:
-    """Return x and y such that noise reaches a threshold of 1 or more with probability ``exp(-x) / (1 + exp(-y))``."""
+    # X and y such that noise reaches a threshold of 1 or more with probability ``exp(-x) / (1 + exp(-y))``.
     if threshold < 1:
         raise ParameterError("The threshold must be at least 1. Draw the noise of every cell instead.")
     step = 1 / law.scale
@@ -318,7 +307,10 @@ def _tail_chance(law: CountLaw, threshold: int) -> tuple[Fraction, Fraction]:
     }
     if law.name not in chances:
         raise ParameterError("Only laws of whole numbers have exact tails. Use the discrete, rounded or floored law.")
-    return chances[law.name]
+    x, y = chances[law.name]
+    (number,) = noise_arrays.binomial_exp(noise, x, y, np.array([size - taken.size])).tolist()
+    cells = addresses(noise, np.array([0, size]), np.zeros(number, dtype=np.int64), taken)
+    return cells, threshold + noise_arrays.geometric(noise, law.scale, number)
 
 
 def addresses(noise: Noise, starts: IntArray, groups: IntArray, taken: IntArray) -> IntArray:
@@ -375,7 +367,6 @@ def _by_redrawing(noise: Noise, starts: IntArray, groups: IntArray, taken: IntAr
 
 
 def _contains(members: IntArray, values: IntArray) -> npt.NDArray[np.bool_]:
-    """Tell which values are among the members, which are in ascending order."""
     if not members.size:
         return np.zeros(values.size, dtype=np.bool_)
     at = np.searchsorted(members, values)

@@ -220,7 +220,6 @@ def project_problem(
 
 
 def check_lengths(candidates: Candidates, family: Family, sums: Sequence[FloatArray]) -> None:
-    """Refuse candidates or sums that are not those of the family."""
     if len(candidates.floors) != len(family):
         raise ParameterError(
             f"Candidates must have the join groups of the family. Got {len(candidates.floors)} and {len(family)}."
@@ -243,7 +242,6 @@ class _Problem(NamedTuple):
 
 
 def problem_of(plan: Plan, candidates: Candidates, sums: Sequence[FloatArray]) -> _Problem:
-    """Put together what the steps look at."""
     used = np.flatnonzero(np.diff(candidates.starts))
     starts = np.append(candidates.starts[used], candidates.starts[-1])
     values = np.asarray(candidates.values, dtype=np.float64)
@@ -256,7 +254,6 @@ def problem_of(plan: Plan, candidates: Candidates, sums: Sequence[FloatArray]) -
 
 
 def _columns(table: IntArray, used: IntArray) -> IntArray:
-    """Return the columns of a table that are used, without copying where all are."""
     return table if len(used) == table.shape[1] else np.take(table, used, axis=1)
 
 

@@ -29,8 +29,6 @@ TINY = 1e-15  # a pivot that cancelled to less than this part of its entry holds
 
 
 class Listed(NamedTuple):
-    """Listed cells, sorted downwards inside each join group."""
-
     values: FloatArray
     starts: IntArray  # where each group starts
     partial: FloatArray  # for each cell the sum of the values of its group up to it
@@ -523,7 +521,6 @@ def sort_falling(values: Any, cells: Any, start: int, stop: int) -> None:
 
 @piece
 def room(array: Any, more: int) -> Any:
-    """Return an array that starts like a given one and has room for more."""
     longer = np.empty(len(array) + more + 1, array.dtype)
     longer[: len(array)] = array
     return longer

@@ -66,8 +66,6 @@ _LEAST_VARIANCE = 1e-9
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Estimate:
-    """What counts probably are."""
-
     means: FloatArray  # means, variances: of the law of each count, given the noisy counts
     variances: FloatArray
 
@@ -81,15 +79,7 @@ def estimate_cells(
     margin: IntArray | None = None,
     margin_scale: float = 0.0,
 ) -> Estimate:
-    """Estimate the counts of all cells from noisy counts.
-
-    Examples
-    --------
-    >>> values = np.array([-1, 0, 1, 0, -2, 40, 0, 1])
-    >>> estimate = estimate_cells(values, 1.0, pairs=np.arange(8) // 2, rates=np.full(8, 5.0))
-    >>> estimate.means.round(1).tolist()
-    [0.0, 0.0, 0.0, 0.0, 0.0, 39.9, 0.0, 0.0]
-    """
+    """Estimate the counts of all cells from noisy counts."""
     _check(values, scale, pairs, rates, margin, margin_scale)
     if not values.size:
         return Estimate(means=np.zeros(0), variances=np.zeros(0))
@@ -102,7 +92,9 @@ def estimate_cells(
     estimate = posterior(values, scale, expected)
     if values.size == num_pairs:  # no pair has other cells
         return estimate
-    estimate = posterior(values, scale, _by_others(estimate.means, pairs, shares, num_pairs))
+    # Predict each cell from the other cells of its pair.
+    others = np.maximum(np.bincount(pairs, estimate.means, num_pairs)[pairs] - estimate.means, 0.0)
+    estimate = posterior(values, scale, np.asarray(others * shares / np.maximum(1 - shares, 1e-3)))
     return estimate if margin is None else _drawn_to(margin, margin_scale, estimate, pairs)
 
 
@@ -125,12 +117,6 @@ def _check(
 def _smoothed(rates: FloatArray) -> FloatArray:
     mean = float(rates.mean())
     return OWN_RATE * rates + (1 - OWN_RATE) * mean if mean > 0 else np.ones(rates.shape)
-
-
-def _by_others(means: FloatArray, pairs: IntArray, shares: FloatArray, num_pairs: int) -> FloatArray:
-    """Predict each cell from the other cells of its pair."""
-    others = np.maximum(np.bincount(pairs, means, num_pairs)[pairs] - means, 0.0)
-    return np.asarray(others * shares / np.maximum(1 - shares, 1e-3))
 
 
 def _drawn_to(margin: IntArray, scale: float, estimate: Estimate, pairs: IntArray) -> Estimate:
@@ -167,7 +153,6 @@ def posterior(values: IntArray, scale: float, expected: FloatArray) -> Estimate:
 def fit_weights(
     likelihoods: FloatArray, histogram: FloatArray, first: FloatArray, iterations: int = ITERATIONS
 ) -> FloatArray:
-    """Find mixture weights by expectation maximisation."""
     seen = histogram > 0
     rows, cells = likelihoods[seen], histogram[seen]
     weights = first
@@ -278,7 +263,11 @@ def reconciling_ratios(
     """
     num_cells = len(estimate.means)
     joined = np.diff(np.concatenate(([0.0], np.cumsum(estimate.means)))[starts])
-    left, misplaced = _doubts(estimate, scale, total)
+    # Return, per cell, the variance that is left and the trips that rest on the mixture alone.
+    own = np.minimum(estimate.variances / max(laplace_variance(scale), _LEAST_VARIANCE), 1.0)
+    resting = float(estimate.means @ (1 - own))
+    misplaced = max(total - float(estimate.means @ own), resting, 1.0)
+    left, misplaced = max(float(estimate.variances.mean()), _LEAST_VARIANCE), misplaced / len(own)
     levels = _levels(estimate.means)
     ratios = []
     for codes, noisy, spread in zip(groups, sums, variances, strict=True):
@@ -293,14 +282,6 @@ def reconciling_ratios(
     return tuple(ratios)
 
 
-def _doubts(estimate: Estimate, scale: float, total: float) -> tuple[float, float]:
-    """Return, per cell, the variance that is left and the trips that rest on the mixture alone."""
-    own = np.minimum(estimate.variances / max(laplace_variance(scale), _LEAST_VARIANCE), 1.0)
-    resting = float(estimate.means @ (1 - own))
-    misplaced = max(total - float(estimate.means @ own), resting, 1.0)
-    return max(float(estimate.variances.mean()), _LEAST_VARIANCE), misplaced / len(own)
-
-
 def _levels(means: FloatArray) -> FloatArray:
     """Return what is taken away, all in all, if every cell is lowered by the k-th smallest mean, but not below zero."""
     rising = np.sort(means)
@@ -308,7 +289,6 @@ def _levels(means: FloatArray) -> FloatArray:
 
 
 def laplace_variance(scale: float) -> float:
-    """Return the variance of discrete Laplace noise."""
     return float(2 * np.exp(-1 / scale) / np.expm1(-1 / scale) ** 2)
 
 
@@ -318,8 +298,6 @@ _STEPS = 2.0**16
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Margin:
-    """Noisy sums over all cells of each pair."""
-
     pairs: IntArray  # Pair of each cell, in the order of the cells
     sums: IntArray  # sums, scale: noisy sums, and the scale of their noise
     scale: float

@@ -231,18 +231,7 @@ def consistent_tree(
     noisy: Sequence[FloatArray], parents: Sequence[IntArray], variances: Sequence[float], *, prune: bool
 ) -> list[FloatArray]:
     """Estimate all counts of a tree so that each is the sum of those below it."""
-    estimates, spreads = _upwards(noisy, parents, variances)
-    alive = _alive(estimates, parents) if prune else [np.ones(len(level), dtype=bool) for level in estimates]
-    final = [np.where(alive[0], estimates[0], 0.0)]
-    for level, parent in enumerate(parents, start=1):
-        final.append(_downwards(final[-1], estimates[level], spreads[level], alive[level], parent))
-    return final
-
-
-def _upwards(
-    noisy: Sequence[FloatArray], parents: Sequence[IntArray], variances: Sequence[float]
-) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Estimate each node from itself and all below it: the mean of both, weighted by their precision."""
+    # Estimate each node from itself and all below it: the mean of both, weighted by their precision.
     estimates = [np.asarray(noisy[-1], dtype=np.float64)]
     spreads = [np.full(len(noisy[-1]), variances[-1])]
     for level in range(len(noisy) - 2, -1, -1):
@@ -252,7 +241,11 @@ def _upwards(
         own, other = 1 / variances[level], 1 / below_spread
         estimates.insert(0, (own * noisy[level] + other * below) / (own + other))
         spreads.insert(0, 1 / (own + other))
-    return estimates, spreads
+    alive = _alive(estimates, parents) if prune else [np.ones(len(level), dtype=bool) for level in estimates]
+    final = [np.where(alive[0], estimates[0], 0.0)]
+    for level, parent in enumerate(parents, start=1):
+        final.append(_downwards(final[-1], estimates[level], spreads[level], alive[level], parent))
+    return final
 
 
 def _alive(estimates: Sequence[FloatArray], parents: Sequence[IntArray]) -> list[NDArray[np.bool_]]:
@@ -318,13 +311,14 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
     Parents hand their number down to their children: everyone gets its value rounded down, and the largest remainders
     one more. Of equal remainders the larger value comes first; equal values are drawn at random. The topmost nodes are
     rounded to the nearest number, halves at random.
-
-    Examples
-    --------
-    >>> round_tree(np.array([0.6, 0.7, 2.9, 0.8]), [np.array([0, 2, 4]), np.array([0, 4])], Noise()).tolist()
-    [0, 1, 3, 1]
     """
-    bits, links = _checked_bits(values), _checked_links(values.size, levels)
+    # How many binary digits after the point are kept: as many as let all sums fit 62 bits, 32 at most.
+    if not np.all(np.isfinite(values)):
+        raise ParameterError("A value to round is infinite or no number. Pass finite values.")
+    total = float(np.abs(values).sum())
+    if total >= _MOST_TOTAL:
+        raise ParameterError("The values to round add up to 2**46 or more. Scale them down.")
+    bits, links = min(_MOST_BITS, 61 - int(total).bit_length()), _checked_links(values.size, levels)
     units = np.rint(np.ldexp(values, bits)).astype(np.int64)
     slack = min(int(SLACK * 2**_MOST_BITS), (1 << bits) // (4 * max(1, values.size)))  # 1/4 in all at most
     slacks = np.full(values.size, slack)
@@ -334,18 +328,27 @@ def round_tree(values: FloatArray, levels: Sequence[IntArray], noise: Noise) -> 
         nodes.append(_bounded(units, slacks, bits))
     numbers = _nearest(nodes[-1], bits, noise)
     for starts, level in zip(reversed(links), reversed(nodes[:-1]), strict=True):
-        numbers = _handed_down(numbers, starts, level, bits, noise)
+        # Give the children of each parent their low number and the largest remainders one more.
+        parents = np.repeat(np.arange(starts.size - 1), np.diff(starts))
+        raises = numbers - _sums(level.lows, starts)
+        able = np.flatnonzero((level.remainders > 0) & (raises[parents] > 0))
+        # One key orders by parent, then by remainder downwards.
+        keys = (parents[able] << bits) + (1 << bits) - level.remainders[able]
+        order = np.argsort(keys)
+        keys, able = keys[order], able[order]
+        served = np.flatnonzero(raises)
+        firsts = np.searchsorted(parents[able], served)
+        limits = np.zeros_like(raises)  # key of the last child to be raised
+        limits[served] = keys[firsts + raises[served] - 1]
+        left = np.zeros_like(raises)  # what children with the very same key may have
+        left[served] = raises[served] - (np.searchsorted(keys, limits[served]) - firsts)
+        owners = parents[able]
+        tied = np.flatnonzero(keys == limits[owners])
+        result = level.lows.copy()
+        result[able[keys < limits[owners]]] += 1
+        result[_drawn(able[tied], owners[tied], left, level.lows, noise)] += 1
+        numbers = result
     return numbers
-
-
-def _checked_bits(values: FloatArray) -> int:
-    """Return how many binary digits after the point are kept: as many as let all sums fit 62 bits, 32 at most."""
-    if not np.all(np.isfinite(values)):
-        raise ParameterError("A value to round is infinite or no number. Pass finite values.")
-    total = float(np.abs(values).sum())
-    if total >= _MOST_TOTAL:
-        raise ParameterError("The values to round add up to 2**46 or more. Scale them down.")
-    return min(_MOST_BITS, 61 - int(total).bit_length())
 
 
 def _checked_links(size: int, levels: Sequence[IntArray]) -> list[IntArray]:
@@ -378,29 +381,6 @@ def _nearest(level: _Level, bits: int, noise: Noise) -> IntArray:
     numbers = level.lows + (2 * level.remainders > 1 << bits)
     numbers[halves] += noise_arrays.below(noise, 2, halves.size)
     return numbers
-
-
-def _handed_down(numbers: IntArray, starts: IntArray, level: _Level, bits: int, noise: Noise) -> IntArray:
-    """Give the children of each parent their low number and the largest remainders one more."""
-    parents = np.repeat(np.arange(starts.size - 1), np.diff(starts))
-    raises = numbers - _sums(level.lows, starts)
-    able = np.flatnonzero((level.remainders > 0) & (raises[parents] > 0))
-    # One key orders by parent, then by remainder downwards.
-    keys = (parents[able] << bits) + (1 << bits) - level.remainders[able]
-    order = np.argsort(keys)
-    keys, able = keys[order], able[order]
-    served = np.flatnonzero(raises)
-    firsts = np.searchsorted(parents[able], served)
-    limits = np.zeros_like(raises)  # key of the last child to be raised
-    limits[served] = keys[firsts + raises[served] - 1]
-    left = np.zeros_like(raises)  # what children with the very same key may have
-    left[served] = raises[served] - (np.searchsorted(keys, limits[served]) - firsts)
-    owners = parents[able]
-    tied = np.flatnonzero(keys == limits[owners])
-    result = level.lows.copy()
-    result[able[keys < limits[owners]]] += 1
-    result[_drawn(able[tied], owners[tied], left, level.lows, noise)] += 1
-    return result
 
 
 def _drawn(children: IntArray, owners: IntArray, left: IntArray, lows: IntArray, noise: Noise) -> IntArray:

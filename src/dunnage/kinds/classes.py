@@ -48,7 +48,7 @@ from dunnage.kinds.common import (
     with_role,
 )
 from dunnage.kinds.noisy import NOISE_NOT_CHECKED, NOT_CHECKED, NoisyRows, check_rows, check_unchanged, noise_lines
-from dunnage.measures import class_sizes, ranked, sensitive_measures, set_widths, size_measures, sort_key
+from dunnage.measures import class_sizes, ranked, sensitive_measures, set_widths, size_figures, size_measures, sort_key
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -416,12 +416,11 @@ def check_figures(release: Release, rules: ClassRules) -> str:
         most = rules.most_suppressed
         fits = most is None or num_suppressed <= most * (release.data.num_rows + num_suppressed)
         require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
-        figures: dict[str, object] = size_measures(
-            sizes, k_of(release), num_suppressed, _fewest_persons(release, sizes)
-        )
+        fewest = _fewest_persons(release, sizes)
+        figures: dict[str, object] = size_measures(sizes, k_of(release), num_suppressed, fewest).plain()
         class_id = release.data.column("class_id").to_numpy()
         figures["sensitive"] = {
-            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order)
+            name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order).plain()
             for name in with_role(release, SENSITIVE)
         }
         own = rules.own_figures(release, num_suppressed)
@@ -429,10 +428,7 @@ def check_figures(release: Release, rules: ClassRules) -> str:
         words = "k, class sizes, risks, l, t, importance and distortion" if own else words
     else:  # what was suppressed would tell of records that are not released
         num_suppressed, words = 0, "k, class sizes and loss"
-        figures = {"records": 0, "k_asked": k_of(release), "k_reached": None, "classes": 0, "class_size": None}
-        if len(sizes):
-            counted = size_measures(sizes, k_of(release), 0)
-            figures = {name: counted[name] for name in figures}
+        figures = RowMeasures(**size_figures(sizes, k_of(release))).plain()
         stated.pop("noise", None)  # looked at with the sample
     wrong = [name for name in figures.keys() | stated.keys() if not _agree(figures.get(name, ""), stated.get(name, ""))]
     require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")

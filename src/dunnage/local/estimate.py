@@ -32,10 +32,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dunnage.certificate import Certificate, certify
+from dunnage.certificate import Certificate, EstimateLoss, EstimateMeasures, SpendStatement, certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
+from dunnage.kinds import ESTIMATES
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
 from dunnage.local.estimators import (
     Estimates,
@@ -73,7 +74,7 @@ from dunnage.local.subjects import Grid, Quantity
 from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
 from dunnage.local.task import Mechanism, Purpose, Task
 from dunnage.local.trajectory import LocalTrajectory
-from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
+from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 
 MOST_LISTED = 1000
 """Paths that are listed at most, besides those whose interval lies above 0."""
@@ -349,17 +350,17 @@ def _certificate(
     )
     if void:
         promise = promise.voided(void)
-    measures = {
-        "task": task.to_dict(),
-        "task_digest": task.digest,
-        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
-        "lines": len(lines.lines),
-        "combined": lines.combined,
-        "loss": loss_measures(task, losses),
-        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
-        **({"paths": lines.paths} if lines.paths else {}),
-        **({"left_out": dict(left_out)} if left_out else {}),
-    }
+    measures = EstimateMeasures(
+        task=task.to_dict(),
+        task_digest=task.digest,
+        reports={name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
+        lines=len(lines.lines),
+        combined=lines.combined,
+        loss=EstimateLoss.model_validate(loss_measures(task, losses)),
+    )
+    maps = {name: verdict.message for name, verdict in lines.verdicts.items()}
+    more = {"maps": maps, "paths": lines.paths, "left_out": dict(left_out)}
+    measures = measures.model_copy(update={name: value for name, value in more.items() if value})
     return certify(
         promise,
         kind=ESTIMATES,
@@ -367,9 +368,6 @@ def _certificate(
         period=None,
         attributes=describe_subjects(mechanisms),
         measures=measures,
-        spend={
-            "id": spend_id(task),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": composed(task, losses, promise),
-        },
+        spend=SpendStatement(id=spend_id(task), at=datetime.now(UTC).isoformat(timespec="seconds")),
+        composed=composed(task, losses, promise),
     )

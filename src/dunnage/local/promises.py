@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dunnage.certificate import Composed
 from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
@@ -242,7 +243,7 @@ def loss_measures(task: Task, losses: TaskLosses) -> dict[str, Any]:
     return {"tiers": tiers, "lifetime": plain(task.limits.lifetime) if bounded else None}
 
 
-def composed(task: Task, losses: TaskLosses, promise: Promise) -> dict[str, Any]:
+def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composed:
     """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     known = [day for day in days if day is not None]

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
@@ -35,14 +34,8 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
-def mechanism_from(description: Mapping[str, Any]) -> Mechanism:
-    """Rebuild the mechanism that a certificate names, with its parameters.
-
-    Raises
-    ------
-    ParameterError
-        If there is no such mechanism, or it cannot have these parameters.
-    """
+def mechanism_from(description: Mapping[str, object]) -> Mechanism:
+    """Rebuild the mechanism that a certificate names, with its parameters."""
     name = description.get("name")
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ParameterError(f"no mechanism {shown(name)} in this version.")

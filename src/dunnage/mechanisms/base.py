@@ -18,6 +18,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, StrictBool, ValidationError, ValidationInfo
 
 from dunnage.arrays import IntArray
+from dunnage.certificate import CountMeasures, RowMeasures
 from dunnage.documents import Model, choices_of, suggestion
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import exact, plain, shown, shown_number
@@ -53,12 +54,12 @@ class Foresight:
 
     warnings: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "Foresight(private)"
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give everything as plain data."""
         return {"warnings": list(self.warnings), "lines": list(self.lines), **self.details}
 
@@ -68,12 +69,12 @@ class Drawn:
     """What a mechanism has drawn: tables that leave, what the certificate says of them, and what the key keeps."""
 
     data: pa.Table
-    measures: Mapping[str, Any]  # Figures that the guarantee lets everyone see
+    measures: RowMeasures | CountMeasures  # Figures that the guarantee lets everyone see
     rows: IntArray | None = None  # Dataset row of each released row; None where nothing leads back to rows
     class_id: IntArray | None = None  # Class of each released row, if there are classes
     classes: pa.Table | None = None
     members: pa.Table | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)  # What else only the owner may know
+    facts: Mapping[str, int] = field(default_factory=dict)  # What else only the owner may know
 
 
 class Mechanism(Model, abc.ABC):
@@ -115,19 +116,12 @@ class Mechanism(Model, abc.ABC):
                 )
         return found
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
+    def describe(self) -> dict[str, object]:
         return {"name": self.name, **self.model_dump(mode="json")}
 
     @classmethod
-    def from_description(cls, description: Mapping[str, Any]) -> Mechanism:
-        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`.
-
-        Raises
-        ------
-        ParameterError
-            If the parameters are none, or not written as :meth:`describe` writes them.
-        """
+    def from_description(cls, description: Mapping[str, object]) -> Mechanism:
+        """Rebuild a mechanism from what a certificate states: the exact inverse of :meth:`describe`."""
         made = cls(**cls._given(description))
         described = made.describe()
         if described != dict(description):
@@ -137,7 +131,7 @@ class Mechanism(Model, abc.ABC):
         return made
 
     @classmethod
-    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+    def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
         """Return the parameters of a description, without what follows from them."""
         return {name: value for name, value in description.items() if name in cls.model_fields}
 
@@ -150,8 +144,7 @@ class Mechanism(Model, abc.ABC):
         """Whether records that are left out wait in a file for the next release."""
         return False
 
-    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
-        """Describe the released columns for everyone."""
+    def attributes(self, dataset: Dataset) -> list[dict[str, object]]:
         return dataset.schema.describe()
 
     @abc.abstractmethod
@@ -175,7 +168,6 @@ class Mechanism(Model, abc.ABC):
         return Foresight()
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
-        """Tell the owner what not to overlook."""
         return self.preview(dataset).warnings
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
@@ -188,22 +180,7 @@ class Mechanism(Model, abc.ABC):
     def release(
         self, dataset: Dataset, *, ledger: Ledger, noise: Noise, progress: Progress | None = None
     ) -> Publication:
-        """Promise, spend once, draw, and release with its certificate.
-
-        Parameters
-        ----------
-        dataset, ledger, noise
-            The rows, what pays for them, and where noise and the order of rows are drawn from.
-        progress
-            Called with what is being done, now and then.
-
-        Raises
-        ------
-        Refusal
-            If it cannot be released; nothing is spent then.
-        BudgetError
-            If the ledger refuses; nothing is drawn then.
-        """
+        """Promise, spend once, draw, and release with its certificate."""
         from dunnage.mechanisms.pipeline import run
 
         return run(self, dataset, ledger=ledger, noise=noise, progress=progress)
@@ -239,8 +216,6 @@ def _k(given: Any) -> int:
 
 
 def optional(read: Callable[..., Any]) -> PlainValidator:
-    """Take None besides what can be read."""
-
     def read_if_given(given: Any, info: ValidationInfo) -> Any:
         return None if given is None else read(given, info)
 
@@ -263,5 +238,4 @@ Pairs = tuple[tuple[str, Fraction], ...]
 
 
 def plain_pairs(pairs: Pairs) -> dict[str, int | float | str]:
-    """Write numbers by name as plain data."""
     return {name: plain(value) for name, value in pairs}

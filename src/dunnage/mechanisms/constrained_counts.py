@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator, model_validator
@@ -21,21 +21,19 @@ from dunnage.counting.reconciled import Margin, project_estimates
 from dunnage.counting.tables import project_lazily, project_table, round_tree
 from dunnage.errors import ParameterError
 from dunnage.exact import exact, shown
-from dunnage.guarantees import Promise
 from dunnage.kinds.common import require
 from dunnage.mechanisms.base import Flag, Foresight, Pairs, plain_pairs
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Feature, FeatureColumns, Layout, nested, read_features
 from dunnage.mechanisms.tabulated import (
     MOST_DENSE_CELLS,
-    PUBLISHED_PROOF,
     Asked,
+    CountFigures,
     DrawnCounts,
     FeatureMechanism,
     Features,
     Query,
     even_shares,
-    foresee_counts,
     given_shares,
 )
 from dunnage.noise import Noise
@@ -147,14 +145,6 @@ class ConstrainedCounts(FeatureMechanism):
             )
         return self
 
-    def notes(self) -> tuple[str, ...]:
-        return PUBLISHED_PROOF if self.as_published else self.proof
-
-    def promise(self, schema: Schema) -> Promise:
-        promise = self.counts_promise(schema, as_published=self.as_published)
-        self.queries(schema)  # refuses what cannot be asked
-        return promise
-
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days)
         if not columns:
@@ -162,7 +152,16 @@ class ConstrainedCounts(FeatureMechanism):
         if self.structure == "hierarchical":
             columns = nested(columns)
         if self._margins:
-            return _margin_shares(columns)
+            # Share epsilon out between cells, features and an origin-destination margin, which comes last.
+            others = [item for item in columns if item != MARGIN]
+            if not others:
+                raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Use O5, say.')
+            rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
+            return (
+                Query(columns=None, share=MARGINS_CELLS_SHARE),
+                *(Query(columns=item, share=rest) for item in others),
+                Query(columns=MARGIN, share=MARGIN_SHARE),
+            )
         if not isinstance(self.budget_shares, str):
             return given_shares(dict(self.budget_shares), columns)
         return even_shares(columns, cells=None if self.budget_shares == "uniform" else CELLS_SHARE)
@@ -174,7 +173,7 @@ class ConstrainedCounts(FeatureMechanism):
                 f'as_published and budget_shares = "margins" look at every cell, at most {MOST_DENSE_CELLS:,}. Got '
                 f'{universe.num_cells:,}. Use budget_shares = "cells", or longer windows.'
             )
-        asked = self.ask(dataset, as_published=self.as_published)
+        asked = self.ask(dataset)
         joined = asked.features[:-1] if self._margins else asked.features
         groups = Layout.of(universe, joined).num_groups
         if groups > MOST_GROUPS:
@@ -206,10 +205,24 @@ class ConstrainedCounts(FeatureMechanism):
         )
 
     def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
-        """Ask all features with noise, project the answers, and round."""
         asked = prepared
         if self._margins:
-            return self._draw_with_margin(counted, asked, noise)
+            # Estimate cells with the help of the margin, which is the last feature, and project the estimates.
+            *features, _ = asked.features
+            layout = Layout.of(asked.universe, features)
+            *sums, margin = asked.noisy_sums(counted, noise)
+            every = np.repeat(np.arange(layout.num_groups), layout.sizes)
+            cells = layout.cells(every, np.arange(len(every)) - layout.starts[every])
+            projection = project_estimates(
+                asked.noisy_cells(counted, layout, noise),
+                float(asked.laws[0].scale),
+                starts=layout.starts,
+                margin=Margin(pairs=asked.universe.split(cells)[0], sums=margin, scale=float(asked.laws[-1].scale)),
+                family=self.family(features, layout),
+                sums=sums,
+                variances=[law.spread**2 for law in asked.laws[1:-1]],
+            )
+            return _rounded(projection, asked, layout, noise)
         layout = Layout.of(asked.universe, asked.features)
         sums = asked.noisy_sums(counted, noise)
         many = asked.universe.num_cells > MOST_DENSE_CELLS
@@ -224,24 +237,6 @@ class ConstrainedCounts(FeatureMechanism):
         projection = project_table(noisy, layout.starts, self.family(asked.features, layout), sums)
         return _rounded(projection, asked, layout, noise)
 
-    def _draw_with_margin(self, counted: Counted, asked: Asked, noise: Noise) -> DrawnCounts:
-        """Estimate cells with the help of the margin, which is the last feature, and project the estimates."""
-        *features, _ = asked.features
-        layout = Layout.of(asked.universe, features)
-        *sums, margin = asked.noisy_sums(counted, noise)
-        every = np.repeat(np.arange(layout.num_groups), layout.sizes)
-        cells = layout.cells(every, np.arange(len(every)) - layout.starts[every])
-        projection = project_estimates(
-            asked.noisy_cells(counted, layout, noise),
-            float(asked.laws[0].scale),
-            starts=layout.starts,
-            margin=Margin(pairs=asked.universe.split(cells)[0], sums=margin, scale=float(asked.laws[-1].scale)),
-            family=self.family(features, layout),
-            sums=sums,
-            variances=[law.spread**2 for law in asked.laws[1:-1]],
-        )
-        return _rounded(projection, asked, layout, noise)
-
     def _draw_as_published(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
     ) -> DrawnCounts:
@@ -253,7 +248,7 @@ class ConstrainedCounts(FeatureMechanism):
         projection = project(candidates, self.family(asked.features, layout), sums)
         counts = np.rint(projection.x).astype(np.int64)
         kept = counts > 0
-        return DrawnCounts.at(layout, order[kept], counts[kept], _measures(asked, projection.residual))
+        return DrawnCounts.at(layout, order[kept], counts[kept], _figures(asked, projection.residual))
 
     def _draw_lazily(
         self, counted: Counted, asked: Asked, layout: Layout, sums: list[FloatArray], noise: Noise
@@ -277,39 +272,24 @@ class ConstrainedCounts(FeatureMechanism):
         places = np.empty(len(owners), dtype=np.int64)
         places[~created] = taken[occupied[~created]]
         places[created] = addresses(noise, layout.starts, owners[created], np.sort(taken))
-        return DrawnCounts.at(layout, places, counts[kept], _measures(asked, listed.residual))
+        return DrawnCounts.at(layout, places, counts[kept], _figures(asked, listed.residual))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         lines = ["sums will be off by about their noise; most of the noise of cells is taken out by the projection"]
         if self._margins:
             lines = ["cells are estimated, so that sums are off by somewhat more than their noise"]
         if not any(query.columns == () for query in asked.queries):
             lines.append("the total is not among the features, so it may be off by far: add [] to features")
-        return foresee_counts(asked.foreseen(true_counts(dataset)), lines)
+        return asked.foresee(true_counts(dataset), *lines)
 
 
 def _rounded(projection: Projection, asked: Asked, layout: Layout, noise: Noise) -> DrawnCounts:
-    """Round the counts of a whole table."""
     found = projection.cells if projection.cells is not None else np.flatnonzero(projection.x > 0)
     values = projection.x if projection.cells is not None else projection.x[found]
     counts = _whole(values, np.searchsorted(found, layout.starts), layout, noise)
     kept = counts > 0
-    return DrawnCounts.at(layout, found[kept], counts[kept], _measures(asked, projection.residual))
-
-
-def _margin_shares(columns: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Share epsilon out between cells, features and an origin-destination margin, which comes last."""
-    others = [item for item in columns if item != MARGIN]
-    if not others:
-        raise ParameterError('budget_shares = "margins" needs a feature besides the margin. Use O5, say.')
-    rest = (1 - MARGINS_CELLS_SHARE - MARGIN_SHARE) / len(others)
-    return (
-        Query(columns=None, share=MARGINS_CELLS_SHARE),
-        *(Query(columns=item, share=rest) for item in others),
-        Query(columns=MARGIN, share=MARGIN_SHARE),
-    )
+    return DrawnCounts.at(layout, found[kept], counts[kept], _figures(asked, projection.residual))
 
 
 def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -> IntArray:
@@ -317,5 +297,5 @@ def _whole(values: FloatArray, starts: IntArray, layout: Layout, noise: Noise) -
     return round_tree(values, [starts, starts[:: layout.pairs.num], np.array([0, len(values)])], noise)
 
 
-def _measures(asked: Asked, residual: float) -> dict[str, Any]:
+def _figures(asked: Asked, residual: float) -> CountFigures:
     return {"features": asked.describe(), "kkt_residual": residual}

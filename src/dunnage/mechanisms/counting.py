@@ -38,7 +38,6 @@ class Counted:
 
     @property
     def num_trips(self) -> int:
-        """Trips in all."""
         return int(self.counts.sum())
 
 
@@ -51,7 +50,6 @@ def count_trips(dataset: Dataset, noise: Noise) -> Counted:
 
 
 def true_counts(dataset: Dataset, *, rows: BoolArray | None = None) -> Counted:
-    """Count trips."""
     universe = dataset.schema.universe(dataset.period)
     cells, weights = trip_cells(dataset, universe), _weights(dataset)
     dropped = 0

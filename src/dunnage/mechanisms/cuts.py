@@ -84,17 +84,14 @@ class Points:
         return points, np.asarray(point_of, dtype=np.int64).reshape(-1)
 
     def __len__(self) -> int:
-        """Return the number of points."""
         return len(self.counts)
 
     @property
     def num_attributes(self) -> int:
-        """Number of attributes."""
         return len(self.factor)
 
     @functools.cached_property
     def num_pieces(self) -> tuple[int, ...]:
-        """Number of pieces of each attribute."""
         return tuple((self.piece.max(axis=0) + 1).tolist())
 
     @functools.cached_property
@@ -120,7 +117,6 @@ def pieces(values: FloatArray, counts: IntArray) -> IntArray:
 
 
 def uncut(points: Points) -> Cuts:
-    """Return one interval for each attribute."""
     return (np.zeros(1, dtype=np.int64),) * points.num_attributes
 
 
@@ -179,7 +175,6 @@ def best_by_descent(points: Points) -> tuple[Cuts, float]:
 
 
 def local_optima(points: Points) -> list[tuple[Cuts, float]]:
-    """Return where descent from each start ends, and the uncut table; the best first, each loss once."""
     whole = uncut(points)
     found = {Cells.of(points, whole).cost(points): whole}
     for start, order in _starts(points):
@@ -207,7 +202,6 @@ def _starts(points: Points) -> Iterator[tuple[Cuts, list[int]]]:
 
 
 def _even_cuts(points: Points, nums: Sequence[int]) -> Cuts:
-    """Cut each attribute into about so many intervals of equal numbers of records."""
     cuts = []
     for column, num_pieces, num in zip(points.piece.T, points.num_pieces, nums, strict=True):
         before = np.cumsum(np.bincount(column, weights=points.counts, minlength=num_pieces))
@@ -335,7 +329,6 @@ def cut_program(
 
 
 def search(points: Points, *, most_steps: int = MOST_STEPS) -> Found:
-    """Find good cuts, and prove them best where the problem is small enough."""
     num_records = int(points.counts.sum())
     if num_records < points.k:
         return Found(uncut(points), num_records * points.price, num_records * points.price, proven=True)
@@ -347,14 +340,11 @@ def search(points: Points, *, most_steps: int = MOST_STEPS) -> Found:
     if not two:
         polished = [_polished(points, *start, most_steps // MOST_POLISHED) for start in optima[:MOST_POLISHED]]
         cuts, loss = min(polished, key=operator.itemgetter(1))
-    branching = _Branching(points, cuts, loss, most_steps, _by_pieces(points))
+    branching = _Branching(
+        points, cuts, loss, most_steps, sorted(range(points.num_attributes), key=lambda i: (points.num_pieces[i], i))
+    )
     nothing = np.zeros(len(points), dtype=np.int64)
     return branching.run(_Node((), (0,), 0, nothing, _narrowest(points, _all_nearest(points))))
-
-
-def _by_pieces(points: Points) -> list[int]:
-    """Order attributes for branching: the last costs none, so it is the one with the most pieces."""
-    return sorted(range(points.num_attributes), key=lambda i: (points.num_pieces[i], i))
 
 
 def _polished(points: Points, cuts: Cuts, loss: float, most_steps: int) -> tuple[Cuts, float]:
@@ -377,7 +367,6 @@ def _polished(points: Points, cuts: Cuts, loss: float, most_steps: int) -> tuple
 
 
 def _found(cuts: Cuts, loss: float, bound: float) -> Found:
-    """Lower the bound by what sums may be off."""
     safe = max(0.0, min(loss, bound) * (1 - TOLERANCE))
     return Found(cuts, loss, safe, proven=bound >= loss * (1 - TOLERANCE))
 
@@ -428,7 +417,6 @@ def _some_nearest(points: Points) -> _Nearest | None:
 
 
 def _all_nearest(points: Points) -> _Nearest:
-    """List all points for each, the nearest first."""
     low = np.minimum(points.lower[:, None], points.lower[None])
     high = np.maximum(points.upper[:, None], points.upper[None])
     widths = (high - low) @ points.factor
@@ -504,16 +492,31 @@ class _Branching:
             if node.slabs is None and len(node.cuts) == self.points.num_attributes - 2 and self._slab_steps > self.left:
                 break
             heapq.heappop(self._open)
-            self._expand(node, bound)
+            if len(node.cuts) < self.points.num_attributes - 2:
+                # Decide the next interval of an attribute before the last two, bounded by the narrowest boxes.
+                attribute = self.order[len(node.cuts)]
+                piece, num = self.points.piece[:, attribute], self.points.num_pieces[attribute]
+                for end in range(node.at + 1, num + 1):
+                    label = np.unique(2 * node.label + (piece >= end), return_inverse=True)[1].astype(np.int64)
+                    least, steps = _box_widths(
+                        self.points, self._nearest, label, node.least, self.points.k, STEPS_OF_BOX
+                    )
+                    self.left -= steps + STEPS_OF_NODE
+                    self._push(max(bound, float(self.points.counts @ least)), _decided(node, end, num, label, least))
+            elif node.slabs is None:
+                # Solve the problem in which each interval of the last but one attribute has its own cuts of the last
+                # one.
+                alone = self._alone(node.label)
+                self.left -= self._slab_steps
+                rest = np.zeros(len(alone) + 1)
+                for begin in range(len(alone) - 1, -1, -1):
+                    rest[begin] = (alone[begin] + rest).min()
+                slabs = _Slabs(node.label, alone, rest)
+                undecided = np.full(len(self.points), -1, dtype=np.int64)
+                self._push(max(bound, float(rest[0])), _Node(node.cuts, (0,), 0, undecided, node.least, slabs=slabs))
+            else:
+                self._expand_last(node, node.slabs)
         return _found(self.cuts, self.loss, min((bound for bound, _, _ in self._open), default=self.loss))
-
-    def _expand(self, node: _Node, bound: float) -> None:
-        if len(node.cuts) < self.points.num_attributes - 2:
-            self._expand_outer(node, bound)
-        elif node.slabs is None:
-            self._enter_last_level(node, bound)
-        else:
-            self._expand_last(node, node.slabs)
 
     @property
     def _slab_steps(self) -> int:
@@ -528,27 +531,6 @@ class _Branching:
         if self._may_beat(bound):
             heapq.heappush(self._open, (bound, next(self._serial), node))
 
-    def _expand_outer(self, node: _Node, bound: float) -> None:
-        """Decide the next interval of an attribute before the last two, bounded by the narrowest boxes."""
-        attribute = self.order[len(node.cuts)]
-        piece, num = self.points.piece[:, attribute], self.points.num_pieces[attribute]
-        for end in range(node.at + 1, num + 1):
-            label = np.unique(2 * node.label + (piece >= end), return_inverse=True)[1].astype(np.int64)
-            least, steps = _box_widths(self.points, self._nearest, label, node.least, self.points.k, STEPS_OF_BOX)
-            self.left -= steps + STEPS_OF_NODE
-            self._push(max(bound, float(self.points.counts @ least)), _decided(node, end, num, label, least))
-
-    def _enter_last_level(self, node: _Node, bound: float) -> None:
-        """Solve the problem in which each interval of the last but one attribute has its own cuts of the last one."""
-        alone = self._alone(node.label)
-        self.left -= self._slab_steps
-        rest = np.zeros(len(alone) + 1)
-        for begin in range(len(alone) - 1, -1, -1):
-            rest[begin] = (alone[begin] + rest).min()
-        slabs = _Slabs(node.label, alone, rest)
-        undecided = np.full(len(self.points), -1, dtype=np.int64)
-        self._push(max(bound, float(rest[0])), _Node(node.cuts, (0,), 0, undecided, node.least, slabs=slabs))
-
     def _alone(self, base: IntArray) -> FloatArray:
         """For each begin and end, the least cost of the records between these pieces of the last but one attribute."""
         piece, num = self.points.piece[:, self.order[-2]], self.points.num_pieces[self.order[-2]]
@@ -558,7 +540,6 @@ class _Branching:
         return alone
 
     def _last_cuts(self, label: IntArray) -> tuple[IntArray, float]:
-        """Cut the last attribute as well as these labels allow."""
         last = self.order[-1]
         return best_cuts(self.points, last, label, int(label.max()) + 1, self.points.num_pieces[last])
 

@@ -39,7 +39,6 @@ FeatureColumns = tuple[str, ...]
 
 
 def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
-    """Read what a policy says under ``features``."""
     if isinstance(given, str):
         if given not in NAMED:
             raise ParameterError(
@@ -55,13 +54,11 @@ def read_features(given: object, *, days: bool) -> tuple[FeatureColumns, ...]:
 
 
 def kept_features(given: object) -> str | tuple[FeatureColumns, ...]:
-    """Check what is said under ``features`` and keep it in a form that cannot be changed."""
     read = read_features(given, days=False)
     return given if isinstance(given, str) else read
 
 
 def described(kept: str | tuple[FeatureColumns, ...]) -> str | list[list[str]]:
-    """Give kept features as plain data."""
     return kept if isinstance(kept, str) else [list(columns) for columns in kept]
 
 
@@ -92,7 +89,6 @@ def _ordered(columns: Iterable[str]) -> FeatureColumns:
 
 
 def feature_name(columns: FeatureColumns) -> str:
-    """Say for a person what a feature tells apart."""
     return " x ".join(columns) if columns else "total"
 
 
@@ -108,7 +104,6 @@ class Feature:
 
     @classmethod
     def of(cls, universe: Universe, columns: FeatureColumns) -> Feature:
-        """Make a feature by columns."""
         absent = [name for name in columns if name not in universe.columns]
         if absent:
             raise ParameterError(f"the feature {feature_name(columns)} needs {_source(absent[0])}. Got none.")
@@ -116,20 +111,16 @@ class Feature:
 
     @property
     def size(self) -> int:
-        """Number of groups."""
         return self.pairs.num * self.slots.num
 
     @property
     def name(self) -> str:
-        """What it tells apart, for a person."""
         return feature_name(self.columns)
 
     def groups(self, pairs: IntArray, slots: IntArray) -> IntArray:
-        """Return the group of each cell, given its pair and slot."""
         return self.slots.codes_of(slots) * self.pairs.num + self.pairs.codes_of(pairs)
 
     def sums(self, pairs: IntArray, slots: IntArray, counts: NDArray[Any]) -> NDArray[Any]:
-        """Add counts of cells up by group. Shapes: (n,) each -> (size,)."""
         sums = np.zeros(self.size, dtype=counts.dtype)
         np.add.at(sums, self.groups(pairs, slots), counts)
         return sums
@@ -174,7 +165,6 @@ class Layout:
 
     @classmethod
     def of(cls, universe: Universe, features: Sequence[Feature]) -> Layout:
-        """Join features."""
         return cls(
             universe=universe,
             pairs=PairClasses.joined([feature.pairs for feature in features], len(universe.stops)),
@@ -183,21 +173,17 @@ class Layout:
 
     @property
     def num_groups(self) -> int:
-        """Number of join groups."""
         return self.pairs.num * self.slots.num
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Cells in each join group."""
         return np.multiply.outer(self.slots.sizes, self.pairs.sizes).reshape(-1)
 
     @cached_property
     def starts(self) -> IntArray:
-        """Where each join group begins, and where the last ends."""
         return np.concatenate(([0], np.cumsum(self.sizes)))
 
     def places(self, cells: IntArray) -> tuple[IntArray, IntArray]:
-        """Return join group, and rank in it, of each cell."""
         pairs, slots = self.universe.split(cells)
         pair_class = self.pairs.codes_of(pairs)
         ranks = self.slots.ranks_of(slots) * self.pairs.sizes[pair_class] + self.pairs.ranks_of(pairs)

@@ -118,12 +118,10 @@ class FullDomain(ClassMechanism):
 
     @property
     def price_of_suppression(self) -> Fraction:
-        """Alpha."""
         return self.alpha
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
         return self.max_suppressed
 
     def promise(self, schema: Schema) -> Promise:
@@ -240,7 +238,6 @@ class _Costs:
 
     @property
     def price(self) -> int:
-        """What suppressing a record costs."""
         return sum(self.most)
 
 
@@ -280,7 +277,6 @@ class _Search:
         return total
 
     def best(self) -> Node:
-        """Look at nodes until bounds rule out all others."""
         while path := self._path():
             # The middle tells most: below it suppression, above it generalisation is then known to be no less.
             self._look(path[len(path) // 2])
@@ -302,11 +298,9 @@ class _Search:
         return path
 
     def _bound(self, number: Any) -> Any:
-        """Return the bound of some nodes, or of one, by number."""
         return self.base.flat[number] + self.penalty.flat[number] + self.excess.flat[number]
 
     def _is_open(self, number: Any, bound: Any) -> Any:
-        """Tell whether nodes might be better than the best one found."""
         unknown = ~self.closed.flat[number]
         if self.least is None:
             return unknown
@@ -326,7 +320,6 @@ class _Search:
         return found
 
     def _look(self, node: Node) -> None:
-        """Work out the cost of a node, and what it says of others."""
         self.num_looks += 1
         groups = self._groups(node)
         small = groups.sizes < self.k
@@ -345,7 +338,6 @@ class _Search:
             self.least, self.node = cost, node
 
     def _total(self, costs: Sequence[Sequence[CostArray]], node: Node, groups: Groups, chosen: BoolArray) -> int:
-        """Add up what the records of some groups cost at a node."""
         record, sizes = groups.record[chosen], groups.sizes[chosen]
         total = 0
         for levels, codes, level in zip(costs, self.records.codes, node, strict=True):

@@ -14,19 +14,16 @@ import numpy as np
 from dunnage.counting.laplace import DiscreteLaplace, surplus
 from dunnage.counting.tables import consistent_tree
 from dunnage.errors import ParameterError
-from dunnage.guarantees import Promise
 from dunnage.mechanisms.base import Flag, Foresight
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.features import Layout, read_features
 from dunnage.mechanisms.tabulated import (
-    PUBLISHED_PROOF,
     Asked,
     DrawnCounts,
     FeatureMechanism,
     Features,
     Query,
     even_shares,
-    foresee_counts,
     growing_shares,
 )
 from dunnage.noise import Noise
@@ -92,14 +89,6 @@ class HierarchicalCounts(FeatureMechanism):
     prune: Flag = True
     as_published: Flag = False
 
-    def notes(self) -> tuple[str, ...]:
-        return PUBLISHED_PROOF if self.as_published else self.proof
-
-    def promise(self, schema: Schema) -> Promise:
-        promise = self.counts_promise(schema, as_published=self.as_published)
-        self.queries(schema)  # refuses what cannot be asked
-        return promise
-
     def queries(self, schema: Schema) -> tuple[Query, ...]:
         columns = read_features(self.features, days=schema.tells_days)
         if not columns or not is_nested(columns):
@@ -117,7 +106,7 @@ class HierarchicalCounts(FeatureMechanism):
         ParameterError
             If there are too many cells.
         """
-        asked = self.ask(dataset, as_published=self.as_published)
+        asked = self.ask(dataset)
         universe = asked.universe
         if universe.num_cells > MOST_CELLS:
             raise ParameterError(
@@ -127,7 +116,6 @@ class HierarchicalCounts(FeatureMechanism):
         return asked
 
     def draw_counts(self, counted: Counted, prepared: Asked, noise: Noise) -> DrawnCounts:
-        """Ask every node with noise, and make counts consistent by least squares."""
         asked = prepared
         layout = Layout.of(asked.universe, asked.features)
         noisy = [*asked.noisy_sums(counted, noise), asked.noisy_cells(counted, layout, noise)]
@@ -140,11 +128,10 @@ class HierarchicalCounts(FeatureMechanism):
         return DrawnCounts.at(layout, found, whole[found], {"features": asked.describe()})
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how large the noise on each feature will be."""
         asked = self.asked(dataset)
         created = surplus(DiscreteLaplace(asked.laws[0].scale)) * asked.universe.num_cells
         line = (
             f"negative counts become none, which creates up to about {created:,.0f} trips (fewer where nodes are "
             "pruned): sums of the released counts are larger by far than the noise above"
         )
-        return foresee_counts(asked.foreseen(true_counts(dataset)), [line])
+        return asked.foresee(true_counts(dataset), line)

@@ -77,7 +77,6 @@ class Column:
 
     @classmethod
     def of(cls, dataset: Dataset, name: str, hierarchy: Hierarchy, rows: IntArray) -> Column:
-        """Encode some rows of an attribute."""
         values, codes = np.unique(_values(dataset, name, hierarchy)[rows], return_inverse=True)
         groups, widths = [], []
         for level in range(hierarchy.num_levels):
@@ -87,7 +86,6 @@ class Column:
 
     @cached_property
     def num_groups(self) -> tuple[int, ...]:
-        """How many generalisations of the values there are at each level."""
         return tuple(int(groups.max()) + 1 for groups in self.groups)
 
     @cached_property
@@ -96,7 +94,6 @@ class Column:
         return all(bool((np.diff(groups) >= 0).all()) for groups in self.groups)
 
     def told(self, rows: IntArray, level: int) -> Generalised:
-        """Return the generalisation of some rows as it is released."""
         values = self.values[self.codes[rows]]
         if isinstance(self.hierarchy, IntervalHierarchy):
             lower, upper = self.hierarchy.bounds(values, level)
@@ -106,7 +103,6 @@ class Column:
 
 
 def _values(dataset: Dataset, name: str, hierarchy: Hierarchy) -> npt.NDArray[Any]:
-    """Return a numeric column, or the codes of a column of labels."""
     if isinstance(hierarchy, IntervalHierarchy):
         return dataset.numbers(name)
     encoded = dataset.column(name).dictionary_encode()
@@ -136,7 +132,6 @@ class Records:
 
     @classmethod
     def of(cls, stratum: IntArray, columns: Sequence[Column]) -> Records:
-        """Collapse rows that are equal in stratum and all values."""
         num_strata = int(stratum.max()) + 1
         keys, _ = _combined([(stratum, num_strata), *((c.codes, len(c.values)) for c in columns)])
         _, first, of_row, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)

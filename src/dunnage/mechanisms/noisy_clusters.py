@@ -23,6 +23,7 @@ from pydantic import PlainSerializer, ValidationInfo, model_validator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import RowMeasures, StatedConfidence
 from dunnage.domains.numeric import Grid, Numeric
 from dunnage.errors import MOST_ROWS_NAMED, ParameterError, Problem, Refusal
 from dunnage.exact import exact, plain, shown, shown_number
@@ -185,8 +186,7 @@ class NoisyClusters(NoisyMechanism):
 
         return self
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data, and how epsilon is shared where borders take a part of it."""
+    def describe(self) -> dict[str, object]:
         described = super().describe()
         if self.quantiles is None or self.as_published:
             del described["border_share"]
@@ -197,7 +197,6 @@ class NoisyClusters(NoisyMechanism):
         }
 
     def notes(self) -> tuple[str, ...]:
-        """Return where the form that is chosen is proved, or shown to keep nothing."""
         form = "public-borders" if self.quantiles is None else "borders-drawn-privately"
         return (f"noisy-clusters.md#{'as-published' if self.as_published else form}",)
 
@@ -205,22 +204,18 @@ class NoisyClusters(NoisyMechanism):
         return self._form(schema).promise()
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> _Clusters:
-        """Refuse, as published only, what would be printed exactly."""
         form = self._form(dataset.schema)
         if printed := form.printed(dataset):
             raise Refusal(f"{dataset.source}: {' '.join(printed)}")
         return form
 
     def perturb(self, dataset: Dataset, prepared: _Clusters, noise: Noise) -> NoisyColumns:
-        """Draw the noisy columns, and borders where they are drawn."""
         return prepared.perturb(dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner what to expect of the borders and intervals; nothing is drawn."""
         return self._form(dataset.schema).preview(dataset)
 
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
-        """Return the laws between public borders, or between those that the release states; none as published."""
         form, stated = self._form(schema), release.certificate.rows.borders
         if self.as_published:
             return None
@@ -242,7 +237,6 @@ class NoisyClusters(NoisyMechanism):
 
 
 def _by_attribute(table: Table, domains: Mapping[str, Numeric], what: str) -> dict[str, Numbers]:
-    """Say for each attribute which numbers are its own."""
     found, names = dict(table), ", ".join(domains)
     if _ONLY in found:
         if len(domains) > 1:
@@ -285,14 +279,11 @@ class _Clusters(abc.ABC):
         return []
 
     def cells(self, borders: Mapping[str, Sequence[Fraction]], epsilon: Fraction) -> dict[str, Cells]:
-        """Cut all domains."""
         law, confidence = self.mechanism.law, self.mechanism.confidence
         return cut_cells(self.domains, borders, law=law, epsilon=epsilon, confidence=confidence)
 
 
 class _PublicBorders(_Clusters):
-    """Clusters between public borders."""
-
     def promise(self) -> Promise:
         cells = self.cells(self.given, self.mechanism.epsilon)
         guarantee = WithinCluster(
@@ -354,18 +345,21 @@ class _PrivateBorders(_Clusters):
 
     @property
     def border_epsilon(self) -> Fraction:
-        """What is spent on each border."""
         mechanism = self.mechanism
         return mechanism.epsilon * mechanism.border_share / sum(len(shares) for shares in self.given.values())
 
     @property
     def values_epsilon(self) -> Fraction:
-        """What is spent on the values, over all columns."""
         return self.mechanism.epsilon * (1 - self.mechanism.border_share)
 
     def promise(self) -> Promise:
         for name in self.given:
-            _check_candidates(name, self.domains[name])
+            domain = self.domains[name]
+            if not len(candidate_steps(domain.num_steps)):
+                raise ParameterError(
+                    f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. "
+                    "Choose a finer resolution, or leave it out of quantiles."
+                )
         self.cells({}, self.values_epsilon)  # refuses what can be given no noise
         cut = ", ".join(self.given)
         guarantee = WithinPublishedBorders(
@@ -391,14 +385,13 @@ class _PrivateBorders(_Clusters):
             borders[name] = [domain.lower + step * (domain.resolution or 0) for step in drawn]
         values = NoisyColumns.of(self.cells(borders, self.values_epsilon), dataset, noise)
         told = {name: [plain(border) for border in found] for name, found in borders.items()}
-        return replace(values, measures={**values.measures, "borders": told})
+        return replace(values, measures=values.measures.model_copy(update={"borders": told}))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell how far borders may be off; it follows from the number of records and public facts."""
         lines, warnings, details = [], [], {}
         for name, shares in self.given.items():
             num = len(candidate_steps(self.domains[name].num_steps))
-            miss = details[name] = _border_miss(num, self.border_epsilon)
+            miss = details[name] = math.ceil(2 * math.log(num / _UNSURE) / self.border_epsilon)
             text = (
                 f"{name}: each border is drawn with epsilon {shown_number(self.border_epsilon)}; with 90 % it misses "
                 f"its share by at most {miss} of {len(dataset)} records more than the best place does"
@@ -416,22 +409,9 @@ def candidate_steps(num_steps: int) -> IntArray:
 
     They are at least two steps apart and from either end of the domain, so that no cluster has a single point, which
     would be printed exactly.
-
-    Examples
-    --------
-    >>> candidate_steps(9).tolist()
-    [2, 4, 6, 8]
     """
     stride = max(2, -(-(num_steps - 1) // MOST_CANDIDATES))
     return np.arange(stride, num_steps, stride, dtype=np.int64)
-
-
-def _check_candidates(name: str, domain: Numeric) -> None:
-    if not len(candidate_steps(domain.num_steps)):
-        raise ParameterError(
-            f"attribute {name!r}: its grid has {domain.num_steps + 1} points, too few to draw borders between. Choose "
-            "a finer resolution, or leave it out of quantiles."
-        )
 
 
 def border_scores(steps: IntArray, share: Fraction, candidates: IntArray) -> list[Fraction]:
@@ -451,11 +431,6 @@ def draw_borders(
         scores = [epsilon * score / 2 for score in border_scores(ranked, share, candidates)]
         found.add(int(candidates[noise.exponential_choice(scores)]))
     return sorted(found)
-
-
-def _border_miss(num_candidates: int, epsilon: Fraction) -> int:
-    """Bound how many records worse than the best a drawn border is, in nine cases of ten (McSherry and Talwar 2007)."""
-    return math.ceil(2 * math.log(num_candidates / _UNSURE) / epsilon)
 
 
 class _AsPublished(_Clusters):
@@ -500,11 +475,10 @@ class _AsPublished(_Clusters):
             )
             steps = np.clip(noisy, 0, domain.num_steps)
             columns[name] = (domain.grid_values(steps), *_ends(domain, steps, radius))
-        stated = {"confidence": plain(self.mechanism.confidence)}
-        return NoisyColumns(columns, {"published_intervals": dict.fromkeys(columns, stated)})
+        stated = dict.fromkeys(columns, StatedConfidence(confidence=plain(self.mechanism.confidence)))
+        return NoisyColumns(columns, RowMeasures(records=len(dataset), published_intervals=stated))
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Warn of the values that would be printed exactly."""
         return Foresight(warnings=tuple(self.printed(dataset)))
 
     def _grid(self, name: str) -> Cells:
@@ -535,19 +509,12 @@ class _AsPublished(_Clusters):
 
 
 def rank_clusters(num: int, shares: Sequence[Fraction]) -> list[slice]:
-    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty.
-
-    Examples
-    --------
-    >>> rank_clusters(25, [Fraction(1, 20), Fraction(19, 20)])
-    [slice(0, 1, None), slice(1, 24, None), slice(24, 25, None)]
-    """
+    """Cut ``num`` sorted records at cumulative shares, each rounded to the nearest rank, halves up; none is empty."""
     ends = [0, *(math.floor(share * num + Fraction(1, 2)) for share in shares), num]
     return [slice(a, b) for a, b in pairwise(ends) if a < b]
 
 
 def exposed_records(steps: IntArray, shares: Sequence[Fraction]) -> npt.NDArray[np.bool_]:
-    """Tell which records the published form would print exactly: those of clusters with range 0."""
     order = np.argsort(steps, kind="stable")
     exposed = np.zeros(len(steps), dtype=bool)
     for cluster in rank_clusters(len(steps), shares):
@@ -576,13 +543,7 @@ def published_noise(
 
 
 def laplace_radius(scale: Fraction, confidence: Fraction) -> int:
-    """Return the smallest radius that discrete Laplace noise stays within with at least this probability.
-
-    Examples
-    --------
-    >>> laplace_radius(Fraction(10), Fraction(9, 10))
-    23
-    """
+    """Return the smallest radius that discrete Laplace noise stays within with at least this probability."""
     # P(|X| > r) = 2 e^(-(r + 1) / scale) / (1 + e^(-1 / scale)), rounded up
     allowed = (1 - confidence) * (1 + exp_bounds(-1 / scale)[0]) / 2
     low, high = -1, 0

@@ -14,20 +14,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import numpy as np
 from pydantic import PlainValidator
 
-from dunnage.counting.laplace import CountLaw, FloatingLaplace, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
+from dunnage.certificate import CountNoise
+from dunnage.counting.laplace import CountLaw, FlooredLaplace, RoundedLaplace, exceeding_cells, surplus
 from dunnage.errors import ParameterError
 from dunnage.exact import plain, shown
-from dunnage.guarantees import Promise
 from dunnage.kinds.common import require, same
 from dunnage.mechanisms.base import Flag, Foresight, Progress
 from dunnage.mechanisms.counting import Counted, true_counts
 from dunnage.mechanisms.tabulated import (
+    AS_PUBLISHED,
     MOST_DENSE_CELLS,
     Asked,
+    CountFigures,
+    CountForm,
     CountsMechanism,
     DrawnCounts,
     even_shares,
-    foresee_counts,
     noise_scale,
     sensitivity,
 )
@@ -101,11 +103,11 @@ class NoisyCounts(CountsMechanism):
     threshold: Annotated[int, PlainValidator(_threshold)] = 1
     as_published: Flag = False
 
-    def promise(self, schema: Schema) -> Promise:
-        return self.counts_promise(schema, as_published=self.as_published)
+    @property
+    def form(self) -> CountForm:
+        return AS_PUBLISHED if self.as_published else CountForm(_LAWS[self.rounding])
 
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> CountLaw:
-        """Return the law of the noise; refuse, before anything is spent, what no machine could hold."""
         law, size = self.law(dataset), dataset.schema.universe(dataset.period).num_cells
         if size <= MOST_DENSE_CELLS:
             return law
@@ -126,12 +128,12 @@ class NoisyCounts(CountsMechanism):
     def law(self, dataset: Dataset) -> CountLaw:
         """Return the law of the noise."""
         scale = self._scale(dataset)
-        return FloatingLaplace(scale) if self.as_published else _LAWS[self.rounding](scale)
+        return self.form.law(scale)
 
     def check_noise(self, release: Release, schema: Schema, change: int) -> set[str]:
         """Check noise that was added to every count by itself, and that no count is below the threshold."""
-        law, stated = "floating" if self.as_published else self.rounding, release.certificate.counts.noise
-        due = {"scale": plain(change / self.epsilon), "law": law}
+        stated = release.certificate.counts.noise
+        due = {"scale": plain(change / self.epsilon), "law": self.form.law(Fraction(1)).name}
         follows = stated is not None and same(due, stated.plain())
         require(follows, "certificate.json: the noise does not follow from epsilon")
         counts = release.data.column("count").to_numpy()
@@ -145,24 +147,22 @@ class NoisyCounts(CountsMechanism):
         return sensitivity(dataset.schema, dataset.period)
 
     def draw_counts(self, counted: Counted, prepared: CountLaw, noise: Noise) -> DrawnCounts:
-        """Draw noise for every cell; of many, only where it can reach the threshold."""
         law, size = prepared, counted.universe.num_cells
-        measures = {"noise": {"scale": plain(law.scale), "law": law.name}}
+        figures: CountFigures = {"noise": CountNoise(scale=plain(law.scale), law=law.name)}
         if size > MOST_DENSE_CELLS:
             noisy = counted.counts + law.draw(noise, len(counted.cells))
             kept = noisy >= self.threshold
             cells, counts = exceeding_cells(noise, law, size, self.threshold, taken=counted.cells)
             cells, counts = np.append(counted.cells[kept], cells), np.append(noisy[kept], counts)
             order = np.argsort(cells)
-            return DrawnCounts(cells=cells[order], counts=counts[order], measures=measures)
+            return DrawnCounts(cells=cells[order], counts=counts[order], figures=figures)
         dense = law.draw(noise, size)
         dense[counted.cells] += counted.counts
         whole = _ROUNDED[self.rounding](dense).astype(np.int64)
         found = np.flatnonzero(whole >= self.threshold)
-        return DrawnCounts(cells=found, counts=whole[found], measures=measures)
+        return DrawnCounts(cells=found, counts=whole[found], figures=figures)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how far off counts will be, and how many trips noise alone will create."""
         scale, counted = self._scale(dataset), true_counts(dataset)
         law, size = _LAWS[self.rounding](scale), counted.universe.num_cells
         created = surplus(law, self.threshold) * (size - len(counted.cells))
@@ -170,4 +170,4 @@ class NoisyCounts(CountsMechanism):
         line = (
             f"noise alone will create about {created:,.0f} trips in cells that have none: sums are larger by that much"
         )
-        return foresee_counts(asked.foreseen(counted), [line])
+        return asked.foresee(counted, line)

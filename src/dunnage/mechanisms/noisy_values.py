@@ -76,11 +76,9 @@ class NoisyValues(NoisyMechanism):
         return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
 
     def preview(self, dataset: Dataset) -> Foresight:
-        """Tell the owner how wide the intervals will be: it follows from public facts alone."""
         return foresee_intervals(self.cells(dataset.schema))
 
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells]:
-        """Return the laws, which follow from public facts alone."""
         return self.cells(schema)
 
     def cells(self, schema: Schema) -> dict[str, Cells]:

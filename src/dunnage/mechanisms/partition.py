@@ -72,7 +72,6 @@ class Search:
 
     @property
     def loss(self) -> float:
-        """Value of the loss metric (eq. 7) over all records."""
         return self.classes.loss_sum
 
     @property
@@ -162,12 +161,10 @@ class Partition(ClassMechanism):
 
     @property
     def price_of_suppression(self) -> Fraction:
-        """Alpha."""
         return self.alpha
 
     @property
     def class_bounds(self) -> str:  # type: ignore[override]
-        """The class's own extremes, or points of the public grid around them."""
         return self.bounds
 
     def promise(self, schema: Schema) -> Promise:
@@ -226,15 +223,37 @@ class Partition(ClassMechanism):
         values = dataset.numbers(attribute.name)
         lower, upper, span = self._ends(values, attribute.numeric)
         # order : rows by stratum, then value; runs : rows of equal value, which must stay together
-        order = row_order(stratum, num_strata, values)
+        order = np.argsort(values) if num_strata == 1 else np.lexsort((values, stratum))
         runs = Runs.of(stratum[order], values[order], lower[order], upper[order])
         class_of_run, least = best_classes(runs, self.k, float(self.alpha) * span)
         loss = least
         if self.capacity is not None:
             tops = self._tops(values[order][runs.before[:-1]], attribute.numeric)
-            class_of_run, loss = _packed_classes(
-                runs, class_of_run, tops, self.k, float(self.alpha) * span, nearest_float(self.capacity)
-            )
+            # Choose borders anew in each stratum so that upper bounds pack well; return classes and cost as for least
+            # loss.
+            price = float(self.alpha) * span
+            capacity = nearest_float(self.capacity)
+            first, cost = np.full(len(tops), -1, dtype=np.int64), 0.0
+            whole = whole_numbers(np.minimum(tops, capacity), capacity)
+            share = MOST_PACKED / int(runs.before[-1])
+            for start, stop in itertools.pairwise(runs.starts.tolist()):
+                before = runs.before[start : stop + 1] - runs.before[start]
+                loads = Loads(
+                    items=np.where(tops[start:stop] > capacity, whole.capacity + 1, whole.items[start:stop]),
+                    capacity=whole.capacity,
+                    before=before,
+                    lower=runs.lower[start:stop],
+                    upper=runs.upper[start:stop],
+                    k=self.k,
+                    price=price,
+                )
+                borders = best_borders(
+                    loads, _class_runs(class_of_run[start:stop]), most_packed=round(share * loads.num_records)
+                )
+                for begin, end in borders:
+                    first[start + begin : start + end] = start + begin
+                cost += loads.loss(borders)
+            class_of_run, loss = np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1), cost
         of_row = np.empty(len(values), dtype=np.int64)
         of_row[order] = np.repeat(class_of_run, runs.counts)
         if (of_row < 0).all():
@@ -265,15 +284,20 @@ class Partition(ClassMechanism):
         # looks : for each row its stratum and the ends its cell shows; -1 is the stratum of suppressed rows
         looks = np.full((len(values), 1 + 2 * len(attributes)), -1.0)
         bound, proven = 0.0, True
-        for number, rows in enumerate(_rows_of(stratum, num_strata)):
+        order = np.argsort(stratum, kind="stable")
+        for number, rows in enumerate(np.split(order, np.searchsorted(stratum[order], np.arange(1, num_strata)))):
             points, point_of = Points.of(values[rows], lower[rows], upper[rows], **costs)
             found = cuts.search(points, most_steps=cuts.MOST_STEPS // num_strata)
             looks[rows] = _looks(points, Cells.of(points, found.cuts), number)[point_of]
             bound, proven = bound + found.bound, proven and found.proven
-        of_row, sizes, shown_ends = _number_classes(looks)
+        # Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1.
+        kept = np.flatnonzero(looks[:, 0] >= 0)
+        distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
+        of_row = np.full(len(looks), -1, dtype=np.int64)
+        of_row[kept] = class_id.reshape(-1)
         if (of_row < 0).all():
             raise refuse_empty(self.alpha)
-        widths = sizes @ (shown_ends[:, 1::2] - shown_ends[:, ::2])
+        widths = sizes.astype(np.int64) @ (distinct[:, 2::2] - distinct[:, 1::2])
         losses = [
             float(width / span) + float(self.alpha) * int((of_row < 0).sum())
             for width, (_, _, span) in zip(widths, ends, strict=True)
@@ -364,53 +388,11 @@ def _amount(number: Fraction, domain: Numeric) -> str:
     return f"{decimal_text(number)} {domain.unit}".strip()
 
 
-def _rows_of(stratum: IntArray, num_strata: int) -> list[IntArray]:
-    """Return the rows of each stratum."""
-    order = np.argsort(stratum, kind="stable")
-    return np.split(order, np.searchsorted(stratum[order], np.arange(1, num_strata)))
-
-
 def _looks(points: Points, cells: Cells, stratum: int) -> FloatArray:
     """Return for each point its stratum and what its cell shows: lower and upper end of each attribute in turn."""
     ends = np.stack([cells.lower, cells.upper], axis=2).reshape(len(cells.sizes), -1)
     number = np.where(cells.sizes >= points.k, float(stratum), -1.0)
     return np.column_stack([number, ends])[cells.of_point]
-
-
-def _number_classes(looks: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
-    """Make one class of rows that look alike, numbered by stratum and ends; -1 where the stratum is -1."""
-    kept = np.flatnonzero(looks[:, 0] >= 0)
-    distinct, class_id, sizes = np.unique(looks[kept], axis=0, return_inverse=True, return_counts=True)
-    of_row = np.full(len(looks), -1, dtype=np.int64)
-    of_row[kept] = class_id.reshape(-1)
-    return of_row, sizes.astype(np.int64), distinct[:, 1:]
-
-
-def _packed_classes(
-    runs: Runs, class_of_run: IntArray, tops: FloatArray, k: int, price: float, capacity: float
-) -> tuple[IntArray, float]:
-    """Choose borders anew in each stratum so that upper bounds pack well; return classes and cost as for least loss."""
-    first, cost = np.full(len(tops), -1, dtype=np.int64), 0.0
-    whole = whole_numbers(np.minimum(tops, capacity), capacity)
-    share = MOST_PACKED / int(runs.before[-1])
-    for start, stop in itertools.pairwise(runs.starts.tolist()):
-        before = runs.before[start : stop + 1] - runs.before[start]
-        loads = Loads(
-            items=np.where(tops[start:stop] > capacity, whole.capacity + 1, whole.items[start:stop]),
-            capacity=whole.capacity,
-            before=before,
-            lower=runs.lower[start:stop],
-            upper=runs.upper[start:stop],
-            k=k,
-            price=price,
-        )
-        borders = best_borders(
-            loads, _class_runs(class_of_run[start:stop]), most_packed=round(share * loads.num_records)
-        )
-        for begin, end in borders:
-            first[start + begin : start + end] = start + begin
-        cost += loads.loss(borders)
-    return np.where(first < 0, -1, np.cumsum(opening_runs(runs, first)) - 1), cost
 
 
 def _class_runs(class_of_run: IntArray) -> tuple[tuple[int, int], ...]:
@@ -422,11 +404,6 @@ def _class_runs(class_of_run: IntArray) -> tuple[tuple[int, int], ...]:
 
 # Runs: one attribute's records of equal value, in order, and the classes of consecutive runs that lose least: an exact
 # dynamic program; docs/proofs/partition.md says why it needs so few steps.
-
-
-def row_order(stratum: IntArray, num_strata: int, position: FloatArray) -> IntArray:
-    """Sort rows by stratum, then position; rows of equal position come in any order."""
-    return np.argsort(position) if num_strata == 1 else np.lexsort((position, stratum))
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,7 +420,6 @@ class Runs:
 
     @classmethod
     def of(cls, stratum: IntArray, values: FloatArray, lower: FloatArray, upper: FloatArray) -> Runs:
-        """Collapse sorted rows into runs of equal stratum and value."""
         change = (np.diff(stratum) != 0) | (np.diff(values) != 0)
         first = np.concatenate([[0], np.flatnonzero(change) + 1])
         starts = np.concatenate([[0], np.flatnonzero(np.diff(stratum[first])) + 1, [len(first)]])
@@ -451,7 +427,6 @@ class Runs:
 
     @property
     def counts(self) -> IntArray:
-        """Number of rows of each run."""
         return np.diff(self.before)
 
 
@@ -560,7 +535,6 @@ class Loads:
 
     @property
     def num_records(self) -> int:
-        """Number of records."""
         return int(self.before[-1])
 
     def loss(self, borders: Borders) -> float:
@@ -587,13 +561,7 @@ class Loads:
 
 
 def count_bins(items: IntArray, capacity: int) -> int:
-    """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums.
-
-    Examples
-    --------
-    >>> count_bins(np.array([6, 5, 4, 3, 2]), 10)
-    2
-    """
+    """Count bins by dominance, best fit decreasing and, if these leave a gap to the bound, subset sums."""
     positive = items[items > 0]
     fixed, rest = fix_dominated(positive, list(range(len(positive))), capacity)
     if not rest:
@@ -632,7 +600,6 @@ class _Comparison:
     _seen: set[Borders] = field(default_factory=set)
 
     def offer(self, borders: Borders | None) -> bool:
-        """Compare; tell whether the borders are better than all before."""
         if borders is None or borders in self._seen or self.left <= 0:
             return False
         self.left -= 1
@@ -644,7 +611,6 @@ class _Comparison:
         return False
 
     def climb(self) -> None:
-        """Move one border of the best at a time as long as that helps."""
         while self.left > 0 and any(self.offer(moved) for moved in _moves(self.loads, self.best)):
             continue
 
@@ -658,7 +624,6 @@ def _num_partitions(loads: Loads) -> int:
 
 
 def _partitions(loads: Loads) -> Iterator[Borders]:
-    """List them, from the last class to the first."""
     waiting: list[tuple[int, Borders]] = [(len(loads.items), ())]
     while waiting:
         end, after = waiting.pop()
@@ -668,7 +633,6 @@ def _partitions(loads: Loads) -> Iterator[Borders]:
 
 
 def _prices() -> Iterator[Callable[[FloatArray], FloatArray]]:
-    """Give prices of a record by the share of a bin that its upper bound takes."""
     yield lambda share: 1 / np.floor(1 / np.maximum(share, 1e-9))  # as many as fit of the same
     yield lambda share: share
     yield lambda share: share + 1 / np.floor(1 / np.maximum(share, 1e-9))

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
+from dunnage.certificate import NoiseCell, RowMeasures
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, plain
@@ -54,16 +55,19 @@ class NoisyColumns:
 
     # For each attribute the noisy values, and the lower and upper ends of their intervals
     columns: Mapping[str, tuple[FloatArray, FloatArray, FloatArray]]
-    measures: Mapping[str, Any]  # Public figures, besides the number of records
+    measures: RowMeasures  # Public figures
 
     @classmethod
     def of(cls, cells: Mapping[str, Cells], dataset: Dataset, noise: Noise) -> NoisyColumns:
-        """Draw fresh noise for every record and column."""
         columns = {}
         for name, of_column in cells.items():
             told = of_column.perturb(dataset.numbers(name), noise)
             columns[name] = (told, *of_column.interval(told))
-        return cls(columns, {"noise": {name: of_column.describe() for name, of_column in cells.items()}})
+        return cls(columns, RowMeasures(records=len(dataset), noise=stated_noise(cells)))
+
+
+def stated_noise(cells: Mapping[str, Cells]) -> dict[str, list[NoiseCell]]:
+    return {name: [NoiseCell(**cell) for cell in of_column.describe()] for name, of_column in cells.items()}
 
 
 class NoisyMechanism(Mechanism):
@@ -77,16 +81,15 @@ class NoisyMechanism(Mechanism):
         """Draw the noisy columns, in the order of the dataset."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
-        """Draw the noisy columns, and put rows in random order."""
         drawn = self.perturb(dataset, prepared, noise)
         order = noise_arrays.permutation(noise, len(dataset))
         # data : row, public columns, then per attribute the noisy value and its interval
-        columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64)}
+        columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64)}
         for attribute in dataset.schema.public:
             columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
         for name, (told, lower, upper) in drawn.columns.items():
             columns.update({name: told[order], f"{name}_lower": lower[order], f"{name}_upper": upper[order]})
-        return Drawn(data=pa.table(columns), measures={"records": len(dataset), **drawn.measures}, rows=order)
+        return Drawn(data=pa.table(columns), measures=drawn.measures, rows=order)
 
     @abc.abstractmethod
     def stated_cells(self, release: Release, schema: Schema) -> dict[str, Cells] | None:
@@ -109,9 +112,7 @@ class NoisyMechanism(Mechanism):
                 require(alone, f"data: an interval of {name} misses its value or leaves the public domain")
             yield "every noisy value and interval lies in the public domain; by what noise is not stated"
             return
-        told = {name: of_column.describe() for name, of_column in cells.items()}
-        follows = same(told, measures.plain()["noise"])
-        require(follows, "certificate.json: the noise does not follow from the mechanism")
+        require(same_noise(cells, measures), "certificate.json: the noise does not follow from the mechanism")
         for name, of_column in cells.items():
             value, *ends = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
             fits = all(map(np.array_equal, of_column.interval(value), ends))
@@ -142,8 +143,12 @@ class NoisyMechanism(Mechanism):
         )
 
 
+def same_noise(cells: Mapping[str, Cells], measures: RowMeasures) -> bool:
+    laws = {name: of_column.describe() for name, of_column in cells.items()}
+    return same(laws, measures.plain().get("noise"))
+
+
 def noisy_domains(schema: Schema, mechanism: str) -> dict[str, Numeric]:
-    """Return the grids of the attributes that get noise, by name."""
     if schema.sensitive:
         names = ", ".join(attribute.name for attribute in schema.sensitive)
         raise ParameterError(
@@ -214,7 +219,6 @@ def _little_told(name: str, of_column: Cells) -> str:
 
 
 def _told_share(cell: Cell) -> Fraction:
-    """Return which share of a cell its widest interval spans."""
     return min(Fraction(1), Fraction(2 * cell.law.radius + 1, cell.law.last + 1))
 
 
@@ -234,5 +238,4 @@ def _interval_line(name: str, of_column: Cells, cell: Cell) -> str:
 
 
 def with_unit(number: Fraction, domain: Numeric | None = None) -> str:
-    """Write a number for a person, with the unit of its domain."""
     return f"{decimal_text(number)} {domain.unit if domain else ''}".strip()

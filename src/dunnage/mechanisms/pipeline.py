@@ -6,12 +6,12 @@ Here alone private rows, budget and key meet what was promised without them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from dunnage.certificate import certify
+from dunnage.certificate import SpendStatement, certify
 from dunnage.publication import Key, Publication
 from dunnage.release import Release
 
@@ -44,7 +44,8 @@ def run(
         period=dataset.period,
         attributes=mechanism.attributes(dataset),
         measures=drawn.measures,
-        spend={"id": spend.id, "at": spend.at, "composed": ledger.statement(dataset.policy.dataset).composed()},
+        spend=SpendStatement(id=spend.id, at=spend.at),
+        composed=ledger.statement(dataset.policy.dataset).composed(),
     )
     release = Release(certificate=certificate, data=drawn.data, classes=drawn.classes, members=drawn.members)
     return Publication(release, _key(dataset, drawn, noise))
@@ -52,7 +53,7 @@ def run(
 
 def _key(dataset: Dataset, drawn: Drawn, noise: Noise) -> Key:
     """Make the key: which dataset row each released one is of, if any, and whose data they are."""
-    columns: dict[str, Any] = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}
+    columns = {name: np.zeros(0, dtype=np.int64) for name in ("row", "source_row")}
     if drawn.rows is not None:
         # key : a line per source row, so several for a row of merged ones
         parts = dataset.parts

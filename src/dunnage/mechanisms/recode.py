@@ -7,7 +7,7 @@ import abc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import Distortion, RowLoss
+from dunnage.certificate import Importance as ImportanceStatement
+from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
 from dunnage.errors import ParameterError, Refusal
 from dunnage.exact import decimal_text, exact, shown, shown_number
@@ -36,7 +39,6 @@ from dunnage.kinds.common import generalised
 from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
 from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise
-from dunnage.release import SET_TYPE
 from dunnage.schema import DIAMETER_SUFFIX, Schema
 
 if TYPE_CHECKING:
@@ -51,8 +53,6 @@ MOST_ALPHA = 10**9
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Intervals:
-    """One numeric attribute generalised to one closed interval per class."""
-
     name: str
     lower: FloatArray
     upper: FloatArray
@@ -60,8 +60,6 @@ class Intervals:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Nodes:
-    """One attribute generalised to one node of its public hierarchy per class, by label."""
-
     name: str
     labels: tuple[str, ...]
 
@@ -82,10 +80,16 @@ Generalised = Intervals | Nodes | Sets
 """One attribute as a release tells it, class by class."""
 
 
+class ClassFigures(TypedDict, total=False):
+    """What the certificate states of classes besides sizes and loss."""
+
+    importance: ImportanceStatement
+    distortion: Distortion
+    k_chosen: int
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Classes:
-    """Equivalence classes of a dataset."""
-
     # Class of each dataset row, -1 where suppressed. Classes are numbered from 0 in an order that follows from released
     # values alone
     of_row: IntArray
@@ -98,22 +102,26 @@ class Classes:
     levels: tuple[int, ...] = ()
     metric: str = LOSS_METRIC  # Name of the loss metric
     fewest_persons: int | None = None  # Persons in the class that has fewest, where k counts persons
-    figures: Mapping[str, Any] = field(default_factory=dict)  # What else the certificate states of these classes
+    figures: ClassFigures = field(
+        default_factory=lambda: ClassFigures()
+    )  # What else the certificate states of these classes
+
+    @property
+    def level_of(self) -> dict[str, int]:
+        """The level of each attribute; none if there are no such levels."""
+        return {column.name: level for column, level in zip(self.generalised, self.levels, strict=False)}
 
     @property
     def loss_sum(self) -> float:
-        """Value of the loss metric (eq. 7) over all records."""
         return sum(weight * loss for weight, loss in zip(self.importance, self.losses, strict=True))
 
-    def loss_measures(self, num_records: int) -> dict[str, Any]:
-        """Describe the loss per record, in all and by attribute."""
-        pairs = zip(self.generalised, self.losses, strict=True)
-        return {
-            "metric": self.metric,
-            "sum": self.loss_sum,
-            "total": self.loss_sum / sum(self.importance) / num_records,
-            "attributes": {column.name: loss / num_records for column, loss in pairs},
-        }
+    def loss_measures(self, num_records: int) -> RowLoss:
+        return RowLoss(
+            metric=self.metric,
+            sum=self.loss_sum,
+            total=self.loss_sum / sum(self.importance) / num_records,
+            attributes={c.name: loss / num_records for c, loss in zip(self.generalised, self.losses, strict=True)},
+        )
 
 
 class ClassRelease(Mechanism):
@@ -125,21 +133,17 @@ class ClassRelease(Mechanism):
 
     @property
     def sensitive_order(self) -> bool | None:
-        """Whether sensitive values were asked to be compared by order; None to go by their kind."""
         return None
 
     @property
     def price_of_suppression(self) -> Fraction:
-        """What suppressing a record counts in the loss, in records generalised to the whole domain."""
         return Fraction(1)
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
         return None
 
     def weights(self, release: Release) -> Mapping[str, float]:
-        """Return what the loss of each generalised attribute counts."""
         given = dict(getattr(self, "importance", ()))
         return {name: float(given.get(name, 1)) for name in generalised(release)}
 
@@ -148,7 +152,6 @@ class ClassRelease(Mechanism):
         return {}
 
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
-        """Count sizes, risks and losses of classes again."""
         yield check_figures(release, self)
 
 
@@ -164,7 +167,6 @@ class ClassMechanism(ClassRelease):
 
     @property
     def tells(self) -> Statistic:
-        """What is told about a class."""
         return "bounds"
 
     @abc.abstractmethod
@@ -183,7 +185,7 @@ class ClassMechanism(ClassRelease):
         counted: Assumption = RECORDS_NOT_PERSONS,
         choice: Assumption = CHOICE_DEPENDS_ON_DATA,
         refusal: Assumption = DATA_DEPENDENT_REFUSAL,
-        mechanism: Mapping[str, Any] | None = None,
+        mechanism: Mapping[str, object] | None = None,
     ) -> Promise:
         """State k-anonymity, with what all releases of classes rest on and show."""
         unchanged = [
@@ -207,27 +209,22 @@ class ClassMechanism(ClassRelease):
         )
 
     def draw(self, dataset: Dataset, prepared: Classes, noise: Noise) -> Drawn:
-        """Put the rows of all classes in random order."""
         kept = np.flatnonzero(prepared.of_row >= 0)
         order = kept[noise_arrays.permutation(noise, len(kept))]
         class_id = prepared.of_row[order]
         summary = class_table(dataset, prepared, self.tells)
         data = row_table(dataset, summary, order, class_id)
-        names = [column.name for column in prepared.generalised]
-        measures = {
-            **size_measures(class_sizes(class_id), self.least_k, len(dataset) - len(kept), prepared.fewest_persons),
-            **prepared.figures,
-            "loss": prepared.loss_measures(len(dataset)),
-            **({"levels": dict(zip(names, prepared.levels, strict=True))} if prepared.levels else {}),
-            "sensitive": {
-                a.name: sensitive_measures(
-                    class_id,
-                    ranked(data.column(a.name).combine_chunks(), a.describe()),
-                    ordered=self.sensitive_order,
-                )
-                for a in dataset.schema.sensitive
-            },
+        figures = {"loss": prepared.loss_measures(len(dataset)), **prepared.figures}
+        figures |= {"levels": prepared.level_of} if prepared.levels else {}
+        figures["sensitive"] = {
+            a.name: sensitive_measures(
+                class_id, ranked(data.column(a.name).combine_chunks(), a.describe()), ordered=self.sensitive_order
+            )
+            for a in dataset.schema.sensitive
         }
+        sizes, num_suppressed = class_sizes(class_id), len(dataset) - len(kept)
+        measures = size_measures(sizes, self.least_k, num_suppressed, prepared.fewest_persons)
+        measures = measures.model_copy(update=figures)
         members = _member_table(dataset, prepared, kept) if self.tells == "multiset" else None
         return Drawn(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
 
@@ -248,7 +245,6 @@ def importance_of(
     most: Fraction = Fraction(MOST_IMPORTANCE),
     remedy: str = "Use 1, the usual importance.",
 ) -> Pairs:
-    """Read a table of importance; kept as pairs in order of names."""
     try:
         pairs = sorted(dict(given).items())
     except (TypeError, ValueError):
@@ -299,7 +295,6 @@ def lower_k(dataset: Dataset) -> str:
 
 
 def refuse_empty(alpha: Fraction) -> Refusal:
-    """Make the refusal of a release that would suppress everything."""
     return Refusal(
         f"at alpha = {decimal_text(alpha)} suppressing every record loses least, so nothing would be "
         "released. Raise alpha in [mechanism], or lower k."
@@ -333,11 +328,10 @@ def released_column(dataset: Dataset, name: str) -> pa.Array:
 
 
 def class_table(dataset: Dataset, classes: Classes, statistic: str) -> pa.Table:
-    """Make the table of classes, a line each."""
     # classes : class_id, size, and per attribute lower, upper[, mean], or the node, or the set[, diameter]
     kept = classes.of_row >= 0
     sizes = class_sizes(classes.of_row[kept])
-    columns: dict[str, Any] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
+    columns: dict[str, object] = {"class_id": np.arange(len(sizes), dtype=np.int64), "size": sizes}
     for told in classes.generalised:
         if isinstance(told, Nodes):
             columns[told.name] = pa.array(told.labels, pa.string())
@@ -373,9 +367,8 @@ def class_means(class_id: IntArray, values: FloatArray) -> FloatArray:
 
 
 def row_table(dataset: Dataset, summary: pa.Table, order: IntArray, class_id: IntArray) -> pa.Table:
-    """Make the table of released rows, in the order given."""
     # data : row, class_id, public and sensitive columns, then the class's columns
-    columns: dict[str, Any] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
+    columns: dict[str, object] = {"row": np.arange(len(order), dtype=np.int64), "class_id": class_id}
     for attribute in (*dataset.schema.public, *dataset.schema.sensitive):
         columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(order))
     for name in summary.column_names[2:]:

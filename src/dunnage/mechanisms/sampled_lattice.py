@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from pydantic import PlainValidator, model_validator
 
 from dunnage import noise_arrays
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.certificate import RowMeasures
 from dunnage.domains import Hierarchy
 from dunnage.errors import ParameterError
 from dunnage.exact import decimal_text, plain, shown_number
@@ -36,9 +37,9 @@ from dunnage.guarantees import (
     Promise,
     SampledDP,
 )
-from dunnage.kinds.common import floats, require, same
+from dunnage.kinds.common import floats, require
 from dunnage.laws import Cells
-from dunnage.measures import class_sizes, size_measures
+from dunnage.measures import class_sizes, size_figures
 from dunnage.mechanisms.base import (
     Drawn,
     Flag,
@@ -49,7 +50,7 @@ from dunnage.mechanisms.base import (
     OptionalNumber,
 )
 from dunnage.mechanisms.lattice import Column, Node, Records, hierarchies_of, lost_widths
-from dunnage.mechanisms.perturb import cut_cells, foresee_intervals, noisy_domains
+from dunnage.mechanisms.perturb import cut_cells, foresee_intervals, noisy_domains, same_noise, stated_noise
 from dunnage.mechanisms.recode import Classes, ClassRelease, class_table, released_column, row_table, strata
 from dunnage.noise import Noise
 from dunnage.sampling_loss import (
@@ -113,11 +114,9 @@ class _CountRule:
         return least + self.epsilon_choice
 
     def delta(self) -> Fraction:
-        """Return with which probability nothing is promised."""
         return sampling_delta(self.k, self.beta)
 
     def claim(self) -> str:
-        """Return what the paper claims, where that is not proved."""
         return ""
 
 
@@ -214,24 +213,13 @@ class SampledLattice(ClassRelease):
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_confidence(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _usual_confidence(cls, given: Mapping[str, object]) -> Mapping[str, object]:
         asked = given.get("left_out") == "noisy" and given.get("confidence") is None
         return {**given, "confidence": Fraction(9, 10)} if asked else given
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        self._check_form()
-        self._check_left_out()
-        if not 0 < self.epsilon_choice <= 700:
-            raise ParameterError(
-                f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
-                "Use a part of epsilon, 0.5, say."
-            )
-        self._rule.delta()  # refuses a k, a rate or a delta that is none
-        return self
-
-    def _check_form(self) -> None:
-        """Check that one of the two forms is given, whole and alone."""
+        # Check that one of the two forms is given, whole and alone.
         given = [name for name in ("k", "beta", "epsilon", "delta") if getattr(self, name) is not None]
         if given not in (["k", "beta"], ["epsilon", "delta"]):
             raise ParameterError(
@@ -247,8 +235,6 @@ class SampledLattice(ClassRelease):
                 f"epsilon_choice is a part of epsilon. Got {shown_number(self.epsilon_choice)} of "
                 f"{shown_number(self.epsilon)}, which leaves nothing for the sample. Lower it, or raise epsilon."
             )
-
-    def _check_left_out(self) -> None:
         if self.left_out != "noisy":
             strange = [name for name in ("left_out_epsilon", "confidence") if getattr(self, name) is not None]
             if strange:
@@ -257,25 +243,29 @@ class SampledLattice(ClassRelease):
                 )
         elif self.left_out_epsilon is None:
             raise ParameterError('left_out = "noisy" needs left_out_epsilon. Got none. Give the epsilon of the noise.')
+        if not 0 < self.epsilon_choice <= 700:
+            raise ParameterError(
+                f"epsilon_choice must be above 0 and at most 700. Got {shown_number(self.epsilon_choice)}. "
+                "Use a part of epsilon, 0.5, say."
+            )
+        self._rule.delta()  # refuses a k, a rate or a delta that is none
+        return self
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data; k and beta as they follow where epsilon and delta were given."""
+    def describe(self) -> dict[str, object]:
         return super().describe() | {"k": self.least, "beta": plain(self.rate)}
 
     @classmethod
-    def _given(cls, description: Mapping[str, Any]) -> dict[str, Any]:
+    def _given(cls, description: Mapping[str, object]) -> dict[str, object]:
         follow = ("k", "beta") if description.get("epsilon") is not None else ()
         return {name: value for name, value in super()._given(description).items() if name not in follow}
 
     def notes(self) -> tuple[str, ...]:
-        """Return where it is proved, and what of it no longer is because of records that are left out."""
         form = "as-published" if self.as_published else "guarantee"
         left_out = () if self.left_out == "drop" else ("sampled-lattice.md#records-that-are-left-out",)
         return (f"sampled-lattice.md#{form}", *left_out)
 
     @property
     def pools(self) -> bool:
-        """Whether records that are left out wait in a file for the next release."""
         return self.left_out == "pool"
 
     @cached_property
@@ -341,15 +331,20 @@ class SampledLattice(ClassRelease):
         rows = np.flatnonzero(classes.of_row >= 0)
         data = row_table(dataset, summary, rows, classes.of_row[rows])
         num_sampled, num_kept = int(sampled.sum()), len(rows)
+        # No figure depends on a record that was left out.
+        sizes = class_sizes(classes.of_row[rows])
+        loss = classes.loss_measures(num_kept) if num_kept else None
+        measures = RowMeasures(**size_figures(sizes, self.least), levels=classes.level_of, loss=loss)
         if cells := self._cells(dataset.schema):  # rows that were left out come by noise
             left_out = np.flatnonzero(classes.of_row < 0)
             data = pa.concat_tables([data, _noisy_table(dataset, left_out, cells, noise).cast(data.schema)])
             rows = np.concatenate([rows, left_out])
+            measures = measures.model_copy(update={"noise": stated_noise(cells)})
         order = noise_arrays.permutation(noise, len(rows))
         data = data.take(pa.array(order)).set_column(0, "row", pa.array(np.arange(len(rows), dtype=np.int64)))
         return Drawn(
             data=data,
-            measures=self._measures(classes, dataset.schema),
+            measures=measures,
             rows=rows[order],
             class_id=classes.of_row[rows[order]],
             classes=summary,
@@ -364,8 +359,7 @@ class SampledLattice(ClassRelease):
         require(told, "certificate.json: noise on records that are not released")
         require(bool((noisy.column("class_id").to_numpy() == -1).all()), "data: a class_id below -1")
         cells = self._cells(schema) or {}
-        laws = {name: of_column.describe() for name, of_column in cells.items()}
-        follows = not cells or same(laws, release.certificate.rows.plain().get("noise"))
+        follows = not cells or same_noise(cells, release.certificate.rows)
         require(follows, "certificate.json: the noise does not follow from the mechanism")
         for name, of_column in cells.items():
             lower, upper = floats(noisy, f"{name}_lower"), floats(noisy, f"{name}_upper")
@@ -388,12 +382,24 @@ class SampledLattice(ClassRelease):
 
         Probabilities are those of a choice on all rows, without sampling: nothing is drawn.
         """
-        lattice = _Lattice.of(dataset, self._check_schema(dataset.schema))
-        nodes = self._likely_nodes(lattice, len(dataset))
+        lattice, num = _Lattice.of(dataset, self._check_schema(dataset.schema)), len(dataset)
+        kept = lattice.records.kept_counts(self.least)
+        scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num)])
+        weights = np.exp(scores - scores.max())
+        probability = weights / weights.sum()
+        nodes, lines = [], []
+        for number in np.argsort(-probability, kind="stable")[:_MOST_NODES_TOLD]:  # of equal ones the lower levels
+            levels = dict(zip([column.name for column in lattice.columns], lattice.node(int(number)), strict=True))
+            would_keep, chance = int(kept.flat[number]), float(probability[number])
+            nodes.append({"levels": levels, "kept": would_keep, "share": would_keep / num, "probability": chance})
+            named = ", ".join(f"{name} {level}" for name, level in levels.items())
+            lines.append(
+                f"levels {named}: chosen with {100 * chance:.3g} %, would keep {would_keep} of {num} records "
+                f"({100 * (would_keep / num):.0f} %) if all were sampled"
+            )
         cells = self._cells(dataset.schema)
         noisy = foresee_intervals(cells) if cells else Foresight()
-        lines = [_node_line(node, len(dataset)) for node in nodes]
-        details = {"records": len(dataset), "delta": float(self._rule.delta()), "nodes": nodes, **noisy.details}
+        details = {"records": num, "delta": float(self._rule.delta()), "nodes": nodes, **noisy.details}
         return Foresight(
             warnings=(*self.warnings(dataset), *noisy.warnings),
             lines=(*lines, *noisy.lines),
@@ -401,7 +407,6 @@ class SampledLattice(ClassRelease):
         )
 
     def warnings(self, dataset: Dataset) -> tuple[str, ...]:
-        """Tell the owner what not to overlook: it takes no more than the number of records."""
         delta, num_records, warnings = self._rule.delta(), len(dataset), []
         if delta * num_records >= 1:
             warnings.append(
@@ -416,23 +421,6 @@ class SampledLattice(ClassRelease):
                 f"k = {self.least}: most likely everything will be suppressed."
             )
         return tuple(warnings)
-
-    def _likely_nodes(self, lattice: _Lattice, num_records: int) -> list[dict[str, Any]]:
-        """Return the likeliest nodes first, of equal ones the lower levels."""
-        kept = lattice.records.kept_counts(self.least)
-        scores = np.array([float(score) for score in lattice.scores(self._rule, kept, num_records)])
-        weights = np.exp(scores - scores.max())
-        probability = weights / weights.sum()
-        likely = np.argsort(-probability, kind="stable")[:_MOST_NODES_TOLD]
-        return [
-            {
-                "levels": dict(zip(lattice.names, lattice.node(int(number)), strict=True)),
-                "kept": int(kept.flat[number]),
-                "share": int(kept.flat[number]) / num_records,
-                "probability": float(probability[number]),
-            }
-            for number in likely
-        ]
 
     def _check_schema(self, schema: Schema) -> dict[str, Hierarchy]:
         """Return the hierarchy of each quasi-identifier; refuse a schema that cannot be released under."""
@@ -472,33 +460,10 @@ class SampledLattice(ClassRelease):
             )
         return tuple(told) + tuple(a.exception for a in schema if a.exception)
 
-    def _measures(self, classes: Classes, schema: Schema) -> dict[str, Any]:
-        """Describe released classes; no figure depends on a record that was left out."""
-        sizes = class_sizes(classes.of_row[classes.of_row >= 0])
-        names = [attribute.name for attribute in schema.quasi_identifiers]
-        if len(sizes):
-            found = size_measures(sizes, self.least, 0)
-        else:
-            found = {"records": 0, "k_asked": self.least, "k_reached": None, "classes": 0, "class_size": None}
-        measures = {name: found[name] for name in ("records", "k_asked", "k_reached", "classes", "class_size")}
-        measures["levels"] = dict(zip(names, classes.levels, strict=True))
-        measures["loss"] = classes.loss_measures(int(sizes.sum())) if len(sizes) else None
-        cells = self._cells(schema)
-        return measures | ({"noise": {name: noise.describe() for name, noise in cells.items()}} if cells else {})
-
 
 def _rounded_up(delta: Fraction) -> str:
-    """Write a delta for a person, to three digits."""
     digits = Context(prec=3, rounding=ROUND_CEILING)
     return f"{digits.divide(Decimal(delta.numerator), Decimal(delta.denominator)).normalize():g}"
-
-
-def _node_line(node: dict[str, Any], num_records: int) -> str:
-    levels = ", ".join(f"{name} {level}" for name, level in node["levels"].items())
-    return (
-        f"levels {levels}: chosen with {100 * node['probability']:.3g} %, would keep {node['kept']} of {num_records} "
-        f"records ({100 * node['share']:.0f} %) if all were sampled"
-    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -515,28 +480,19 @@ class _Lattice:
 
     @classmethod
     def of(cls, dataset: Dataset, hierarchies: Mapping[str, Hierarchy]) -> _Lattice:
-        """Encode the rows of a dataset."""
         rows = np.arange(len(dataset))
         columns = [Column.of(dataset, name, hierarchy, rows) for name, hierarchy in hierarchies.items()]
         records = Records.of(strata(dataset)[0], columns)
         return cls(columns, records, *_precision([hierarchy.num_levels for hierarchy in hierarchies.values()]))
 
-    @property
-    def names(self) -> list[str]:
-        """The generalised attributes."""
-        return [column.name for column in self.columns]
-
     def node(self, number: int) -> Node:
-        """Return a node by its number."""
         return tuple(int(level) for level in np.unravel_index(number, self.precision.shape))
 
     def scores(self, rule: _CountRule, kept: IntArray, num_sampled: int) -> list[Fraction]:
-        """Return the score of every node, by number."""
         utility = (kept * self.precision).ravel().tolist()
         return rule.scores(utility, Fraction(1, self.denominator), num_sampled)
 
     def classes(self, sampled: BoolArray, node: Node, k: int) -> Classes:
-        """Return the classes of a sample at a node, without those of fewer than k records."""
         of_row = np.where(sampled, self.records.only(sampled).class_of_row(node, k), -1)
         kept = np.flatnonzero(of_row >= 0)
         sizes = class_sizes(of_row[kept])
@@ -564,7 +520,7 @@ def _precision(num_levels: Sequence[int]) -> tuple[IntArray, int]:
 
 def _noisy_table(dataset: Dataset, rows: IntArray, cells: dict[str, Cells], noise: Noise) -> pa.Table:
     # left out : row, class_id -1, public columns, intervals around noisy values
-    columns: dict[str, Any] = {"row": rows, "class_id": np.full(len(rows), -1, dtype=np.int64)}
+    columns: dict[str, object] = {"row": rows, "class_id": np.full(len(rows), -1, dtype=np.int64)}
     for attribute in dataset.schema.public:
         columns[attribute.name] = released_column(dataset, attribute.name).take(pa.array(rows))
     for name, of_column in cells.items():

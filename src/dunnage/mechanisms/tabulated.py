@@ -6,9 +6,9 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
+from dunnage.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown
@@ -48,7 +49,6 @@ from dunnage.schema import RIDER, TRIP, Schema
 from dunnage.trips import PAIR_COLUMNS, Universe, known_columns
 
 if TYPE_CHECKING:
-    from dunnage.certificate import FeatureNoise
     from dunnage.dataset import Dataset
     from dunnage.release import Release
 
@@ -64,7 +64,6 @@ _SHARE_TOLERANCE = 1e-6
 
 
 def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
-    """Return the scale of noise on counts that change by a sensitivity in all."""
     scale = sensitivity / epsilon
     if scale > noise_arrays.MOST_SCALE:
         raise ParameterError(
@@ -76,23 +75,18 @@ def noise_scale(epsilon: Fraction, sensitivity: int) -> Fraction:
 
 @dataclass(frozen=True, kw_only=True)
 class Query:
-    """A feature that is asked with noise."""
-
     columns: FeatureColumns | None  # What the feature is made of; None for the cells themselves
     share: Fraction  # Which part of epsilon goes to it
 
     @property
     def name(self) -> str:
-        """What it tells apart, for a person."""
         return CELLS if self.columns is None else feature_name(self.columns)
 
     def scale(self, epsilon: Fraction, sensitivity: int) -> Fraction:
-        """Return the scale of its noise."""
         return noise_scale(self.share * epsilon, sensitivity)
 
 
 def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = None) -> tuple[Query, ...]:
-    """Give each feature the same share, the cells a share of their own if one is given."""
     num = len(features)
     first = Fraction(1, num + 1) if cells is None else cells if num else Fraction(1)
     return (
@@ -101,8 +95,7 @@ def even_shares(features: Sequence[FeatureColumns], *, cells: Fraction | None = 
     )
 
 
-def given_shares(given: Mapping[str, Any], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
-    """Read a table of shares by the names of features."""
+def given_shares(given: Mapping[str, Fraction], features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     columns = {CELLS: None, **{feature_name(item): item for item in features}}
     strange, absent = sorted(given.keys() - columns.keys()), sorted(columns.keys() - given.keys())
     if strange or absent:
@@ -126,13 +119,13 @@ def growing_shares(features: Sequence[FeatureColumns]) -> tuple[Query, ...]:
     return (Query(columns=None, share=shares[-1]), *levels)
 
 
-def losses(epsilon: Fraction, schema: Schema, period: str | None) -> dict[str, Any]:
+def losses(epsilon: Fraction, schema: Schema, period: str | None) -> TripLoss:
     """Return what one trip and one rider lose at most; a rider whose trips are not bounded has no bound."""
     most = most_trips(schema, period)
     if most is None:
-        return {TRIP: plain(epsilon), RIDER: None}
+        return TripLoss(trip=plain(epsilon), rider=None)
     # A trip more, of a rider who has too many, can take the place of another: two counts change.
-    return {TRIP: plain(2 * epsilon / most), RIDER: plain(epsilon)}
+    return TripLoss(trip=plain(2 * epsilon / most), rider=plain(epsilon))
 
 
 def sensitivity(schema: Schema, period: str | None) -> int:
@@ -144,37 +137,58 @@ def sensitivity(schema: Schema, period: str | None) -> int:
     return most
 
 
+class CountFigures(TypedDict, total=False):
+    """What the certificate states of counts besides their number and loss."""
+
+    noise: CountNoise
+    features: list[FeatureNoise]
+    kkt_residual: float
+    contribution: StatedContribution
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DrawnCounts:
-    """Private counts and what the certificate says of them."""
-
     cells: IntArray  # cells, counts: cells with one trip or more, rising, and how many
     counts: IntArray
-    # Public figures: they follow from noisy counts and public facts
-    measures: Mapping[str, Any] = field(default_factory=dict)
+    figures: CountFigures  # Public: they follow from noisy counts and public facts
 
     @classmethod
-    def at(cls, layout: Layout, places: IntArray, counts: IntArray, measures: Mapping[str, Any]) -> DrawnCounts:
-        """Give counts at places of a dense layout to their cells."""
+    def at(cls, layout: Layout, places: IntArray, counts: IntArray, figures: CountFigures) -> DrawnCounts:
         groups = np.searchsorted(layout.starts, places, side="right") - 1
         cells = layout.cells(groups, places - layout.starts[groups])
         order = np.argsort(cells)
-        return cls(cells=cells[order], counts=counts[order], measures=measures)
+        return cls(cells=cells[order], counts=counts[order], figures=figures)
+
+
+@dataclass(frozen=True)
+class CountForm:
+    """Noise on counts as it is drawn, and what can be said of it."""
+
+    law: Callable[[Fraction], CountLaw]
+    basis: Basis = Basis.PROVED
+    numerics: str = NUMERICS
+    why: str = ""  # nothing is proved, if there is a reason
+
+
+EXACT = CountForm(DiscreteLaplace)
+AS_PUBLISHED = CountForm(FloatingLaplace, Basis.CLAIMED, FLOATING, FLOATING)
 
 
 class CountsMechanism(Mechanism):
-    """A mechanism that releases how many trips there are of each type."""
-
     kind = "counts"
     counts_persons = True
     counts_trips = True
     epsilon: Epsilon
 
-    def attributes(self, dataset: Dataset) -> list[dict[str, Any]]:
-        """Describe all types of trips there can be."""
+    def attributes(self, dataset: Dataset) -> list[dict[str, object]]:
         return dataset.schema.universe(dataset.period).describe()
 
-    def counts_promise(self, schema: Schema, *, as_published: bool) -> Promise:
+    @property
+    @abc.abstractmethod
+    def form(self) -> CountForm:
+        """How noise is drawn."""
+
+    def promise(self, schema: Schema) -> Promise:
         """State the guarantee of noisy counts of trips; refuse a schema whose rows are no trips."""
         if schema.trip is None:
             raise ParameterError(
@@ -190,13 +204,13 @@ class CountsMechanism(Mechanism):
         exceptions = [attribute.exception for attribute in schema if attribute.exception]
         return Promise(
             guarantee=PureDP(epsilon=epsilon, protects=schema.protects, neighbours=Neighbours.ADD_REMOVE),
-            basis=Basis.CLAIMED if as_published else Basis.PROVED,
+            basis=self.form.basis,
             mechanism=self.describe(),
             assumptions=(PUBLIC_DOMAIN, PUBLIC_FEATURES, unit, SYSTEM_ENTROPY),
             in_clear=("the universe of trip types: stops, windows and days", *exceptions),
-            numerics=FLOATING if as_published else NUMERICS,
-            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if as_published else "",
-            why=FLOATING if as_published else "",
+            numerics=self.form.numerics,
+            claim=f"{decimal_text(epsilon)}-differential privacy for one {schema.protects}" if self.form.why else "",
+            why=self.form.why,
             notes=self.notes(),
         )
 
@@ -207,7 +221,7 @@ class CountsMechanism(Mechanism):
     def recount(self, release: Release, schema: Schema) -> Iterator[str]:
         """Check that epsilon is that of all noisy sums together, and what one trip and one rider lose."""
         measures, period = release.certificate.counts, release.certificate.period
-        follows = same(losses(self.epsilon, schema, period), measures.loss.plain())
+        follows = same(losses(self.epsilon, schema, period).plain(), measures.loss.plain())
         require(follows, "certificate.json: what one trip and one rider lose does not follow from epsilon")
         change = sensitivity(schema, period)
         own = {"trips", "cells", "cells_with_trips", "loss", *self.check_noise(release, schema, change)}
@@ -222,22 +236,26 @@ class CountsMechanism(Mechanism):
         """Draw noise for counts, and whatever follows from it."""
 
     def draw(self, dataset: Dataset, prepared: Any, noise: Noise) -> Drawn:
-        """Count, of each rider only so many trips if riders are protected, and draw."""
         counted = count_trips(dataset, noise)
         drawn, universe = self.draw_counts(counted, prepared, noise), counted.universe
         # data : a line per cell with trips, by day, window, origin, destination
-        columns: dict[str, Any] = {
+        columns: dict[str, object] = {
             name: pa.array(universe.labels(name), pa.string()).take(pa.array(universe.column_codes(name, drawn.cells)))
             for name in universe.cell_columns
         }
-        measures = {
-            "trips": int(drawn.counts.sum()),
-            "cells": universe.num_cells,
-            "cells_with_trips": len(drawn.cells),
-            "loss": losses(self.epsilon, dataset.schema, dataset.period),
-            **_contribution(dataset),
-            **drawn.measures,
-        }
+        figures, bound = drawn.figures, dataset.schema.contribution
+        if bound is not None:
+            dates = dataset.schema.time.calendar(dataset.period)
+            days = len(dates) if bound.per == "day" and dates is not None else None
+            stated = StatedContribution.model_validate({"max": bound.max, "per": bound.per, "days": days})
+            figures = {**figures, "contribution": stated}
+        measures = CountMeasures(
+            trips=int(drawn.counts.sum()),
+            cells=universe.num_cells,
+            cells_with_trips=len(drawn.cells),
+            loss=losses(self.epsilon, dataset.schema, dataset.period),
+            **figures,
+        )
         # Counts have no rows to lead back to, but whose counts they are can be checked.
         facts = {"trips_dropped": counted.num_dropped}
         return Drawn(data=pa.table({**columns, "count": drawn.counts}), measures=measures, facts=facts)
@@ -248,6 +266,18 @@ class FeatureMechanism(CountsMechanism):
 
     as_published: Flag = False
     fewest_features: ClassVar[str]  # Features that need nothing but stops and windows, by name
+
+    @property
+    def form(self) -> CountForm:
+        return AS_PUBLISHED if self.as_published else EXACT
+
+    def notes(self) -> tuple[str, ...]:
+        return PUBLISHED_PROOF if self.as_published else self.proof
+
+    def promise(self, schema: Schema) -> Promise:
+        promise = super().promise(schema)
+        self.queries(schema)  # refuses what cannot be asked
+        return promise
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:
@@ -261,7 +291,7 @@ class FeatureMechanism(CountsMechanism):
         parts = [exact(item.epsilon) for item in features]
         adds_up = min(parts) > 0 and sum(parts) == self.epsilon
         require(adds_up, "certificate.json: the parts of epsilon do not add up to it")
-        law = (FloatingLaplace if self.as_published else DiscreteLaplace)(Fraction(1)).name
+        law = self.form.law(Fraction(1)).name
         for item, query, part in zip(features, queries, parts, strict=True):
             # Shares that grow with the level of a tree are rounded, on another machine perhaps to another fraction.
             shared = math.isclose(part, query.share * self.epsilon, rel_tol=_SHARE_TOLERANCE)
@@ -279,15 +309,12 @@ class FeatureMechanism(CountsMechanism):
     def prepare(self, dataset: Dataset, progress: Progress | None = None) -> Asked:
         return self.asked(dataset)
 
-    def ask(self, dataset: Dataset, *, as_published: bool) -> Asked:
-        """Make all features; as published, noise is in floating point."""
+    def ask(self, dataset: Dataset) -> Asked:
         change = sensitivity(dataset.schema, dataset.period)
-        law: Callable[[Fraction], CountLaw] = FloatingLaplace if as_published else DiscreteLaplace
         universe = dataset.schema.universe(dataset.period)
-        return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, law)
+        return Asked.of(universe, self.queries(dataset.schema), self.epsilon, change, self.form.law)
 
     def problems(self, schema: Schema) -> Iterator[Problem]:
-        """Find features by columns that nothing tells."""
         assert schema.trip is not None  # it has promised
         zoned = schema.city is not None and schema.city.zones is not None
         has_modes = schema.city is not None and schema.city.modes is not None
@@ -312,15 +339,6 @@ class FeatureMechanism(CountsMechanism):
 
 Features = Annotated[str | tuple[FeatureColumns, ...], PlainValidator(kept_features), PlainSerializer(described)]
 PUBLISHED_PROOF = ("noisy-counts.md#the-laws", "constrained-counts.md#privacy")
-
-
-def _contribution(dataset: Dataset) -> dict[str, Any]:
-    """State how many trips of a rider were counted at most, if that is bounded."""
-    bound, dates = dataset.schema.contribution, dataset.schema.time.calendar(dataset.period)
-    if bound is None:
-        return {}
-    days = len(dates) if bound.per == "day" and dates is not None else None
-    return {"contribution": {"max": bound.max, "per": bound.per, "days": days}}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -351,11 +369,9 @@ class Asked:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of groups of each query."""
         return (self.universe.num_cells, *(feature.size for feature in self.features))
 
     def noisy_sums(self, counted: Counted, noise: Noise) -> list[NDArray[Any]]:
-        """Ask all features but the cells."""
         pairs, slots = self.universe.split(counted.cells)
         return [
             feature.sums(pairs, slots, counted.counts) + law.draw(noise, feature.size)
@@ -369,50 +385,31 @@ class Asked:
         noisy[layout.starts[groups] + ranks] += counted.counts
         return noisy
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Describe the features that were asked, as plain data."""
+    def describe(self) -> list[FeatureNoise]:
         return [
-            {
-                "feature": query.name,
-                "groups": size,
-                "epsilon": plain(query.share * self.epsilon),
-                "scale": plain(law.scale),
-                "law": law.name,
-            }
+            FeatureNoise(
+                feature=query.name,
+                groups=size,
+                epsilon=plain(query.share * self.epsilon),
+                scale=plain(law.scale),
+                law=law.name,
+            )
             for query, size, law in zip(self.queries, self.sizes, self.laws, strict=True)
         ]
 
-    def foreseen(self, counted: Counted) -> list[dict[str, Any]]:
-        """Say how far off the sums of each feature will be: root mean squares, in trips."""
+    def foresee(self, counted: Counted, *extra: str) -> Foresight:
+        """Tell how far off the sums of each feature will be, beside publishing nothing: root mean squares, in trips."""
         pairs, slots = self.universe.split(counted.cells)
         sums = [counted.counts, *(feature.sums(pairs, slots, counted.counts) for feature in self.features)]
-        return [
-            {
-                "feature": query.name,
-                "groups": size,
-                "noise": law.spread,
-                "publish_nothing": _root_mean_square(of_feature, size),
-            }
-            for query, size, law, of_feature in zip(self.queries, self.sizes, self.laws, sums, strict=True)
-        ]
-
-
-def _root_mean_square(values: IntArray, num: int) -> float:
-    return math.sqrt(float((values.astype(np.float64) ** 2).sum()) / num)
-
-
-def foresee_counts(rows: Sequence[Mapping[str, Any]], extra: Sequence[str] = ()) -> Foresight:
-    """Tell how far off sums will be, beside publishing nothing."""
-    lines = [_expected_error(row) for row in rows]
-    return Foresight(lines=(*lines, *extra), details={"expected_error": [dict(row) for row in rows]})
-
-
-def _expected_error(row: Mapping[str, Any]) -> str:
-    number = "1 sum" if row["groups"] == 1 else f"each of {row['groups']:,} sums"
-    return (
-        f"{row['feature']}: noise of {row['noise']:.3g} trips on {number}; publishing nothing would be off by "
-        f"{row['publish_nothing']:.3g} (root mean square)"
-    )
+        lines, rows = [], []
+        for query, size, law, true_sums in zip(self.queries, self.sizes, self.laws, sums, strict=True):
+            nothing = math.sqrt(float((true_sums.astype(np.float64) ** 2).sum()) / size)
+            rows.append({"feature": query.name, "groups": size, "noise": law.spread, "publish_nothing": nothing})
+            lines.append(
+                f"{query.name}: noise of {law.spread:.3g} trips on {'1 sum' if size == 1 else f'each of {size:,} sums'}"
+                f"; publishing nothing would be off by {nothing:.3g} (root mean square)"
+            )
+        return Foresight(lines=(*lines, *extra), details={"expected_error": rows})
 
 
 def _check_groups(universe: Universe, asked: Sequence[FeatureColumns | None], features: Sequence[FeatureNoise]) -> None:

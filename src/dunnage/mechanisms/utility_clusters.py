@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, model_validator
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import Distortion, Importance
 from dunnage.clustering.growth import Constraints
 from dunnage.clustering.metric import Metric, distance_deviations, near_weights
 from dunnage.domains import MOST_IN_MATRIX, CodedDomain, Domain, Graph, Numeric, Tree
@@ -44,9 +45,11 @@ from dunnage.measures import (
     LEAST_K,
     LIMIT_TOLERANCE,
     class_sizes,
-    diversity_reached,
+    closeness,
+    entropy_diversity,
     label_distances,
     ranked,
+    sensitive_measures,
     set_widths,
     shares_of,
     width_limit,
@@ -97,18 +100,14 @@ _MAY_REFUSE = ("max_distortion", "max_suppressed", "keep", "l", "t")
 
 
 class _Range(NamedTuple):
-    """Numbers that a parameter may be."""
-
     least: int
     most: int | None = None
     above: bool = False  # Whether it must be more than the least
 
     def read(self, given: Any, info: ValidationInfo) -> Fraction:
-        """Read a number exactly and refuse one that is out of range."""
         return self.check(exact(given, what=str(info.field_name)), str(info.field_name))
 
     def check(self, value: Fraction, name: str) -> Fraction:
-        """Return a number, or refuse it."""
         enough = value > self.least if self.above else value >= self.least
         if enough and (self.most is None or value <= self.most):
             return value
@@ -121,7 +120,6 @@ class _Range(NamedTuple):
 
 
 def _table(given: Any, what: str) -> list[tuple[str, Any]]:
-    """Read a table as pairs in order of names."""
     try:
         return sorted((str(name), value) for name, value in dict(given).items())
     except (TypeError, ValueError):
@@ -131,7 +129,6 @@ def _table(given: Any, what: str) -> list[tuple[str, Any]]:
 
 
 def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]) -> Pairs:
-    """Read a table of numbers."""
     pairs = tuple((name, exact(value, what=f"{what} of {name}")) for name, value in _table(given, what))
     for name, value in pairs:
         if not fits(value):
@@ -140,7 +137,6 @@ def _numbers(given: Any, what: str, words: str, fits: Callable[[Fraction], bool]
 
 
 def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
-    """Read the buckets of one number: their width, or how many quantiles."""
     if isinstance(given, tuple) and len(given) == 2:  # as it is kept
         given = {given[0]: given[1]}
     kind, size = next(iter(given.items())) if isinstance(given, Mapping) and len(given) == 1 else ("width", given)
@@ -155,7 +151,6 @@ def _bucket(name: str, given: Any) -> tuple[str, Fraction]:
 
 
 def _statistics(name: str, given: Any) -> Pairs:
-    """Read which statistics of an attribute are to be kept, and how well."""
     pairs = _numbers(given, f"keep.{name}", "a share from 0 to 1", lambda value: 0 <= value <= 1)
     for statistic, _ in pairs:
         if statistic not in STATISTICS_KEPT:
@@ -298,7 +293,7 @@ class UtilityClusters(ClassMechanism):
 
     @model_validator(mode="before")
     @classmethod
-    def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _k_of_risk(cls, given: Mapping[str, Any]) -> Mapping[str, object]:
         """Let k follow from a largest risk."""
         if given.get("max_risk") is None:
             return given
@@ -326,14 +321,12 @@ class UtilityClusters(ClassMechanism):
 
     @property
     def least_k(self) -> int:
-        """The k that is promised, whatever the data."""
         return LEAST_K if self.k is None else self.k
 
     metric = DISTORTION_METRIC
 
     @property
     def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
         return self.max_suppressed
 
     def weights(self, release: Release) -> Mapping[str, float]:
@@ -383,12 +376,25 @@ class UtilityClusters(ClassMechanism):
             require(fits, "certificate.json: distortion or k are not those that max_distortion allows")
         class_id = release.data.column("class_id").to_numpy()
         for name in with_role(release, SENSITIVE):
-            reached = diversity_reached(self.describe(), class_id, sensitive_column(release, name))
-            require(all(reached), f"data: {name} is less diverse or farther from the whole table than was asked for")
+            require(
+                all(self.reaches(class_id, sensitive_column(release, name))),
+                f"data: {name} is less diverse or farther from the whole table than was asked for",
+            )
+
+    def reaches(self, class_id: IntArray, column: pa.Array) -> tuple[bool, bool]:
+        """Tell whether the classes of a sensitive column keep to ``l`` and to ``t``."""
+        diverse = close = True
+        if self.l is not None:
+            entropy = self.l_kind == "entropy"
+            l = entropy_diversity(class_id, column) if entropy else sensitive_measures(class_id, column).l  # noqa: E741
+            diverse = l >= float(self.l) - LIMIT_TOLERANCE
+        if self.t is not None:
+            t = closeness(class_id, column, ordered=self.t_kind == "ordered")
+            close = t <= float(self.t) + LIMIT_TOLERANCE
+        return diverse, close
 
     @property
     def sensitive_order(self) -> bool | None:
-        """Whether ``t`` was asked for by order."""
         return None if self.t is None else self.t_kind == "ordered"
 
     def promise(self, schema: Schema) -> Promise:
@@ -435,7 +441,24 @@ class UtilityClusters(ClassMechanism):
         records = _Records(self, dataset, progress)
         if self.max_distortion is None:
             return records.classes(self.least_k)
-        k, classes = _largest_k(records, self.least_k, self.max_distortion)
+        # Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
+        # Distortion need not rise with every k, so that a larger one still may keep to it as well.
+        most = self.max_distortion
+        good, found = self.least_k, records.classes(self.least_k)
+        if not _within(found, len(records), most):
+            raise Refusal(
+                f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
+                f"{shown_number(most)}. Raise it, or give attributes another importance."
+            )
+        bad, doubling = records.most_k + 1, True
+        while good + 1 < bad:
+            k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
+            attempt = _attempt(records, k, most)
+            if attempt is None:
+                bad, doubling = k, False
+            else:
+                good, found = k, attempt
+        k, classes = good, found
         return replace(classes, figures={**classes.figures, "k_chosen": k})
 
     def _check_schema(self, schema: Schema) -> None:
@@ -450,7 +473,16 @@ class UtilityClusters(ClassMechanism):
             tables["importance"] = self.importance
         for what, table in tables.items():
             for name, _ in table:
-                _check_named(what, name, attributes, numeric=what in ("buckets", "keep"))
+                # Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for.
+                numeric = what in ("buckets", "keep")
+                fitting: Iterable[str] = [
+                    key for key, a in attributes.items() if not numeric or isinstance(a.domain, Numeric)
+                ]
+                if name not in fitting:
+                    kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
+                    raise ParameterError(
+                        f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
+                    )
         if (self.l is not None or self.t is not None) and not schema.sensitive:
             raise ParameterError("l and t speak of sensitive columns. The policy has none. Give a column that role.")
         unordered = [a.name for a in schema.sensitive if a.kind not in ORDERED_KINDS]
@@ -486,41 +518,9 @@ class UtilityClusters(ClassMechanism):
             )
 
 
-def _check_named(what: str, name: str, known: Mapping[str, Attribute], *, numeric: bool) -> None:
-    """Refuse an entry for a column that is no quasi-identifier, or not of the kind that it is for."""
-    fitting: Iterable[str] = [key for key, a in known.items() if not numeric or isinstance(a.domain, Numeric)]
-    if name not in fitting:
-        kind = "numeric quasi-identifier" if numeric else "quasi-identifier"
-        raise ParameterError(
-            f"{what} is given for {name!r}, which is no {kind}. There are: {', '.join(fitting) or 'none'}."
-        )
-
-
 # How the classes are found: records in one metric, clustered stratum by stratum, then counted. Records are sorted by
 # their values before anything else, so that the order of the input decides at most between records that are equal in
 # every released column. Classes that would look alike are one class. Nothing here draws at random.
-
-
-def _largest_k(records: _Records, least: int, most: Fraction) -> tuple[int, Classes]:
-    """Double k while the distortion is low enough, then halve the gap: the k found keeps to it, and k + 1 does not.
-
-    Distortion need not rise with every k, so that a larger one still may keep to it as well.
-    """
-    good, found = least, records.classes(least)
-    if not _within(found, len(records), most):
-        raise Refusal(
-            f"at k = {good} the distortion is {found.loss_sum / len(records):.4f}, more than max_distortion = "
-            f"{shown_number(most)}. Raise it, or give attributes another importance."
-        )
-    bad, doubling = records.most_k + 1, True
-    while good + 1 < bad:
-        k = min(2 * good, bad - 1) if doubling else (good + bad) // 2
-        attempt = _attempt(records, k, most)
-        if attempt is None:
-            bad, doubling = k, False
-        else:
-            good, found = k, attempt
-    return good, found
 
 
 def _attempt(records: _Records, k: int, most: Fraction) -> Classes | None:
@@ -547,7 +547,6 @@ class _Column:
 
     @classmethod
     def of(cls, dataset: Dataset, attribute: Attribute) -> _Column:
-        """Read a column of a dataset."""
         if isinstance(attribute.domain, Numeric):
             return cls(attribute, dataset.numbers(attribute.name))
         domain = cast("CodedDomain", attribute.domain)
@@ -557,13 +556,11 @@ class _Column:
 
     @property
     def coded(self) -> CodedDomain | None:
-        """The domain, if values are codes of labels."""
         domain = self.attribute.domain
         return None if isinstance(domain, Numeric) else cast("CodedDomain", domain)
 
     @cached_property
     def diameter(self) -> float:
-        """Largest distance in the public domain."""
         return float(cast("Domain", self.attribute.domain).diameter)
 
     def dense(self) -> tuple[npt.NDArray[np.int32], FloatArray]:
@@ -590,7 +587,6 @@ class _Column:
 
 
 def _bucketed(values: FloatArray, domain: Numeric, bucket: tuple[str, Fraction] | None) -> tuple[IntArray, int]:
-    """Return the bucket of each number, and how many there are."""
     kind, size = bucket or ("width", (domain.upper - domain.lower) / NUM_BUCKETS)
     if kind == "quantiles":
         edges = np.unique(np.quantile(values, np.arange(1, int(size)) / int(size)))
@@ -608,7 +604,11 @@ class _Records:
         self.tell: Progress = progress or (lambda stage: None)
         columns = [_Column.of(dataset, attribute) for attribute in dataset.schema.quasi_identifiers]
         stratum, self.num_strata = strata(dataset)
-        self.order = _by_values(dataset, stratum, columns)
+        # The rows in the order of stratum, generalised values, sensitive values and persons.
+        keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
+        keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
+        keys += [] if dataset.persons is None else [dataset.persons]
+        self.order = np.lexsort(keys[::-1])
         self.columns = [replace(column, values=column.values[self.order]) for column in columns]
         self.stratum = stratum[self.order]
         self.person = None if dataset.persons is None else dataset.persons[self.order]
@@ -623,7 +623,6 @@ class _Records:
         return len(self.order)
 
     def _factor(self, column: _Column) -> float:
-        """Return the utility factor of an attribute: as given, or its entropy."""
         given, name = self.mechanism.importance, column.attribute.name
         if not isinstance(given, str):
             return float(dict(given).get(name, Fraction(1)))
@@ -655,7 +654,15 @@ class _Records:
         limits = [width_limit(c.attribute.domain, dict(made.limits).get(c.attribute.name)) for c in self.columns]
         diverse = made.l is not None or made.t is not None
         ranks = [_ranks(self.dataset, a)[self.order] for a in self.dataset.schema.sensitive] if diverse else []
-        self._refuse_impossible(ranks)
+        # Refuse an l that not even all records together have.
+        asked = self.mechanism.l
+        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
+            num = int(values.max()) + 1
+            if asked is not None and asked > num:
+                raise Refusal(
+                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
+                    f"than the {num} that there are. Lower l."
+                )
         return Constraints(
             limits=self._in_metric_order(limits),
             max_suppressed=1.0 if made.max_suppressed is None else float(made.max_suppressed),
@@ -665,17 +672,6 @@ class _Records:
             t_kind=made.t_kind,
             sensitive=np.array(ranks, dtype=np.int32).reshape(len(ranks), len(self)),
         )
-
-    def _refuse_impossible(self, ranks: list[IntArray]) -> None:
-        """Refuse an l that not even all records together have."""
-        asked = self.mechanism.l
-        for attribute, values in zip(self.dataset.schema.sensitive, ranks, strict=False):
-            num = int(values.max()) + 1
-            if asked is not None and asked > num:
-                raise Refusal(
-                    f"l = {shown_number(asked)} asks for more different values of {attribute.name!r} in each class "
-                    f"than the {num} that there are. Lower l."
-                )
 
     def _persons(self, of_record: IntArray, num: int) -> IntArray:
         """Count the persons of each class or stratum, or the records where persons are not told apart."""
@@ -688,7 +684,6 @@ class _Records:
 
     @property
     def most_k(self) -> int:
-        """Largest k that is possible at all."""
         refuses = self.dataset.policy.small == "refuse"
         return int(self.sizes.min() if refuses else self.sizes.max())
 
@@ -703,15 +698,33 @@ class _Records:
                 f"at k = {k} every record would be suppressed, so nothing would be released. {self._relief()}."
             )
         of_record, told = self._looks(of_record)
-        self._check_counts(of_record, k)
+        # Count what is promised: whatever the clustering did, no smaller class is released.
+        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
+            raise InternalError("a class came out smaller than k")
         found = self._made(of_record, told)
-        self._check_suppressed(of_record)
-        self._check_statistics(of_record, told)
+        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
+        if most is not None and lost > most * len(self):
+            raise Refusal(
+                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
+                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
+            )
+        # Refuse classes whose middles change a statistic by more than it may change (C3).
+        sizes = class_sizes(of_record[of_record >= 0])
+        for column, of_class in zip(self.columns, told, strict=True):
+            for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
+                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
+                middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
+                work_out = np.mean if statistic == "mean" else np.median
+                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
+                if change > most:
+                    raise Refusal(
+                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
+                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
+                    )
         self._check_sensitive(of_record)
         return found
 
     def _relief(self) -> str:
-        """Say which of the parameters given could be relaxed."""
         made = self.mechanism
         ways = {
             "widen the limits": bool(made.limits),
@@ -725,7 +738,6 @@ class _Records:
         return text[0].upper() + text[1:]
 
     def _clustered(self, k: int) -> IntArray:
-        """Cluster stratum by stratum; those with fewer than k persons are suppressed."""
         of_record = np.full(len(self), -1, dtype=np.int64)
         constraints, num = self._allowed(k), 0
         for records in self._usable_strata(k):
@@ -799,7 +811,10 @@ class _Records:
         sums = []
         for column, of_class in zip(self.columns, told, strict=True):
             widths = _widths(of_class, column)
-            self._check_limit(column.attribute, widths)
+            attribute = column.attribute
+            limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
+            if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
+                raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
             sums.append(float(sizes @ (widths / (column.diameter or 1.0))))
         weights = tuple(self.weights[column.attribute.name] for column in self.columns)
         of_row = np.empty(len(self), dtype=np.int64)
@@ -813,43 +828,10 @@ class _Records:
             metric=DISTORTION_METRIC,
             fewest_persons=None if self.person is None else int(self._persons(of_record, len(sizes)).min()),
             figures={
-                "importance": {"factors": self.factors, "weights": self.weights},
-                "distortion": {"generalisation": generalisation, "suppression": lost / len(self)},
+                "importance": Importance(factors=self.factors, weights=self.weights),
+                "distortion": Distortion(generalisation=generalisation, suppression=lost / len(self)),
             },
         )
-
-    def _check_counts(self, of_record: IntArray, k: int) -> None:
-        """Count what is promised: whatever the clustering did, no smaller class is released."""
-        if int(self._persons(of_record, int(of_record.max()) + 1).min()) < k:
-            raise InternalError("a class came out smaller than k")
-
-    def _check_limit(self, attribute: Attribute, widths: FloatArray) -> None:
-        limit = width_limit(attribute.domain, dict(self.mechanism.limits).get(attribute.name))
-        if float(widths.max()) > limit + LIMIT_TOLERANCE * max(1.0, limit):
-            raise InternalError(f"a class came out wider in {attribute.name!r} than its limit")
-
-    def _check_suppressed(self, of_record: IntArray) -> None:
-        most, lost = self.mechanism.max_suppressed, int((of_record < 0).sum())
-        if most is not None and lost > most * len(self):
-            raise Refusal(
-                f"{lost / len(self):.2%} of the records would be suppressed, more than max_suppressed = "
-                f"{shown_number(most)} allows. Raise it. Or: {self._relief()}."
-            )
-
-    def _check_statistics(self, of_record: IntArray, told: list[Generalised]) -> None:
-        """Refuse classes whose middles change a statistic by more than it may change (C3)."""
-        sizes = class_sizes(of_record[of_record >= 0])
-        for column, of_class in zip(self.columns, told, strict=True):
-            for statistic, most in dict(self.mechanism.keep).get(column.attribute.name, ()):
-                assert isinstance(of_class, Intervals)  # promised: only numbers have statistics
-                middles = np.repeat((of_class.lower + of_class.upper) / 2, sizes)
-                work_out = np.mean if statistic == "mean" else np.median
-                change = abs(float(work_out(middles)) - float(work_out(column.values))) / column.diameter
-                if change > most:
-                    raise Refusal(
-                        f"the {statistic} of {column.attribute.name!r} would change by {change:.3g} of its domain, and "
-                        f"may by {shown_number(most)}. Raise that in keep, raise its importance, or lower k."
-                    )
 
     def _check_sensitive(self, of_record: IntArray) -> None:
         """Refuse classes that are less diverse, or farther from all released records, than is asked for."""
@@ -857,7 +839,7 @@ class _Records:
         for attribute in self.dataset.schema.sensitive:
             column = released_column(self.dataset, attribute.name).take(pa.array(self.order[inside]))
             column = ranked(column, attribute.describe())
-            diverse, close = diversity_reached(self.mechanism.describe(), of_record[inside], column)
+            diverse, close = self.mechanism.reaches(of_record[inside], column)
             if not (diverse and close):
                 limited = ", or max_suppressed" if self.mechanism.max_suppressed is not None else ""
                 raise Refusal(
@@ -893,7 +875,6 @@ class _ByClass:
         self.first = self.records[self.starts]
 
     def told(self, column: _Column) -> tuple[Generalised, list[IntArray]]:
-        """Generalise a column class by class."""
         name, domain, values = column.attribute.name, column.attribute.domain, column.values[self.records]
         if isinstance(domain, Numeric):
             lower, upper = np.minimum.reduceat(values, self.starts), np.maximum.reduceat(values, self.starts)
@@ -928,7 +909,6 @@ def _nodes(domain: Tree, lowest: IntArray, highest: IntArray) -> tuple[str, ...]
 
 
 def _chosen(told: Generalised, classes: IntArray) -> Generalised:
-    """Return what is told of some classes, in their order."""
     if isinstance(told, Intervals):
         return replace(told, lower=told.lower[classes], upper=told.upper[classes])
     if isinstance(told, Nodes):
@@ -938,7 +918,6 @@ def _chosen(told: Generalised, classes: IntArray) -> Generalised:
 
 
 def _widths(told: Generalised, column: _Column) -> FloatArray:
-    """Return the largest distance in each class, from what is released of it."""
     if isinstance(told, Intervals):
         return np.asarray(told.upper - told.lower)
     if isinstance(told, Nodes):
@@ -949,14 +928,6 @@ def _widths(told: Generalised, column: _Column) -> FloatArray:
     domain = cast("CodedDomain", column.attribute.domain)
     codes = domain.codes([label for labels in told.sets for label in labels])
     return set_widths(domain, codes, np.array([len(labels) for labels in told.sets]))
-
-
-def _by_values(dataset: Dataset, stratum: IntArray, columns: Sequence[_Column]) -> IntArray:
-    """Return the rows in the order of stratum, generalised values, sensitive values and persons."""
-    keys: list[npt.NDArray[Any]] = [stratum, *(column.values for column in columns)]
-    keys += [_ranks(dataset, attribute) for attribute in dataset.schema.sensitive]
-    keys += [] if dataset.persons is None else [dataset.persons]
-    return np.lexsort(keys[::-1])
 
 
 def _ranks(dataset: Dataset, attribute: Attribute) -> IntArray:

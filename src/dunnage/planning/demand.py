@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from dunnage.arrays import IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
+from dunnage.kinds import COUNTS
 from dunnage.planning.dispatch import Requests
-from dunnage.release import COUNTS, Release
+from dunnage.release import Release
 from dunnage.routes import Routes, find_routes
 from dunnage.trips import Universe
 

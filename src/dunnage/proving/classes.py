@@ -21,6 +21,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,10 +30,13 @@ from dunnage.errors import Refusal
 from dunnage.guarantees import KAnonymity, Neighbours
 from dunnage.io import load
 from dunnage.ledger import Ledger
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.proving.statistical import UNLIKELY, agrees
-from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Check, Verdict
+from dunnage.proving.verdict import HOLDS, UNBOUNDED, VOID, Checks, Verdict
 from dunnage.publication import Publication
 from dunnage.publishing import mechanism_of
 
@@ -40,7 +44,7 @@ Table = Mapping[str, Sequence[Any]]
 """Columns by name."""
 Record = tuple[Any, ...]
 
-Attribute = Mapping[str, Any]
+Attribute = Mapping[str, object]
 WEIGHT: Attribute = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 16], "resolution": 1, "doubling": 2}
 KIND: Attribute = {"role": "quasi-identifier", "kind": "category", "domain": ["box", "bag"]}
 TOWN: Attribute = {"role": "public"}
@@ -51,17 +55,15 @@ _ORDERINGS = 200  # releases of three rows: each of their 6 orders is then expec
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism that releases classes, and tables to release."""
-
     variant: str  # What sets it apart
-    attributes: Mapping[str, Mapping[str, Any]]  # The columns, as a policy has them
-    parameters: Mapping[str, Any]  # The mechanism table of the policy
+    attributes: Mapping[str, Mapping[str, object]]  # The columns, as a policy has them
+    parameters: Mapping[str, object]  # The mechanism table of the policy
     tables: Iterable[Table]  # What is released
     expected: str = HOLDS  # The verdict that must come out
     person: str | None = None  # The column that tells persons apart, if k counts them
 
     def policy(self) -> Policy:
-        document: dict[str, Any] = {
+        document: dict[str, object] = {
             "dataset": "proof",
             "protects": "package",
             "small": "suppress",
@@ -75,8 +77,6 @@ class Setting:
 
 @dataclass
 class _Seen:
-    """What came of all tables."""
-
     releases: int = 0
     refusals: int = 0
     smallest: int | None = None
@@ -93,7 +93,16 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
     made: Any = mechanism_of(policy) if mechanism is None else mechanism
     promise = made.promise(policy.schema)
     claimed = promise.guarantee.k if isinstance(promise.guarantee, KAnonymity) else 0
-    seen = _released(setting, policy, made)
+    seen, noise = _Seen(), Noise()
+    sensitive = {attribute.name for attribute in policy.schema.sensitive}
+    for table in setting.tables:
+        dataset = load(pa.table({name: list(column) for name, column in table.items()}), policy)
+        try:
+            publication = made.release(dataset, ledger=Ledger(":memory:"), noise=noise)
+        except Refusal:
+            seen.refusals += 1
+        else:
+            seen.add(smallest_class(publication, sensitive=sensitive, person=setting.person))
     measured = float(seen.smallest or 0)
     unit = "persons" if setting.person else "records"
     return Verdict.of(
@@ -108,20 +117,6 @@ def examine(setting: Setting, mechanism: Any = None) -> Verdict:
         sentence=f"The smallest class of {seen.releases:,} releases has {measured:g} {unit}; promised are {claimed}.",
         started=started,
     )
-
-
-def _released(setting: Setting, policy: Policy, mechanism: Any) -> _Seen:
-    seen, noise = _Seen(), Noise()
-    sensitive = {attribute.name for attribute in policy.schema.sensitive}
-    for table in setting.tables:
-        dataset = load(pa.table({name: list(column) for name, column in table.items()}), policy)
-        try:
-            publication = mechanism.release(dataset, ledger=Ledger(":memory:"), noise=noise)
-        except Refusal:
-            seen.refusals += 1
-        else:
-            seen.add(smallest_class(publication, sensitive=sensitive, person=setting.person))
-    return seen
 
 
 def looks(publication: Publication, *, sensitive: Iterable[str] = ()) -> list[str]:
@@ -275,7 +270,7 @@ _ONE, _OTHER = {"weight": [0.0, 0.0, 1.0, 16.0]}, {"weight": [0.0, 0.0, 16.0, 16
 
 
 def _partition(long: bool) -> Iterator[Setting]:
-    name = {"name": "partition"}
+    name = {"name": Partition.name}
     weight = {"weight": WEIGHT}
     for k in (2, 3, *([5] if long else [])):
         yield Setting(variant=f"k = {k}", attributes=weight, parameters={**name, "k": k}, tables=_weights(long))
@@ -291,7 +286,7 @@ def _partition(long: bool) -> Iterator[Setting]:
 
 
 def _full_domain(long: bool) -> Iterator[Setting]:
-    name = {"name": "full-domain"}
+    name = {"name": FullDomain.name}
     for k in (2, 3, *([5] if long else [])):
         parameters = {**name, "k": k}
         yield Setting(variant=f"k = {k}", attributes={"weight": WEIGHT}, parameters=parameters, tables=_weights(long))
@@ -304,7 +299,7 @@ def _full_domain(long: bool) -> Iterator[Setting]:
 
 
 def _utility_clusters(long: bool) -> Iterator[Setting]:
-    name = {"name": "utility-clusters"}
+    name = {"name": UtilityClusters.name}
     kinds = {"weight": WEIGHT, "kind": KIND}
     for k in (2, 3, *([5] if long else [])):
         yield Setting(variant=f"k = {k}", attributes=kinds, parameters={**name, "k": k}, tables=_kinds(long))
@@ -321,22 +316,28 @@ def _utility_clusters(long: bool) -> Iterator[Setting]:
         yield Setting(variant=f"{method}, k = 3", attributes=kinds, parameters=parameters, tables=_kinds(long))
 
 
-def _check(settings: Callable[[bool], Iterator[Setting]], name: str) -> Check:
-    def check(long: bool) -> Iterator[Verdict]:
-        """Count classes in every setting, then look for an epsilon, and at the order of rows."""
-        for setting in settings(long):
-            yield examine(setting)
-        weight = {"weight": WEIGHT}
-        setting = Setting(variant="", attributes=weight, parameters={"name": name, "k": 2}, tables=(), expected=VOID)
-        yield examine_epsilon(setting, _ONE, _OTHER)
-        setting = replace(setting, variant="order of rows", parameters={"name": name, "k": 3}, expected=HOLDS)
-        yield examine_order(setting, _THREE)
-
-    return check
+def _any(kind: type[Any], long: bool) -> Iterator[Setting]:
+    for k in (2, 3):
+        parameters = {"name": kind.name, "k": k}
+        yield Setting(variant=f"k = {k}", attributes={"weight": WEIGHT}, parameters=parameters, tables=_weights(long))
 
 
-CHECKS: Mapping[str, Check] = {
-    "partition": _check(_partition, "partition"),
-    "full-domain": _check(_full_domain, "full-domain"),
-    "utility-clusters": _check(_utility_clusters, "utility-clusters"),
+_SETTINGS: Mapping[type[Any], Callable[[bool], Iterator[Setting]]] = {
+    Partition: _partition,
+    FullDomain: _full_domain,
+    UtilityClusters: _utility_clusters,
 }
+
+
+def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
+    """Count classes in every setting of a mechanism, then look for an epsilon, and at the order of rows."""
+    for setting in _SETTINGS.get(kind, partial(_any, kind))(long):
+        yield examine(setting)
+    name, weight = kind.name, {"weight": WEIGHT}
+    setting = Setting(variant="", attributes=weight, parameters={"name": name, "k": 2}, tables=(), expected=VOID)
+    yield examine_epsilon(setting, _ONE, _OTHER)
+    setting = replace(setting, variant="order of rows", parameters={"name": name, "k": 3}, expected=HOLDS)
+    yield examine_order(setting, _THREE)
+
+
+CHECKS: Checks = {kind: partial(check_any, kind) for kind in _SETTINGS}

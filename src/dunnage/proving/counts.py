@@ -43,7 +43,6 @@ _LAZY_DRAWS = 1_200
 
 @cache
 def trips_policy(num_windows: int = 2, *, most: int | None = None, daily: bool = False) -> Policy:
-    """Return a policy for trips of one stop in a few windows."""
     attributes: dict[str, dict[str, Any]] = {
         "card": {"role": "identifier"},
         "from": {"role": "quasi-identifier", "kind": "stop"},
@@ -374,8 +373,14 @@ def check_constrained_counts(long: bool) -> Iterator[Verdict]:
         yield examine(case, long=long)
 
 
+def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
+    """Check a mechanism that counts trips and has no check of its own."""
+    yield examine(counts_case(kind(epsilon=6), TABLES, steps=3, variant="2 cells"), long=long)
+    yield examine(_group(kind(epsilon=6), 2, steps=5), long=long)
+
+
 CHECKS: Checks = {
-    NoisyCounts.name: check_noisy_counts,
-    HierarchicalCounts.name: check_hierarchical_counts,
-    ConstrainedCounts.name: check_constrained_counts,
+    NoisyCounts: check_noisy_counts,
+    HierarchicalCounts: check_hierarchical_counts,
+    ConstrainedCounts: check_constrained_counts,
 }

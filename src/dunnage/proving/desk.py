@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proof desk: every mechanism checked, every published form too, and what must come out of each.
 
-A new mechanism brings a check: a function that yields :class:`~dunnage.proving.verdict.Verdict` values, in the
-``CHECKS`` of one of the modules below. Without one a test fails.
+A mechanism brings a check: a function that yields :class:`~dunnage.proving.verdict.Verdict` values, in the ``CHECKS``
+of one of the modules below, by its class. One without gets the examination that all of its kind can be given.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 from dunnage.documents import Model
 from dunnage.errors import CheckFailed, ParameterError
+from dunnage.mechanisms import MECHANISMS
 from dunnage.proving.examining import Case, examine
 from dunnage.proving.verdict import FAILS, HOLDS, NOISE, UNBOUNDED, VOID, Check, Verdict, raised
 
@@ -26,14 +27,11 @@ def checks() -> dict[str, Check]:
     """Return the check of every mechanism, by its name in a policy, and of the noise that all draw from."""
     from dunnage.proving import classes, counts, local, primitives, rows, sampling
 
-    return {
-        **counts.CHECKS,  # the longest first, so that two processes end together
-        **rows.CHECKS,
-        **local.CHECKS,
-        **sampling.CHECKS,
-        **classes.CHECKS,
-        **primitives.CHECKS,
-    }
+    # The longest first, so that two processes end together.
+    own = {kind.name: check for part in (counts, rows, local, sampling, classes) for kind, check in part.CHECKS.items()}
+    by_kind = {"counts": counts.check_any, "noisy": rows.check_any, "classes": classes.check_any}
+    others = {kind.name: partial(by_kind[kind.kind], kind) for name, kind in MECHANISMS.items() if name not in own}
+    return {**own, **others, **primitives.CHECKS}
 
 
 class Proof(Model):
@@ -60,14 +58,16 @@ class Proof(Model):
         """Verdicts that are not what they must be."""
         return tuple(verdict for verdict in self.verdicts if not verdict.as_expected)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the proof as plain data."""
         found = [verdict.to_dict() for verdict in self.verdicts]
         return {"as_expected": self.as_expected, "seconds": round(self.seconds, 3), "mechanisms": found}
 
     def summary(self) -> str:
         """Return the proof for a person: a table, why claims fail, and what it comes to."""
-        lines = _aligned([_HEAD, *(_cells(verdict) for verdict in self.verdicts)])
+        rows = [_HEAD, *(_cells(verdict) for verdict in self.verdicts)]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         failing = [verdict for verdict in self.verdicts if verdict.verdict == FAILS or not verdict.as_expected]
         if failing:
             lines += ["", "What fails, and why:", *(f"- {_named(verdict)}: {_why(verdict)}" for verdict in failing)]
@@ -110,11 +110,6 @@ def _cells(verdict: Verdict) -> tuple[str, ...]:
 
 def _figure(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def _badness(verdict: Verdict) -> tuple[bool, int, float]:

@@ -103,7 +103,7 @@ def dataset_of(rows: Rows, policy: Policy) -> Dataset:
 
 def shown(release: Release, *, ordered: bool) -> Hashable:
     """Return all that a release shows: its tables, and its certificate without what does not depend on rows."""
-    body = {name: value for name, value in release.certificate.body.items() if name not in _NO_OUTPUT}
+    body = {name: value for name, value in release.certificate.plain().items() if name not in _NO_OUTPUT}
     tables = []
     for name, table in release.tables.items():
         columns = [column for column in table.column_names if ordered or column != "row"]
@@ -114,8 +114,6 @@ def shown(release: Release, *, ordered: bool) -> Hashable:
 
 @dataclass(frozen=True)
 class _Receipt:
-    """What a certificate repeats of a spend."""
-
     id: str = "0" * 32
     at: str = "2000-01-01T00:00:00Z"
 
@@ -213,7 +211,6 @@ class _Examined:
         return UNBOUNDED if held is None else float(held)
 
     def worst(self) -> tuple[float | str, tuple[int, int]]:
-        """Return the largest loss, and between which neighbours it is."""
         found = [(self.loss(*pair), pair) for pair in self.case.neighbours]
         return max(found, key=lambda item: math.inf if isinstance(item[0], str) else item[0])
 
@@ -222,7 +219,6 @@ class _Examined:
         return [self.run(which, noise) for _ in range(size)]
 
     def check_draws(self, pair: tuple[int, int]) -> None:
-        """Compare real releases with the enumerated law."""
         for which in pair:
             p = agrees(Counter(self.drawn(which, self.case.draws)), self.law(which).chances)
             if p < UNLIKELY:
@@ -267,44 +263,28 @@ class _Examined:
 
 
 def examine(case: Case, *, long: bool = False) -> Verdict:
-    """Examine a mechanism on tiny neighbouring datasets.
-
-    Examples
-    --------
-    >>> from dunnage.proving.rows import values_case
-    >>> examine(values_case(epsilon=1, last=2, law="laplace")).verdict
-    'holds'
-    """
     start = time.perf_counter()
     try:
-        return _examined(case, long, start)
+        work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
+        try:
+            measured, pair = work.worst()
+        except NotEnumerable:
+            # Bound the loss from below by draws alone.
+            best: LowerBound | None = None
+            granted = float(getattr(work.promise.guarantee, "delta", 0))
+            for one, other in work.case.neighbours:
+                found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
+                best = found if best is None or found.epsilon > best.epsilon else best
+            assert best is not None  # a case has neighbours
+            work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
+            method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
+            return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
+        work.check_draws(pair)
+        if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
+            work.check_spend(measured)
+        return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
     except Exception as error:  # a broken mechanism may raise anything; what else is examined goes on
         return raised(_name(case), case.variant, error, start)
-
-
-def _examined(case: Case, long: bool, start: float) -> Verdict:
-    work = _Examined(replace(case, draws=max(case.draws, MANY_DRAWS)) if long else case)
-    try:
-        measured, pair = work.worst()
-    except NotEnumerable:
-        return _blindly(work, start)
-    work.check_draws(pair)
-    if case.claimed is None:  # otherwise it is another promise that is examined, not the one that is spent on
-        work.check_spend(measured)
-    return _verdict(work, measured, start, exact=True, confidence=None, method=_method(work))
-
-
-def _blindly(work: _Examined, start: float) -> Verdict:
-    """Bound the loss from below by draws alone."""
-    best: LowerBound | None = None
-    granted = float(getattr(work.promise.guarantee, "delta", 0))
-    for one, other in work.case.neighbours:
-        found = lower_bound(work.drawn(one, _BLIND_DRAWS), work.drawn(other, _BLIND_DRAWS), delta=granted)
-        best = found if best is None or found.epsilon > best.epsilon else best
-    assert best is not None  # a case has neighbours
-    work.check_spend(best.epsilon if work.quantity == "epsilon" else 0.0)
-    method = f"{best.num_drawn:,} releases drawn, which show {best.event}"
-    return _verdict(work, best.epsilon, start, exact=False, confidence=CONFIDENCE, method=method)
 
 
 def _method(work: _Examined) -> str:
@@ -366,15 +346,7 @@ def sentence_of(
     quantity: str,
     exact: bool = True,
 ) -> str:
-    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least".
-
-    Examples
-    --------
-    >>> sentence_of(
-    ...     protects="trip", verdict="holds", claimed=1.0, holds=None, measured=1.0, quantity="epsilon"
-    ... )
-    'One trip changes the odds of any release by a factor of at most 2.72, as promised.'
-    """
+    """Say in one sentence what a verdict means to the one protected; of what was not counted out, "at least"."""
     if verdict == VOID:
         return f"Nothing is claimed, and nothing keeps one {protects} secret."
     if quantity == "delta":

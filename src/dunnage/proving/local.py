@@ -43,7 +43,7 @@ from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.proving.replay import Decisions, NotEnumerable, Outcomes, Reach, epsilon_between, largest
 from dunnage.proving.statistical import UNLIKELY, agrees, lower_bound
-from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Check, Verdict, judged, within
+from dunnage.proving.verdict import FAILS, HOLDS, UNBOUNDED, VOID, Checks, Verdict, judged, within
 
 _CONFIDENCE = 1 - UNLIKELY  # of a bound from draws: a check that is right must not fail by chance
 _DIGITS = 9  # of a loss that was replayed: paths that were not followed touch none of them
@@ -132,7 +132,6 @@ class _Drawn:
         self._noise, self._left, self._value = noise, left, value
 
     def joined(self, other: Any, function: Callable[[Any, Any], Any]) -> Any:
-        """Return a function of this number and another."""
         mine = self._value
         if isinstance(other, int):
             return _Drawn(self._noise, self._left, lambda at: function(mine(at), other))
@@ -236,14 +235,7 @@ def _size(parts: Sequence[range]) -> int:
 
 
 def replayed(draw: Callable[[Noise], Hashable], *, most_draws: int | None = None) -> Outcomes:
-    """Find the law of what a function draws, by taking every decision all ways.
-
-    Examples
-    --------
-    >>> law = replayed(lambda noise: int(noise.below(3) + noise.bernoulli(Fraction(1, 2))))
-    >>> [round(law.chances[output] * 6) for output in range(4)]
-    [1, 2, 2, 1]
-    """
+    """Find the law of what a function draws, by taking every decision all ways."""
     found: dict[Hashable, list[float]] = defaultdict(list)
     refused, runs, complete = [0.0], 0, True
     script: list[int] | None = []
@@ -278,8 +270,6 @@ ANY, WITHIN, ACROSS = "any two values", "values of one area", "values of two are
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A mechanism on devices, and how to look at it."""
-
     mechanism: Any  # Anything with `promise`, `perturb`, `channel` and `true_loss`
     variant: str  # What sets it apart
     values: Sequence[Any]  # Private values: between these `perturb` is replayed, and the first and the last are drawn
@@ -318,7 +308,6 @@ class _Found:
 
 
 def examine(setting: Setting) -> Verdict:
-    """Find what one report gives away at worst, and compare it with what is promised and charged."""
     started = time.perf_counter()
     stated = list(_from_exponents(setting))
     found = [
@@ -333,7 +322,9 @@ def examine(setting: Setting) -> Verdict:
     measured = worst if isinstance(worst, str) else round(worst, _DIGITS)
     promise = setting.mechanism.promise()
     claimed, held = _claimed(setting, promise)
-    charged = _charged(setting)
+    # What the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box.
+    loss = setting.mechanism.true_loss(setting.tier)
+    charged = UNBOUNDED if loss is None or setting.distance is not None else float(loss)
     # Nothing may exceed the smaller of what is said and what is charged.
     holds = charged if within(charged, held, "epsilon") else held
     exactly = any(each.confidence is None and each.loss == worst for each in found)
@@ -405,7 +396,6 @@ def _from_replays(setting: Setting, stated: Sequence[_Found]) -> Iterator[_Found
 
 
 def _per_unit(loss: float | str, setting: Setting, one: int, other: int) -> float | str:
-    """Return a loss for each kilometre between two values, if that is what is promised."""
     if setting.distance is None or isinstance(loss, str):
         return loss
     apart = setting.distance(setting.values[one], setting.values[other])
@@ -512,12 +502,6 @@ def _epsilon(guarantee: Any, scope: str) -> float | str:
     return float(guarantee.epsilon)
 
 
-def _charged(setting: Setting) -> float | str:
-    """Return what the allowance of a vehicle is charged for one report; with ``planar`` that is for the whole box."""
-    loss = setting.mechanism.true_loss(setting.tier)
-    return UNBOUNDED if loss is None or setting.distance is not None else float(loss)
-
-
 def _sentence(
     setting: Setting, claimed: float | str, held: float | str, measured: float | str, problems: Sequence[str]
 ) -> str:
@@ -556,13 +540,11 @@ def _quantities(num: int, steps: int, missing: str = "middle") -> tuple[Quantity
 
 
 def _corners(num: int, *, more: Sequence[Any] = ()) -> list[Any]:
-    """Return lists of numbers that lie at the ends of their domains, all low first, all high last."""
     first, *others = itertools.product((-1, 1), repeat=num)
     return [first, *more, *others]
 
 
 def _numbers(variant: str, num: int, steps: int, missing: str = "middle", **given: Any) -> Setting:
-    """Make a setting of some numbers: at the ends, rounded at random, and missing."""
     values = _corners(num, more=[(Fraction(3, 7),) * num, (None,) * num])
     given["quantities"] = _quantities(num, steps, missing)
     return _setting(LocalNumeric, variant, values, given)
@@ -587,17 +569,7 @@ def _number_settings(long: bool) -> Iterator[Setting]:
     yield _numbers("method warner, 2 numbers", 2, 1, method="warner", values=_corners(2))
     for tier in _TIERS:
         yield _numbers(f"tier {tier.name}", 1, 1, tiers=_TIERS, tier=tier.name)
-    yield from _published_numbers(long)
-    if long:
-        for method, epsilon in itertools.product(("hybrid", "piecewise", "square-wave", "laplace"), ("0.25", "3")):
-            given: dict[str, Any] = {"method": method, "epsilon": epsilon, "num_drawn": 20_000}
-            yield _numbers(f"method {method}, epsilon {epsilon}, 9 points", 1, 4, values=_points(4), **given)
-        yield _numbers("method duchi, 4 numbers", 4, 1, epsilon=2, method="duchi", values=[(-1,) * 4, (1,) * 4])
-        yield _numbers("method hybrid, 2 of 3 numbers", 3, 1, epsilon=5, values=[(-1,) * 3, (1, 0, -1), (1,) * 3])
-
-
-def _published_numbers(long: bool) -> Iterator[Setting]:
-    """Yield the published e-L_LDP for one number, of which it is true, and for several."""
+    # Yield the published e-L_LDP for one number, of which it is true, and for several.
     name = "as published (e-L_LDP)"
     form: dict[str, Any] = {"as_published": True}
     yield _numbers(f"{name}, 1 number", 1, 1, **form)
@@ -606,30 +578,23 @@ def _published_numbers(long: bool) -> Iterator[Setting]:
     for num, witnesses in ((3, 400), (5, 1_000))[: 2 if long else 1]:
         form |= {"values": [(-1,) * num, (1,) * num], "replays": False, "witnesses": witnesses}
         yield _numbers(f"{name}, {num} numbers", num, 1, **form)
+    if long:
+        for method, epsilon in itertools.product(("hybrid", "piecewise", "square-wave", "laplace"), ("0.25", "3")):
+            given: dict[str, Any] = {"method": method, "epsilon": epsilon, "num_drawn": 20_000}
+            yield _numbers(f"method {method}, epsilon {epsilon}, 9 points", 1, 4, values=_points(4), **given)
+        yield _numbers("method duchi, 4 numbers", 4, 1, epsilon=2, method="duchi", values=[(-1,) * 4, (1,) * 4])
+        yield _numbers("method hybrid, 2 of 3 numbers", 3, 1, epsilon=5, values=[(-1,) * 3, (1, 0, -1), (1,) * 3])
 
 
 def check_numeric(long: bool) -> Iterator[Verdict]:
     """Check ``local-numeric``: every method, the published form, and a lifetime of reports."""
     for setting in _number_settings(long):
         yield examine(setting)
-    yield _literal_piecewise()
-    purpose = Purpose(
-        name="numbers",
-        mechanism=LocalNumeric.name,
-        tiers=(Tier(name="all", epsilon=Fraction(1, 4)),),
-        quantities=_quantities(2, 1),
-        parameters={"as_published": True},
-    )
-    yield from examine_lifetime(purpose, (-1, 1), loss=2 * Fraction(1, 4))
-    yield examine_window(replace(purpose, quantities=_quantities(1, 1), parameters={}), _points(1))
-
-
-def _literal_piecewise() -> Verdict:
-    """Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says."""
+    # Check L-PM as its algorithm is printed: mostly noise, so that it gives away less than it says.
     started = time.perf_counter()
     law = LiteralPiecewise(epsilon=Fraction(1), steps=2)
     loss = _worst([replayed(partial(_symbol, law, at)) for at in range(law.num_inputs)])
-    return Verdict.of(
+    yield Verdict.of(
         LocalNumeric.name,
         "Algorithm 1 as printed (L-PM)",
         claimed=1.0,
@@ -639,6 +604,15 @@ def _literal_piecewise() -> Verdict:
         basis="claimed",
         started=started,
     )
+    purpose = Purpose(
+        name="numbers",
+        mechanism=LocalNumeric.name,
+        tiers=(Tier(name="all", epsilon=Fraction(1, 4)),),
+        quantities=_quantities(2, 1),
+        parameters={"as_published": True},
+    )
+    yield from examine_lifetime(purpose, (-1, 1), loss=2 * Fraction(1, 4))
+    yield examine_window(replace(purpose, quantities=_quantities(1, 1), parameters={}), _points(1))
 
 
 # Places and paths
@@ -656,7 +630,6 @@ def _centres(grid: Grid) -> list[tuple[float, float]]:
 
 
 def _places(variant: str, grid: Grid, **given: Any) -> Setting:
-    """Make a setting of places: all cells of the grid, and outside."""
     return _setting(LocalLocation, variant, [*_centres(grid), _AWAY], {"grid": grid, **given})
 
 
@@ -693,7 +666,6 @@ def _place_settings(long: bool) -> Iterator[Setting]:
 
 
 def _planar(grid: Grid, epsilon: str) -> Setting:
-    """Make a setting of the planar law, whose promise is for each kilometre."""
     width, height = (float(side) for side in grid.pitch_km)
 
     def distance(one: Any, other: Any) -> float:
@@ -716,7 +688,6 @@ def check_location(long: bool) -> Iterator[Verdict]:
 
 
 def _paths(variant: str, grid: Grid, steps: int = 2, **given: Any) -> Setting:
-    """Make a setting of paths: all of them, and one that is missing."""
     values = [*itertools.product(_centres(grid), repeat=steps), None]
     return _setting(LocalTrajectory, variant, values, {"grid": grid, "steps": steps, **given})
 
@@ -744,13 +715,11 @@ def _path_settings(long: bool) -> Iterator[Setting]:
 
 
 def _some(steps: int) -> list[Any]:
-    """Return a few paths of the small grid: the first, one in between, one that is missing, the last."""
     places = _centres(_SMALL)
     return [[places[0]] * steps, [places[0], *places[2 : steps + 1]], None, [places[3]] * steps]
 
 
 def _two_bits(payload: bytes) -> Hashable:
-    """Return the bits of the first and the last path of the small grid."""
     bits = int.from_bytes(payload, "little")
     return bits & 1, bits >> _SMALL.num_cells**2 - 1 & 1
 
@@ -862,8 +831,8 @@ def _reports(task: Task, purpose: Purpose, value: Any, now: int, path: Path, ope
             return []
 
 
-CHECKS: Mapping[str, Check] = {
-    LocalNumeric.name: check_numeric,
-    LocalLocation.name: check_location,
-    LocalTrajectory.name: check_trajectory,
+CHECKS: Checks = {
+    LocalNumeric: check_numeric,
+    LocalLocation: check_location,
+    LocalTrajectory: check_trajectory,
 }

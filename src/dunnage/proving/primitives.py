@@ -25,7 +25,7 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray
 from dunnage.noise import Noise
 from dunnage.proving.statistical import UNLIKELY
-from dunnage.proving.verdict import NOISE, UNBOUNDED, Checks, Verdict
+from dunnage.proving.verdict import NOISE, UNBOUNDED, Check, Verdict
 
 FEW, SOME, MANY = 20_000, 100_000, 1_000_000
 _MOST_BINS = 64
@@ -46,8 +46,6 @@ class Law:
 
 @dataclass(frozen=True)
 class Trial:
-    """Numbers to be drawn, and the law that they should have."""
-
     draw: Draw
     law: Law
 
@@ -108,11 +106,7 @@ def off_by(drawn: Any, law: Law) -> float:
     expected = np.add.reduceat(law.chances, starts) * places.size
     if len(starts) < 2 or chdtrc(len(starts) - 1, float(((seen - expected) ** 2 / expected).sum())) >= UNLIKELY:
         return 0.0
-    return _least_ratio(seen, expected)
-
-
-def _least_ratio(seen: FloatArray, expected: FloatArray) -> float:
-    """Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off."""
+    # Bound from below by how much the worst bin is off; it is above 0, as draws are known to be off.
     spread = _SURE * np.sqrt(np.maximum(seen, 1.0))
     more = np.log(np.maximum((seen - spread) / expected, 1.0))
     fewer = np.log(np.maximum(expected / (seen + spread), 1.0))
@@ -148,8 +142,6 @@ def _eighths(bits: int) -> list[tuple[int, int]]:
 
 
 def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
-    """Return the trial of one method of ``Noise``, called over and over."""
-
     def draw(noise: Noise) -> list[int]:
         one = getattr(noise, name)
         return [one(*given) for _ in range(size)]
@@ -158,29 +150,7 @@ def _numbers(size: int, law: Law, name: str, *given: Any) -> Trial:
 
 
 def _arrays(law: Law, name: str, *given: Any) -> Trial:
-    """Return the trial of one function of ``noise_arrays``."""
     return Trial(lambda noise: getattr(noise_arrays, name)(noise, *given), law)
-
-
-def _number_trials() -> dict[str, list[Trial]]:
-    half = SOME // 2
-    return {
-        "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
-        "bits": [
-            _numbers(SOME, _uniform(256), "bits", 8),
-            Trial(_times(FEW, lambda noise: noise.bits(100) >> 94), _uniform(64)),
-        ],
-        "below": [_numbers(SOME, _uniform(11), "below", 11)],
-        "bernoulli": [_numbers(SOME, _coin(1 / 3), "bernoulli", Fraction(1, 3))],
-        "bernoulli_exp": [_numbers(SOME, _coin(math.exp(-x)), "bernoulli_exp", x) for x in _EXPONENTS],
-        "bernoulli_logistic": [_numbers(SOME, _coin(_logistic(x)), "bernoulli_logistic", x) for x in _LOGISTIC],
-        "geometric": [_numbers(half, _geometric(scale), "geometric", scale) for scale in _SCALES],
-        "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
-        "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
-        "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
-        "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
-        "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
-    }
 
 
 def _array_trials() -> dict[str, list[Trial]]:
@@ -221,7 +191,6 @@ def _array_trials() -> dict[str, list[Trial]]:
 
 
 def public_draws() -> dict[str, list[str]]:
-    """Return the names of all draws that there are: of ``Noise``, and of ``noise_arrays``."""
     numbers = [name for name, kept in vars(Noise).items() if inspect.isfunction(kept)]
     functions = inspect.getmembers(noise_arrays, inspect.isfunction)
     arrays = [name for name, kept in functions if kept.__module__ == noise_arrays.__name__]
@@ -230,8 +199,27 @@ def public_draws() -> dict[str, list[str]]:
 
 
 def trials() -> dict[str, Mapping[str, list[Trial]]]:
-    """Return what to try of every draw, of ``Noise`` and of ``noise_arrays``."""
-    return {"numbers": _number_trials(), "arrays": _array_trials()}
+    half = SOME // 2
+    return {
+        "numbers": {
+            "draw_bytes": [Trial(lambda noise: np.frombuffer(noise.draw_bytes(MANY), dtype=np.uint8), _uniform(256))],
+            "bits": [
+                _numbers(SOME, _uniform(256), "bits", 8),
+                Trial(_times(FEW, lambda noise: noise.bits(100) >> 94), _uniform(64)),
+            ],
+            "below": [_numbers(SOME, _uniform(11), "below", 11)],
+            "bernoulli": [_numbers(SOME, _coin(1 / 3), "bernoulli", Fraction(1, 3))],
+            "bernoulli_exp": [_numbers(SOME, _coin(math.exp(-x)), "bernoulli_exp", x) for x in _EXPONENTS],
+            "bernoulli_logistic": [_numbers(SOME, _coin(_logistic(x)), "bernoulli_logistic", x) for x in _LOGISTIC],
+            "geometric": [_numbers(half, _geometric(scale), "geometric", scale) for scale in _SCALES],
+            "discrete_laplace": [_numbers(half, _laplace(scale), "discrete_laplace", scale) for scale in _SCALES],
+            "binomial": [_numbers(FEW, _binomial(24, 0.3), "binomial", 24, Fraction(3, 10))],
+            "exponential_choice": [_numbers(half, _choice(_FEW_SCORES), "exponential_choice", _FEW_SCORES)],
+            "invert": [_numbers(FEW, _EIGHTHS, "invert", _eighths)],
+            "permutation": [Trial(_times(half, lambda noise: _order(noise.permutation(4))), _uniform(24))],
+        },
+        "arrays": _array_trials(),
+    }
 
 
 def examine_draws(kind: str, name: str, tried: list[Trial]) -> Verdict:
@@ -277,4 +265,4 @@ def check_noise(long: bool) -> Iterator[Verdict]:
             yield examine_draws(kind, name, known[kind].get(name, []))
 
 
-CHECKS: Checks = {NOISE: check_noise}
+CHECKS: dict[str, Check] = {NOISE: check_noise}

@@ -46,8 +46,6 @@ class NotEnumerable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How far endless laws are followed."""
-
     steps: int  # How far on either side
     # `"together"`: what is beyond is one outcome, far away; `"left out"`: it is not looked at; `"extremes"`: only the
     # first and the last outcome of every law are tried, and their chances mean nothing
@@ -65,7 +63,6 @@ class Reach:
             raise ParameterError(f"tail must be 0 or a chance below 1. Got {self.tail}.")
 
     def steps_of(self, scale: float) -> int:
-        """Return how far a law of this scale is followed."""
         return math.ceil(-scale * math.log(self.tail)) if self.tail else self.steps
 
 
@@ -95,7 +92,6 @@ class Decisions(Noise):
         return len(self._trace)
 
     def following(self) -> list[int] | None:
-        """Return the script that comes next; None after the last."""
         trace = list(self._trace)
         while trace and trace[-1][0] + 1 == trace[-1][1]:
             trace.pop()
@@ -228,8 +224,6 @@ def _stand_in(name: str, draw: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Everything that can come out, and how likely each is."""
-
     chances: Mapping[Hashable, float]  # Probability of each output
     missed: float  # Probability of all that was not looked at; 0 if all was
     runs: int  # How many runs it took
@@ -239,13 +233,6 @@ class Outcomes:
 
 
 def outcomes(run: Callable[[Decisions], Hashable], reach: Reach, *, most: int = MOST_RUNS) -> Outcomes:
-    """Run something once for each way in which its decisions can go.
-
-    Examples
-    --------
-    >>> outcomes(lambda noise: noise.bernoulli(Fraction(1, 4)), Reach(steps=1)).chances
-    {True: 0.25, False: 0.75}
-    """
     found: dict[Hashable, list[float]] = defaultdict(list)
     runs, complete = 0, True
     for noise, output in islice(_runs(run, reach), most + 1):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, pairwise, product
 from typing import Any
@@ -22,8 +23,7 @@ from dunnage.proving.verdict import FAILS, Checks, Verdict
 COLUMNS = ("weight", "length", "width")
 
 
-def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, Any]) -> Policy:
-    """Return a policy for packages with one number from 0 to ``last`` for each column, in steps of 1."""
+def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, object]) -> Policy:
     attributes = {
         name: {"role": "quasi-identifier", "kind": "numeric", "domain": [0, last], "resolution": 1, "unit": "kg"}
         for name, last in zip(COLUMNS, lasts, strict=False)
@@ -33,7 +33,6 @@ def rows_policy(lasts: Sequence[int], mechanism: Mapping[str, Any]) -> Policy:
 
 
 def records(points: Sequence[Sequence[int]]) -> Rows:
-    """Return some records, each a point of the grid, as columns."""
     return {name: [float(point[at]) for point in points] for at, name in enumerate(COLUMNS[: len(points[0])])}
 
 
@@ -63,7 +62,6 @@ def values_case(
     mechanism: Any = None,  # What to examine instead: anything that promises and releases like noisy-values
     variant: str | None = None,  # What sets the case apart; by default told by the parameters
 ) -> Case:
-    """Return the case of noisy-values on all datasets of so many records, and all their neighbours."""
     lasts = [last] if isinstance(last, int) else list(last)
     made = mechanism or NoisyValues(epsilon=epsilon, law=law, confidence=confidence)
     tables, pairs = replaced(lasts, num)
@@ -199,25 +197,25 @@ def examine_border_shares() -> Verdict:
     )
 
 
-def _as_published() -> Case:
-    """Return the published form on a pair of neighbours within one cluster."""
-    mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
-    parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
-    return Case(
-        mechanism=mechanism,
-        policy=rows_policy([6], parameters),
-        tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
-        reach=Reach(steps=6),
-        variant="as published",
-        expected=FAILS,
-        sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: widths "
-        "of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as it is.",
-    )
-
-
 def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
     """Check noisy-clusters: public and private borders, and the published form, which must fail."""
-    yield examine(_as_published(), long=long)
+    # The published form on a pair of neighbours within one cluster.
+    mechanism = NoisyClusters(epsilon=1, quantiles=["0.1"], as_published=True)
+    parameters = {"name": NoisyClusters.name, "epsilon": 1, "quantiles": [0.1], "as_published": True}
+    yield examine(
+        Case(
+            mechanism=mechanism,
+            policy=rows_policy([6], parameters),
+            tables=[records([[1], [3]]), records([[1], [6]]), records([[1], [1]])],
+            reach=Reach(steps=6),
+            variant="as published",
+            expected=FAILS,
+            sentence="Noise is scaled by the range of the private records, and a cluster of equal values gets none: "
+            "widths of intervals tell neighbours apart for sure, and the heaviest of 25 packages would be printed as "
+            "it is.",
+        ),
+        long=long,
+    )
     for law in ("laplace", "piecewise"):
         yield examine(_public_borders(1, 6, [3], law, 1), long=long)
         yield examine(_private_borders(2, 6, ["0.1"], law, 1), long=long)
@@ -231,4 +229,10 @@ def check_noisy_clusters(long: bool) -> Iterator[Verdict]:
         yield examine(_private_borders(3, 7, ["0.3", "0.7"], law, 1), long=long)
 
 
-CHECKS: Checks = {NoisyValues.name: check_noisy_values, NoisyClusters.name: check_noisy_clusters}
+def check_any(kind: type[Any], long: bool) -> Iterator[Verdict]:
+    for last, num in ((4, 1), ((2, 2), 1), (2, 2)):
+        case = values_case(epsilon=2, last=last, law="its law", num=num, mechanism=kind(epsilon=2))
+        yield examine(replace(case, name=kind.name), long=long)
+
+
+CHECKS: Checks = {NoisyValues: check_noisy_values, NoisyClusters: check_noisy_clusters}

@@ -43,7 +43,7 @@ class ChosenOnRelease(SampledLattice):
         return _OneSampleRule(self.least, self.rate, self.epsilon_choice)
 
 
-def lattice_policy(attributes: Mapping[str, Any]) -> Policy:
+def lattice_policy(attributes: Mapping[str, object]) -> Policy:
     mechanism = {"name": SampledLattice.name, "k": 2, "beta": 0.7, "epsilon_choice": 1}
     document = {"dataset": "proof", "protects": "package", "attributes": attributes, "mechanism": mechanism}
     return Policy.from_dict(document)
@@ -86,7 +86,13 @@ def _sound(long: bool) -> Iterator[Case]:
     if long:
         for k, beta, epsilon in ((2, "0.2", "0.5"), (2, "0.5", 1), (3, BETA, 4)):
             mechanism = SampledLattice(k=k, beta=beta, epsilon_choice=epsilon)
-            yield _all_numbers(mechanism, 3, f"1 number, k {k}, beta {beta}")
+            # The case of all datasets of up to so many records of three values, and all their neighbours.
+            variant = f"1 number, k {k}, beta {beta}"
+            every = [values for num in range(1, 3 + 1) for values in combinations_with_replacement((0, 1, 2), num)]
+            places = {values: at for at, values in enumerate(every)}
+            grown = [(values, tuple(sorted((*values, extra)))) for values in every for extra in (0, 1, 2)]
+            pairs = [(places[one], places[more]) for one, more in grown if more in places]
+            yield lattice_case(mechanism, [numbers(values) for values in every], pairs=pairs, variant=variant)
         pooled = SampledLattice(k=2, beta=BETA, epsilon_choice=1, left_out="pool")
         yield lattice_case(pooled, two, variant="left out: pool")
 
@@ -133,15 +139,6 @@ def _figure_verdict(
         sentence=sentence,
         started=start,
     )
-
-
-def _all_numbers(mechanism: SampledLattice, most: int, variant: str) -> Case:
-    """Return the case of all datasets of up to so many records of three values, and all their neighbours."""
-    every = [values for num in range(1, most + 1) for values in combinations_with_replacement((0, 1, 2), num)]
-    places = {values: at for at, values in enumerate(every)}
-    grown = [(values, tuple(sorted((*values, extra)))) for values in every for extra in (0, 1, 2)]
-    pairs = [(places[one], places[more]) for one, more in grown if more in places]
-    return lattice_case(mechanism, [numbers(values) for values in every], pairs=pairs, variant=variant)
 
 
 def _published() -> Case:
@@ -192,4 +189,4 @@ def check_sampled_lattice(long: bool) -> Iterator[Verdict]:
         yield examine(case, long=long)
 
 
-CHECKS: Checks = {SampledLattice.name: check_sampled_lattice}
+CHECKS: Checks = {SampledLattice: check_sampled_lattice}

@@ -154,15 +154,15 @@ class Verdict(Model):
         """Whether the verdict is the one that must come out and nothing exceeds what our certificate states."""
         return self.verdict == self.expected and self.within_promise and not self.problems
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the verdict as plain data, the fixed names first."""
         return self.model_dump(mode="json")
 
 
 Check = Callable[[bool], Iterator[Verdict]]
 """A check of one mechanism: called with whether to take the long form, it yields verdicts as it reaches them."""
-Checks = Mapping[str, Check]
-"""The checks of a module, each under the name of its mechanism."""
+Checks = Mapping[type[Any], Check]
+"""The checks of a module, by the class of their mechanism."""
 
 
 def raised(mechanism: str, variant: str, error: Exception, started: float) -> Verdict:
@@ -184,13 +184,7 @@ def raised(mechanism: str, variant: str, error: Exception, started: float) -> Ve
 
 
 def within(measured: float | str, stated: float | str, quantity: str) -> bool:
-    """Return whether a worst case stays within what is stated, up to the rounding of doubles.
-
-    Examples
-    --------
-    >>> within(1.0, 1.0, "epsilon"), within(UNBOUNDED, 1.0, "epsilon"), within(4, 5, "k")
-    (True, False, False)
-    """
+    """Return whether a worst case stays within what is stated, up to the rounding of doubles."""
     if isinstance(stated, str):  # an unbounded loss is stated: nothing can exceed it
         return True
     if isinstance(measured, str):

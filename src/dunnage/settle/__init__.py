@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from dunnage import documents
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.columns import write_csv
 from dunnage.dataset import Dataset
 from dunnage.documents import Number, OrEmpty
 from dunnage.errors import InputError, ParameterError, ReleaseError
@@ -43,7 +44,7 @@ from dunnage.planning.models import PackingModel
 from dunnage.planning.plan import Linkage, Plan, Slots, linkage_text, named_rows, read_assignment
 from dunnage.planning.trucks import Truck, parse_capacities
 from dunnage.publication import Key
-from dunnage.release import Release, write_csv
+from dunnage.release import Release
 from dunnage.settle.repair import (
     ESTIMATE_NOTE,
     LEFT_BEHIND,

@@ -22,11 +22,13 @@ from numpy.typing import NDArray
 from dunnage import documents
 from dunnage.arrays import IntArray
 from dunnage.city import City
+from dunnage.columns import write_csv
 from dunnage.dataset import Dataset
 from dunnage.documents import Number, OrEmpty
 from dunnage.domains.windows import split_stamps
 from dunnage.errors import NoPlanError, ParameterError, ReleaseError
 from dunnage.folders import new_folder
+from dunnage.kinds import COUNTS
 from dunnage.mechanisms.counting import trip_cells, true_counts
 from dunnage.noise import Noise
 from dunnage.planning.demand import (
@@ -52,7 +54,7 @@ from dunnage.planning.fleet import (
 )
 from dunnage.planning.plan import Demand, FleetModel, FleetPlan, Run
 from dunnage.publication import Key
-from dunnage.release import COUNTS, Release, write_csv
+from dunnage.release import Release
 from dunnage.routes import Routes
 from dunnage.settle import SETTLEMENT_FILE, SettlementDocument
 from dunnage.settle.repair import PrivateModel
