@@ -47,8 +47,12 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
     WithinCluster,
-    proof_notes,
 )
+from dunnage.local.client import check_task, mechanisms_of
+from dunnage.local.promises import estimates_promise
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import MECHANISMS as DEVICES
+from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
 from dunnage.mechanisms import MECHANISMS
 
 
@@ -311,6 +315,8 @@ def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) ->
 # Proof notes
 
 ROOT = Path(__file__).parent.parent
+SPEED = Quantity(name="speed", low=0, high=120)
+GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
 SAMPLE = {"k": 2, "beta": "0.5", "epsilon_choice": 1}
 VARIANTS: list[dict[str, Any]] = [
     {"name": "partition", "k": 5},
@@ -336,15 +342,17 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def notes_of(variant: dict[str, Any]) -> tuple[str, ...]:
-    if variant["name"] not in MECHANISMS:
-        return proof_notes(variant)
-    made = MECHANISMS[variant["name"]](**{name: value for name, value in variant.items() if name != "name"})
-    return tuple(f"docs/proofs/{note}" for note in made.notes())
+    parameters = {name: value for name, value in variant.items() if name != "name"}
+    if variant["name"] in MECHANISMS:
+        return tuple(f"docs/proofs/{note}" for note in MECHANISMS[variant["name"]](**parameters).notes())
+    kind = DEVICES[variant["name"]]
+    subject: dict[str, Any] = {"quantities": (SPEED,)} if kind.subject == "quantities" else {"grid": GRID}
+    steps = {"steps": 2} if kind.num_steps[0] > 1 else {}
+    sections = kind(epsilon=1, **subject, **steps, **parameters).promise().to_dict()["proof"]["sections"]
+    return tuple(sections)
 
 
 def test_every_mechanism_is_among_the_variants() -> None:
-    from dunnage.local.task import MECHANISMS as DEVICES
-
     assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
 
 
@@ -370,11 +378,19 @@ def test_published_forms_have_notes_of_their_own() -> None:
 
 
 def test_estimates_have_the_notes_of_their_purposes() -> None:
-    purposes = {"b": {"name": "local-numeric"}, "a": {"name": "local-location", "method": "planar"}}
-    notes = proof_notes({"name": "estimates", "purposes": purposes})
-    assert notes[0] == "docs/proofs/local-location.md#the-planar-law"
-    assert notes[-1].startswith("docs/proofs/local-loss-over-time.md")
-    assert notes == proof_notes({"name": "estimates", "purposes": dict(sorted(purposes.items()))})
+    tiers = (Tier(name="all", epsilon="0.1"),)
+    numbers = Purpose(name="b", mechanism="local-numeric", tiers=tiers, quantities=(SPEED,))
+    places = Purpose(name="a", mechanism="local-location", tiers=tiers, grid=GRID, parameters={"method": "planar"})
+
+    def notes(*purposes: Purpose) -> tuple[str, ...]:
+        task = Task(dataset="fleet", purposes=purposes, schedule=Schedule(), limits=Limits(lifetime=365))
+        losses, mechanisms = check_task(task), mechanisms_of(task)
+        promise = estimates_promise(task, losses, mechanisms, confidence=0.95, combine="auto", rules=(), verdicts={})
+        return promise.notes
+
+    assert notes(numbers, places)[0] == "local-location.md#the-planar-law"
+    assert notes(numbers, places)[-1].startswith("local-loss-over-time.md")
+    assert notes(numbers, places) == notes(places, numbers)
 
 
 def test_a_promise_names_its_note_and_its_digest_does_not_change_with_it() -> None:

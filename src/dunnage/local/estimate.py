@@ -84,7 +84,7 @@ class _Lines:
     """Lines of the table as they are found, and what is said of each purpose."""
 
     lines: list[dict[str, str | float | None]] = field(default_factory=list)
-    combined: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    combined: dict[str, dict[str, dict[str, str | float]]] = field(default_factory=dict)
     verdicts: dict[str, NoiseVerdict] = field(default_factory=dict)
     paths: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -337,7 +337,7 @@ def _certificate(
     left_out: Mapping[str, int],
     void: str,
 ) -> Certificate:
-    rules = {item["rule"] for of_purpose in lines.combined.values() for item in of_purpose.values()}
+    rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = estimates_promise(
         task,
         losses,
@@ -355,7 +355,7 @@ def _certificate(
         "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
         "lines": len(lines.lines),
         "combined": lines.combined,
-        "loss": loss_measures(task, losses),
+        "loss": loss_measures(task, losses).plain(),
         **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(left_out)} if left_out else {}),
@@ -365,11 +365,11 @@ def _certificate(
         kind=ESTIMATES,
         dataset=task.dataset,
         period=None,
-        attributes=describe_subjects(mechanisms),
+        attributes=[subject.plain() for subject in describe_subjects(mechanisms)],
         measures=measures,
         spend={
             "id": spend_id(task),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": composed(task, losses, promise),
+            "composed": composed(task, losses, promise).plain(),
         },
     )

@@ -34,7 +34,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,7 +87,7 @@ class Combination:
     rule: str  # `precision`, `stratify`, or `one tier`
     p_value: float | None = None  # Of Cochran's Q for tiers that do not differ; None with one tier
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | float]:
         return {"rule": self.rule} | ({} if self.p_value is None else {"p_value": float(f"{self.p_value:.4g}")})
 
 

@@ -12,10 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 
+from dunnage.certificate import (
+    AttributeStatement,
+    Composition,
+    EstimateLoss,
+    JsonObject,
+    TierLoss,
+    Total,
+    composition_rule,
+)
 from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
@@ -224,54 +232,55 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
     return max(slots)
 
 
-def loss_measures(task: Task, losses: TaskLosses) -> dict[str, Any]:
+def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
     """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
 
     def told(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
     tiers = {
-        tier: {
-            "reports": {purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
-            "slot": told(losses.of_slot(tier)),
-            "day": told(losses.of_day(tier)),
-        }
+        tier: TierLoss(
+            reports={purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
+            slot=told(losses.of_slot(tier)),
+            day=told(losses.of_day(tier)),
+        )
         for tier in task.tier_names
     }
     bounded = all(losses.of_day(tier) is not None for tier in task.tier_names)
-    return {"tiers": tiers, "lifetime": plain(task.limits.lifetime) if bounded else None}
+    return EstimateLoss(tiers=tiers, lifetime=plain(task.limits.lifetime) if bounded else None)
 
 
-def composed(task: Task, losses: TaskLosses, promise: Promise) -> dict[str, Any]:
+def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
     """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     known = [day for day in days if day is not None]
-    neighbours = Neighbours.REPLACE_ONE
-    if len(known) < len(days) or not promise.true_loss(neighbours).bounded:
-        return {"neighbours": str(neighbours), "total": "none", "total_per_period": "none"}
-    return {
-        "neighbours": str(neighbours),
-        "total": {"epsilon": plain(task.limits.lifetime), "delta": 0},
-        "total_per_period": {"epsilon": plain(max(known)), "delta": 0},
-    }
+    bounded = len(known) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded
+    return Composition(
+        rule=composition_rule(promise.guarantee),
+        neighbours=str(Neighbours.REPLACE_ONE),
+        total=Total(epsilon=plain(task.limits.lifetime), delta=0) if bounded else "none",
+        total_per_period=Total(epsilon=plain(max(known)), delta=0) if bounded else "none",
+    )
 
 
-def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[dict[str, Any]]:
+def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStatement]:
     """Describe in public what is estimated: numbers with their domains, grids, paths."""
-    found: list[dict[str, Any]] = []
+    found = []
     for name, mechanism in mechanisms.items():
-        common = {"role": "estimate", "purpose": name}
-        domain: dict[str, Any]
+        domain: JsonObject
         if isinstance(mechanism, LocalNumeric):
             for quantity in mechanism.quantities:
                 domain = {"kind": "numeric", "lower": plain(quantity.low), "upper": plain(quantity.high)}
                 domain |= {"unit": quantity.unit, **({"bins": num_bins(quantity.steps)} if has_bins(mechanism) else {})}
-                found.append({"name": quantity.name, **common, "missing": quantity.missing, "domain": domain})
+                statement = AttributeStatement(
+                    name=quantity.name, role="estimate", purpose=name, missing=quantity.missing, domain=domain
+                )
+                found.append(statement)
             continue
         if isinstance(mechanism, LocalTrajectory):
             domain = {"kind": "paths", **mechanism.grid.to_dict(), "steps": mechanism.steps, "hops": mechanism.hops}
             domain["num_paths"] = num_paths(mechanism)
         else:
             domain = {"kind": "grid", **mechanism.grid.to_dict(), "outside": has_outside(mechanism)}
-        found.append({"name": name, **common, "domain": domain})
+        found.append(AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
     return found

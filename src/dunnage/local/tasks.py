@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -29,9 +29,11 @@ from pydantic import (
 from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
 from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.local.trajectory import LocalTrajectory
 from dunnage.policy import (
-    CARRIER_MECHANISMS,
     AnyRole,
     Info,
     MadeTable,
@@ -59,7 +61,6 @@ ONLY_TIER = "all"
 
 _MOST_TEXT = 64
 _POSITIVE = "a number above 0"
-_NUMERIC = CARRIER_MECHANISMS[0]
 _PUBLISHED = "is for publishing, not for devices"
 
 
@@ -158,7 +159,8 @@ def _carriers_of(written: Written) -> CarrierPolicy:
     purposes = []
     for name, duty in tables.mechanisms.items():
         assert isinstance(duty, Duty)  # one without a known name was refused
-        subjects = duty.attributes or tuple(numbers if duty.name == _NUMERIC else grids)
+        numeric = _KIND_OF[duty.name] == "numeric"
+        subjects = duty.attributes or tuple(numbers if numeric else grids)
         try:
             purposes.append(
                 Purpose(
@@ -166,8 +168,8 @@ def _carriers_of(written: Written) -> CarrierPolicy:
                     mechanism=duty.name,
                     tiers=tuple(Tier(name=tier, epsilon=epsilon) for tier, epsilon in duty.levels(tables.tiers)),
                     parameters=duty.parameters,
-                    quantities=tuple(numbers[at] for at in subjects) if duty.name == _NUMERIC else (),
-                    grid=None if duty.name == _NUMERIC else grids[subjects[0]],
+                    quantities=tuple(numbers[at] for at in subjects) if numeric else (),
+                    grid=None if numeric else grids[subjects[0]],
                     steps=duty.steps if isinstance(duty, TrajectoryDuty) else 1,
                 )
             )
@@ -407,7 +409,7 @@ def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], bool]:
     """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
-    kind = "numeric" if mechanism == _NUMERIC else "grid"
+    kind = _KIND_OF[mechanism]
     roles = _roles(document)
     fitting, unclear = [], None in roles.values()
     for name, role in roles.items():
@@ -517,8 +519,7 @@ class Duty(Table):
         ]
 
     def _subject_problems(self, document: Mapping[str, Any]) -> list[Problem]:
-        mechanism = self.name
-        kind = "numeric" if mechanism == _NUMERIC else "grid"
+        mechanism, kind = self.name, _KIND_OF[self.name]
         fitting, unclear = _reported(document, mechanism)
         chosen = self.attributes if self.attributes is not None else tuple(fitting)
         problems = []
@@ -532,7 +533,7 @@ class Duty(Table):
             what = f"there is nothing that {mechanism} could report"
             remedy = f'Declare one with role = "quasi-identifier" and kind = "{kind}".'
             problems.append(Problem(what, where="attributes", remedy=remedy))
-        if mechanism != _NUMERIC and len(chosen) > 1:
+        if kind == "grid" and len(chosen) > 1:
             what = f"{mechanism} reports the cells of one grid, and there are {len(chosen)}"
             remedy = f'Choose one: attributes = ["{chosen[0]}"], say.'
             problems.append(Problem(what, where="attributes", remedy=remedy))
@@ -540,17 +541,14 @@ class Duty(Table):
 
 
 class NumericDuty(Duty):
-    name: Literal["local-numeric"]
     sampled: int | None = key("a whole number", None)
 
 
 class LocationDuty(Duty):
-    name: Literal["local-location"]
     area_in_clear: bool = key("true or false", False)
 
 
 class TrajectoryDuty(Duty):
-    name: Literal["local-trajectory"]
     area_in_clear: bool = key("true or false", False)
     hops: int | None = key("a whole number", None)
     steps: int = key("a whole number", 2)
@@ -560,14 +558,24 @@ class UnnamedDuty(Table):
     """A mechanism that there is not: nobody knows which parameters it would have."""
 
     model_config = ConfigDict(extra="allow")
-    name: Literal["local-numeric", "local-location", "local-trajectory"]
+    if TYPE_CHECKING:
+        name: str
+    else:
+        name: Literal[tuple(MECHANISMS)]
 
 
-_DUTIES = {"local-numeric": "NumericDuty", "local-location": "LocationDuty", "local-trajectory": "TrajectoryDuty"}
+_DUTIES: Mapping[str, type[Table]] = {
+    LocalNumeric.name: NumericDuty,
+    LocalLocation.name: LocationDuty,
+    LocalTrajectory.name: TrajectoryDuty,
+}
+_KIND_OF = {name: "numeric" if made.subject == "quantities" else "grid" for name, made in MECHANISMS.items()}
+"""The kind of attributes that each mechanism reports."""
 
 
 def _sort_of_duty(data: object) -> str:
-    return _DUTIES.get(str(data.get("name")), "UnnamedDuty") if isinstance(data, Mapping) else "UnnamedDuty"
+    name = str(data.get("name")) if isinstance(data, Mapping) else ""
+    return _DUTIES.get(name, UnnamedDuty).__name__
 
 
 AnyDuty = Annotated[
@@ -625,7 +633,7 @@ class CarrierTables(Table):
                 what = f"differ from those of {first!r}, and a vehicle has the same tier in all"
                 where = f"mechanisms.{name}.tiers"
                 problems.append(Problem(what, where=where, remedy="Write the same names, or one."))
-        for mechanism in CARRIER_MECHANISMS[:2]:
+        for mechanism in (LocalNumeric.name, LocalLocation.name):
             for name in _reported(reading.document, mechanism)[0]:
                 if name not in used:
                     remedy = 'Name it in the attributes of a mechanism that fits, or write role = "drop".'

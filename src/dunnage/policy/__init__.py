@@ -47,7 +47,8 @@ from dunnage.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing,
 from dunnage.trips import Trip
 
 MOST_POLICY_BYTES = 1 << 20
-CARRIER_MECHANISMS = ("local-numeric", "local-location", "local-trajectory")
+DEVICE_PREFIX = "local-"
+"""How the names of mechanisms begin that run on devices."""
 ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
 _ADVISED = ("k", "epsilon")
 """Parameters that a draft leaves blank, and that advice chooses."""
@@ -701,7 +702,7 @@ def _mechanism(table: dict[str, Any]) -> dict[str, Any]:
         problems.append(Problem("is blank", where="name", remedy=f"Fill in {says}."))
     elif not isinstance(name, str):
         problems.append(Problem(f"must be {says}; got {type_name(name)}", where="name", remedy="Mend the value."))
-    elif name in CARRIER_MECHANISMS:
+    elif name.startswith(DEVICE_PREFIX):
         remedy = "Write its parameters in a table [mechanisms.NAME], and use dunnage device task."
         problems.append(Problem(f"{name!r} is for devices", where="name", remedy=remedy))
     for key, value in table.items():

@@ -269,8 +269,8 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in told.items()]
     if place:
         tables.append(_GRID.format(columns=", ".join(map(_text, place))))
-    purposes = [_PURPOSE.format(name="numbers", mechanism="local-numeric")] if "numeric" in told.values() else []
-    purposes += [_PLACES + _PURPOSE.format(name="places", mechanism="local-location")] if place else []
+    purposes = [_PURPOSE.format(name="numbers", subject="numeric")] if "numeric" in told.values() else []
+    purposes += [_PLACES + _PURPOSE.format(name="places", subject="location")] if place else []
     if len(purposes) > 1:
         purposes.insert(0, _SEVERAL)
     if options != ReadOptions():
@@ -327,7 +327,7 @@ _PLACES = """# A map takes some thousand vehicles. With fewer it is noise, and d
 # says how far shares would be off with N vehicles, and whether that is noise.
 """
 _PURPOSE = """[mechanisms.{name}]
-name = "{mechanism}"
+name = "local-{subject}"
 epsilon = ""               # what one report gives away at most; no default, it is your promise
 """
 
