@@ -101,7 +101,7 @@ class _Value:
     def __post_init__(self) -> None:
         _check_text(self, "protects", "what it protects", '"package"')
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the guarantee as plain data."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         shown = {
@@ -519,7 +519,7 @@ class Promise:
 
     guarantee: Guarantee
     basis: Basis
-    mechanism: Mapping[str, Any]
+    mechanism: Mapping[str, object]
     assumptions: tuple[Assumption, ...] = ()
     in_clear: tuple[str, ...] = ()
     numerics: str = "exact"
@@ -540,13 +540,13 @@ class Promise:
         """Return the same promise marked as not private."""
         return replace(self, basis=Basis.VOID, holds=None, why=why)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the promise as plain data, with where its proof is, for certificates."""
         sections = [f"docs/proofs/{note}" for note in self.notes]
         proof = {"project": PROJECT, "version": __version__, "sections": sections}
         return {**self._stated(), **({"proof": proof} if sections else {})}
 
-    def _stated(self) -> dict[str, Any]:
+    def _stated(self) -> dict[str, object]:
         return {
             "guarantee": self.guarantee.to_dict(),
             "basis": str(self.basis),
@@ -600,7 +600,7 @@ class Purpose:
     allow_unbounded: bool = False
 
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+def _present(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -614,7 +614,7 @@ _MODELS: Mapping[str, type] = {
 }
 
 
-def guarantee_from(data: Mapping[str, Any]) -> Guarantee:
+def guarantee_from(data: Mapping[str, object]) -> Guarantee:
     """Read a guarantee back from its plain data."""
     if not isinstance(data, Mapping):
         raise ParameterError(f"a guarantee is a table of its parameters. Got {type(data).__name__}.")

@@ -44,7 +44,7 @@ def mechanism_of(policy: Policy) -> Mechanism:
     """Build the mechanism a policy names."""
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
-    name = policy.mechanism["name"]
+    name = str(policy.mechanism["name"])
     if name not in MECHANISMS:
         what = Problem(
             f"no mechanism {name!r} in this version", where="mechanism.name", remedy=suggestion(name, MECHANISMS)

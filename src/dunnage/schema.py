@@ -144,7 +144,7 @@ class Attribute:
             rules.append(f"records without {self.name} were left out")
         return "; ".join(rules)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name, role, domain and what departs from the rule as plain data."""
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
         departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
@@ -392,7 +392,7 @@ class Schema:
             time=time,
         )
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, object]]:
         """Give the released attributes as plain data; identifiers and dropped columns are not named."""
         return [a.describe() for a in self.attributes if a.role not in _HIDDEN]
 

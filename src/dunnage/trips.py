@@ -311,16 +311,16 @@ class Universe:
         """Return what the codes of a column that tells cells apart stand for."""
         return {"window": self.windows, "day": self.days}.get(name, self.stops)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, object]]:
         """Describe the columns that tell cells apart as plain data, in the shape of released attributes."""
         return [{"name": name, "role": "quasi-identifier", **self._described(name)} for name in self.cell_columns]
 
-    def _described(self, name: str) -> dict[str, Any]:
+    def _described(self, name: str) -> dict[str, object]:
         labels = list(self.labels(name))
         if name not in SLOT_COLUMNS:
             return {"kind": "stop", "domain": {"kind": "stop", "stops": labels}}
-        domain = {"kind": Ordinal.kind, "levels": labels}
-        more: dict[str, Any] = {}
+        domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
+        more: dict[str, object] = {}
         if name == "window" and self.time is not None:
             domain = self.time.describe()
         elif name == "window":

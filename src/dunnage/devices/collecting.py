@@ -9,16 +9,30 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from dunnage.devices.perturbing import day_text
 from dunnage.errors import InputError, Problem, ReportError, TaskError
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.report import MOST_BAD_NAMED, ReportFile
-from dunnage.local.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, repeated_problem, tally_digest
+from dunnage.local.tally import (
+    FORMAT,
+    TALLIES_KIND,
+    Tallies,
+    Tally,
+    TallyData,
+    check_tally,
+    repeated_problem,
+    tally_digest,
+)
 from dunnage.local.task import MOST_BYTES, Task
 
 MOST_TALLY_BYTES = 1 << 30
+
+
+class _Tallies(TypedDict):
+    task: str
+    tallies: list[TallyData]
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
@@ -51,7 +65,7 @@ class Collected:
     def num_reports(self) -> int:
         return self.tallies.num_reports
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "reports": self.num_reports,
             "left_out": dict(self.left_out),
@@ -177,7 +191,7 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
     return tallies
 
 
-def _tally_content(path: Path) -> dict[str, Any]:
+def _tally_content(path: Path) -> _Tallies:
     try:
         with path.open("rb") as source:
             content = source.read(MOST_TALLY_BYTES + 1)
@@ -190,7 +204,7 @@ def _tally_content(path: Path) -> dict[str, Any]:
         raise _no_tallies(path, "is damaged, or no file of tallies", "Name one that --tally wrote.")
     if data.get("format") != FORMAT:
         raise _no_tallies(path, "has a format that is not known here", "Update Dunnage, or write it again.")
-    return data
+    return cast("_Tallies", data)
 
 
 def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputError:
@@ -211,7 +225,7 @@ def _check(path: str | os.PathLike[str], task: Task, tally: Tally) -> None:
 # For people
 
 
-def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     """Describe a report file without its task: how many reports of which task, purpose, tier and days it has."""
     file = ReportFile(path)
     counts: Counter[tuple[str, int, int]] = Counter()
@@ -234,7 +248,7 @@ def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]
     return described, "\n".join(lines)
 
 
-def describe_tallies(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+def describe_tallies(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     """Describe a file of tallies without its task."""
     data = _tally_content(Path(path))
     tallies = [Tally.from_dict(item) for item in data["tallies"]]

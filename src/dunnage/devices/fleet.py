@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +56,7 @@ class Simulation:
     composed: list[str] = field(default_factory=list)  # What all reports of a vehicle give away together, tier by tier
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         days = [None if day is None else day_text(day) for day in (self.first_day, self.last_day)]
         return {
             "rows": self.num_rows,

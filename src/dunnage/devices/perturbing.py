@@ -54,7 +54,7 @@ class Perturbed:
     warnings: list[str] = field(default_factory=list)  # What is wrong with the file; private to the vehicle
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "reports": len(self.reports),
             "slots": self.num_slots,

@@ -339,7 +339,7 @@ def _bound(key: SealingKey, associated: str) -> bytes:
     return json.dumps([_SEALED_KIND, FORMAT, key.algorithm, key.key_id, associated]).encode("ascii")
 
 
-def seal(record: Mapping[str, Any], keyring: KeyRing, *, associated: str) -> SealedRecord:
+def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> SealedRecord:
     """Seal an identity record under the active key.
 
     Parameters
@@ -361,7 +361,7 @@ def seal(record: Mapping[str, Any], keyring: KeyRing, *, associated: str) -> Sea
     return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
 
 
-def _plain(record: Mapping[str, Any]) -> bytes:
+def _plain(record: Mapping[str, object]) -> bytes:
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -373,7 +373,7 @@ def _plain(record: Mapping[str, Any]) -> bytes:
     return plain + b" " * (-len(plain) % PADDED_TO)
 
 
-def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, Any]:
+def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
     """Open a sealed record.
 
     Parameters

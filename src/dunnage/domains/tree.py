@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -196,7 +196,7 @@ class Tree(Coded):
                 matrix[first:last, last:end] = self._num_others(node)
         return matrix
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Plain description: the rows if there are any, else the parents."""
         if self.rows:
             return {"kind": self.kind, "rows": [list(row) for row in self.rows]}

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
@@ -88,16 +88,24 @@ class Spent:
             return f"no bound ({self.num_unbounded} of {self.num_reports} reports have none)"
         return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
 
-    def to_list(self) -> list[Any]:
-        return [str(self.loss), self.num_reports, self.num_unbounded]
+    def to_list(self) -> tuple[str, int, int]:
+        return str(self.loss), self.num_reports, self.num_unbounded
 
     @classmethod
-    def from_list(cls, data: Any) -> Spent:
+    def from_list(cls, data: tuple[str, int, int]) -> Spent:
         loss, reports, unbounded = data
         spent = cls(Fraction(loss), int(reports), int(unbounded))
         if spent.loss < 0 or not 0 <= spent.num_unbounded <= spent.num_reports:
             raise ValueError
         return spent
+
+
+class _DayData(TypedDict):
+    """A day as it stands in the file."""
+
+    slots: list[int]
+    spent: dict[str, tuple[str, int, int]]
+    reports: list[tuple[int, str, str | None]]
 
 
 @dataclass
@@ -108,17 +116,17 @@ class _Day:
     spent: dict[str, Spent] = field(default_factory=dict)
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> _DayData:
         return {
             "slots": list(self.slots),
             "spent": {name: spent.to_list() for name, spent in self.spent.items()},
             "reports": [
-                [slot, name, None if data is None else packed(data)] for (slot, name), data in self.reports.items()
+                (slot, name, None if data is None else packed(data)) for (slot, name), data in self.reports.items()
             ],
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> _Day:
+    def from_dict(cls, data: _DayData) -> _Day:
         """Read a day; whatever does not fit raises."""
         reports = {
             (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]

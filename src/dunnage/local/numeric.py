@@ -540,7 +540,7 @@ class LocalNumeric(Tiered[Report]):
             for quantity, variance in zip(self.quantities, variances, strict=False)
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name and all parameters as plain data."""
         return {
             "name": self.name,

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dunnage.errors import ParameterError, TaskError
-from dunnage.exact import Exact, exact, plain, shown
+from dunnage.exact import Exact, Json, exact, plain, shown
 from dunnage.noise import Noise
 
 MOST_LEVELS = 12
@@ -62,7 +62,7 @@ def number_text(value: Fraction) -> str:
     return str(plain(value))
 
 
-def _told(value: Any) -> Any:
+def _told(value: Any) -> Json:
     if isinstance(value, Fraction):
         return number_text(value)
     if isinstance(value, tuple):
@@ -74,7 +74,7 @@ def _told(value: Any) -> Any:
 class Described:
     """What stands in a task field by field: numbers as text, and nothing for what is left open."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Give it as plain data without a floating-point number."""
         told = {item.name: _told(getattr(self, item.name)) for item in fields(self)}
         return {name: value for name, value in told.items() if value is not None}

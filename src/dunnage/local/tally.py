@@ -22,9 +22,9 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,28 @@ from dunnage.noise import ceil_divide
 
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]
+
+
+class PartData(TypedDict, total=False):
+    """A part of a tally as it stands in a file: sums, or counts."""
+
+    key: list[int | str]
+    kind: str
+    num: int
+    total: int
+    squares: int
+    shape: list[int]
+    counts: list[int]
+
+
+class TallyData(TypedDict):
+    """A tally as it stands in a file."""
+
+    purpose: str
+    tier: str
+    num_reports: int
+    parts: list[PartData]
+
 
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
 MOST_COUNTS = 1 << 26
@@ -84,7 +106,7 @@ class Sums:
         self.total += other.total
         self.squares += other.squares
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PartData:
         return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
 
 
@@ -145,7 +167,7 @@ class Counts:
         self.counts += other.counts
         self.num += other.num
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PartData:
         shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
         return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
 
@@ -260,13 +282,15 @@ class Tally:
                 self.parts[key] = copy.deepcopy(part)
         self.num_reports += other.num_reports
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TallyData:
         """Give the tally as plain data."""
-        parts = [{"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)]
+        parts: list[PartData] = [
+            {"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)
+        ]
         return {"purpose": self.purpose, "tier": self.tier, "num_reports": self.num_reports, "parts": parts}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Tally:
+    def from_dict(cls, data: TallyData) -> Tally:
         """Read what :meth:`to_dict` gave.
 
         Raises
@@ -295,13 +319,13 @@ def _whole(value: object, *, signed: bool = False) -> int:
     return value
 
 
-def _key(given: list[Any]) -> Key:
+def _key(given: list[int | str]) -> Key:
     if not all(type(name) in (int, str) for name in given):
         raise ValueError
     return tuple(given)
 
 
-def _part(data: Mapping[str, Any]) -> Part:
+def _part(data: PartData) -> Part:
     num = _whole(data["num"])
     if data["kind"] == "sums":
         return Sums(num, _whole(data["total"], signed=True), _whole(data["squares"]))
@@ -377,7 +401,7 @@ class Tallies:
         self._seen[report.report_id] = checksum
         return True
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give all tallies as plain data."""
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
         return {"format": FORMAT, "kind": TALLIES_KIND, "task": self.task.digest, "tallies": tallies}

@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from dunnage.errors import TaskError
-from dunnage.exact import shown
+from dunnage.exact import Json, shown
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.oracles import Planar
@@ -59,6 +59,7 @@ Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
 Parameter = bool | int | str
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +116,9 @@ class Purpose(Described):
             )
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Give the purpose as plain data."""
-        told = {**super().to_dict(), "parameters": dict(self.parameters)}
+        told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
         left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
         return {name: value for name, value in told.items() if name not in left_out or value != left_out[name]}
 
@@ -374,7 +375,7 @@ class Task(Described):
             raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
         return names.index(name)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Give the task as plain data without a floating-point number."""
         return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
 
@@ -425,7 +426,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"the number {shown(text)}, where decimals are written as text")
 
 
-def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key that comes twice")
@@ -435,7 +436,7 @@ def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check_keys(
     data: object, where: str, required: Collection[str], optional: Collection[str], error: Callable[[str], Exception]
 ) -> dict[str, Any]:
-    """Check that plain data is a table with the given keys and no others."""
+    """Check that plain data is a table with the given keys and no others; of which types its values are, is open."""
     if not isinstance(data, dict):
         raise error(f"{where} must be a table. Got {type(data).__name__}. Write it as {{...}}.")
     missing = sorted(set(required) - set(data))
@@ -448,17 +449,17 @@ def check_keys(
     return data
 
 
-def _fields_of(kind: type[Any], data: object, where: str, *, all_due: bool = False) -> dict[str, Any]:
-    """Check the keys of plain data by the fields of a class (``all_due``: by default, too), and decimals to be text."""
-    due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}
+def _made(kind: type[_T], data: object, where: str, *, all_due: bool = False, **changes: Callable[..., object]) -> _T:
+    """Make a class of plain data by its fields (``all_due``: by default, too); decimals must be text."""
+    due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}  # type: ignore[arg-type]
     if all_due:
-        due = {f.name: f.default is not None for f in fields(kind)}
+        due = {f.name: f.default is not None for f in fields(kind)}  # type: ignore[arg-type]
     required, optional = ([name for name in due if due[name] == wanted] for wanted in (True, False))
     given = check_keys(data, where, required, optional, TaskError)
-    for item in fields(kind):
+    for item in fields(kind):  # type: ignore[arg-type]
         if item.name in given and str(item.type).startswith("Fraction"):
             _check_decimal(given[item.name], item.name)
-    return given
+    return kind(**given | {name: change(given[name]) for name, change in changes.items() if name in given})
 
 
 def _task(data: object) -> Task:
@@ -470,37 +471,41 @@ def _task(data: object) -> Task:
     given = check_keys(data, "a task", required, (), TaskError)
     if given["kind"] != _KIND or type(given["format"]) is not int:
         raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
-    schedule = Schedule(**_fields_of(Schedule, given["schedule"], "schedule", all_due=True))
-    limits = _fields_of(Limits, given["limits"], "limits")
+    schedule = _made(Schedule, given["schedule"], "schedule", all_due=True)
+    limits = _made(Limits, given["limits"], "limits")
     return Task(
         **{name: given[name] for name in ("dataset", "protects", "version")},
-        purposes=tuple(_purpose(item) for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)),
+        purposes=tuple(
+            _made(
+                Purpose,
+                item,
+                "a purpose",
+                tiers=lambda tiers: tuple(_made(Tier, tier, "a tier") for tier in _listed(tiers, "tiers")),
+                quantities=lambda items: tuple(
+                    _made(Quantity, quantity, "a quantity") for quantity in _listed(items, "quantities")
+                ),
+                grid=lambda grid: _made(Grid, grid, "a grid", box=_box),
+            )
+            for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)
+        ),
         schedule=schedule,
-        limits=Limits(**limits),
+        limits=limits,
     )
 
 
-def _purpose(data: object) -> Purpose:
-    given = dict(_fields_of(Purpose, data, "a purpose"))
-    for name, kind, what in (("tiers", Tier, "a tier"), ("quantities", Quantity, "a quantity")):
-        if name in given:
-            given[name] = tuple(kind(**_fields_of(kind, item, what)) for item in _listed(given[name], name))
-    if "grid" in given:
-        grid = _fields_of(Grid, given["grid"], "a grid")
-        box = _listed(grid["box"], "box", 4)
-        for side in box:
-            _check_decimal(side, "a side of the box")
-        given["grid"] = Grid(**{**grid, "box": tuple(box)})
-    return Purpose(**given)
+def _box(sides: object) -> tuple[object, ...]:
+    box = _listed(sides, "box", 4)
+    for side in box:
+        _check_decimal(side, "a side of the box")
+    return tuple(box)
 
 
-def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[Any]:
+def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[object]:
     if not isinstance(data, list) or len(data) > most:
         raise task_error(f"{what} must be a list of at most {most}", type(data).__name__, "Write it as [...].")
     return data
 
 
 def _check_decimal(value: object, name: str) -> None:
-    """Check that a decimal is written as text of a sensible length."""
     if not (isinstance(value, str) and len(value) <= 200):
         raise task_error(f"{name} must be a decimal written as text", value, 'Write "0.5", say.')

@@ -35,6 +35,7 @@ from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Sche
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.policy import (
     AnyRole,
+    Document,
     Info,
     MadeTable,
     Reading,
@@ -100,7 +101,7 @@ class CarrierPolicy:
     time: str | None = None
     version: int = 1
     path: Path | None = field(default=None, compare=False)
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    document: Document = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -397,7 +398,7 @@ AnyColumn = Annotated[
 ]
 
 
-def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
+def _roles(document: Document) -> dict[str, str | None]:
     """Return the role of each column as it is written; None where that is no role."""
     tables = document.get("attributes")
     roles = {
@@ -407,7 +408,7 @@ def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: role if isinstance(role, str) and role in tuple(Role) else None for name, role in roles.items()}
 
 
-def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], bool]:
+def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
     """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
     kind = _KIND_OF[mechanism]
     roles = _roles(document)
@@ -502,7 +503,7 @@ class Duty(Table):
             raise Flaws(*problems)
         return self
 
-    def _tier_problems(self, tiers: Mapping[str, Any]) -> list[Problem]:
+    def _tier_problems(self, tiers: Mapping[str, object]) -> list[Problem]:
         if self.epsilon is not None:
             both = Problem("and tiers are both given", where="epsilon", remedy="Keep one of them.")
             return [both] if self.tiers is not None else []
@@ -518,7 +519,7 @@ class Duty(Table):
             Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
         ]
 
-    def _subject_problems(self, document: Mapping[str, Any]) -> list[Problem]:
+    def _subject_problems(self, document: Document) -> list[Problem]:
         mechanism, kind = self.name, _KIND_OF[self.name]
         fitting, unclear = _reported(document, mechanism)
         chosen = self.attributes if self.attributes is not None else tuple(fitting)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from dunnage.errors import ParameterError
 from dunnage.guarantees import Promise
@@ -415,7 +415,7 @@ class LocalTrajectory(OnGrid):
             return [read_symbol(of_place, law.place) for of_place in law.split(symbol)]
         return [read_symbol(symbol, law)]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name and all parameters as plain data."""
         return {**super().describe(), "steps": self.steps, "hops": self.hops}
 

@@ -54,6 +54,8 @@ _ADVISED = ("k", "epsilon")
 """Parameters that a draft leaves blank, and that advice chooses."""
 _DEEPEST = 16
 V = TypeVar("V")
+Document = Mapping[str, Any]
+"""Plain data as TOML holds it, which the tables below judge."""
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 
@@ -107,14 +109,14 @@ class Policy:
 
     dataset: str
     schema: Schema
-    mechanism: Mapping[str, Any]
+    mechanism: Mapping[str, object]
     small: str = "refuse"
     allow_unbounded: bool = False
     read_options: ReadOptions = field(default_factory=ReadOptions)
     period: PeriodRule | None = None
     budget: Budget | None = None
     path: Path | None = field(default=None, compare=False)
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    document: Document = field(default_factory=dict, repr=False, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -135,7 +137,7 @@ class Policy:
         return cls.from_dict(Written.from_text(text, path).document, path=path)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> Policy:
+    def from_dict(cls, document: Document, *, path: Path | None = None) -> Policy:
         """Read a policy from plain data, in the shape of the TOML file."""
         document = checked_copy(document, path)
         if is_for_devices(document):
@@ -189,7 +191,7 @@ class Policy:
         )
 
 
-def is_for_devices(document: Mapping[str, Any]) -> bool:
+def is_for_devices(document: Document) -> bool:
     """Tell whether plain data, in the shape of a policy, is meant for devices.
 
     Examples
@@ -210,7 +212,7 @@ class Written:
     """A policy as it was written, with or without a mechanism: what it says is not judged."""
 
     text: str = field(repr=False)  # text, document: what is written, as text and as plain data with exact decimals
-    document: Mapping[str, Any] = field(repr=False)
+    document: Document = field(repr=False)
     path: Path | None = None  # The file it is from; the files it names are relative to it
 
     @classmethod
@@ -246,7 +248,7 @@ class Written:
             raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
 
 
-def checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
+def checked_copy(document: Document, path: Path | None) -> dict[str, object]:
     """Copy a document, which must be plain data that TOML can hold, numbers as exact decimals."""
     problems: list[Problem] = []
 
@@ -276,7 +278,7 @@ def checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, An
 
     if not isinstance(document, Mapping):
         problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
-    copy: dict[str, Any] = copied(document) if not problems else {}
+    copy: dict[str, object] = copied(document) if not problems else {}
     if problems:  # one of each: all items of a list are at the same place
         raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
     return copy
@@ -291,7 +293,7 @@ def canonical(value: Any) -> Any:
     return plain(exact(value)) if isinstance(value, Decimal) else value
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
+def digest_of(content: Mapping[str, object]) -> str:
     """Return the SHA-256 of plain data, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -303,14 +305,14 @@ def digest_of(content: Mapping[str, Any]) -> str:
 class Reading:
     """What reading one policy knows and collects on its way: validators have it as their context."""
 
-    document: Mapping[str, Any]
+    document: Document
     base: Path = Path()  # Where the files are that the policy names
     files: dict[str, str] = field(default_factory=dict)  # Their digests
     city: City | None = None
     schema: Schema | None = None
     column: str = ""  # Name of the column at hand
 
-    def table(self, name: str) -> Mapping[str, Any]:
+    def table(self, name: str) -> Document:
         """Return a table as it was written, or an empty one."""
         table = self.document.get(name)
         return table if isinstance(table, Mapping) else {}
@@ -692,7 +694,7 @@ class BudgetTable(MadeTable[Budget]):
     neighbours: Annotated[Neighbours, Field(strict=False)]
 
 
-def _mechanism(table: dict[str, Any]) -> dict[str, Any]:
+def _mechanism(table: dict[str, object]) -> dict[str, object]:
     """Check what holds for all mechanisms; their parameters are theirs to check."""
     name, says = table.get("name"), '"partition", the name of a mechanism'
     problems = []
@@ -734,7 +736,7 @@ class PolicyTables(Table):
     attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = key(
         "tables [attributes.NAME], one for each column"
     )
-    mechanism: Annotated[dict[str, Any], AfterValidator(_mechanism)] = key(
+    mechanism: Annotated[dict[str, object], AfterValidator(_mechanism)] = key(
         "a table [mechanism] with its name and parameters"
     )
     read: ReadTable = key("a table [read]", ReadTable())
