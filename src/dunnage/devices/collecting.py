@@ -212,7 +212,6 @@ def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputEr
 
 
 def _check(path: str | os.PathLike[str], task: Task, tally: Tally) -> None:
-    """Check that a tally can be of reports of the task."""
     purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
     if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
         raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
@@ -249,7 +248,6 @@ def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, object], s
 
 
 def describe_tallies(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
-    """Describe a file of tallies without its task."""
     data = _tally_content(Path(path))
     tallies = [Tally.from_dict(item) for item in data["tallies"]]
     groups = [{"purpose": t.purpose, "tier": t.tier, "reports": t.num_reports} for t in tallies]

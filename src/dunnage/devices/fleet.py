@@ -146,7 +146,6 @@ def simulate(
 
 
 def check_tally_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a file of tallies may be written here."""
     if not str(out).endswith(".json"):
         raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
     return check_new_file(out, force=force)
@@ -293,17 +292,10 @@ class _Run:
             value_of(purpose, cells), tier=self.task.slot_tiers(purpose)[tier], noise=self.noise
         )
         return Report(
-            task=self.task.prefix,
-            purpose=number,
-            tier=tier,
-            day=day,
-            slot=moment,
-            report_id=report_id,
-            payload=payload,
+            task=self.task.prefix, purpose=number, tier=tier, day=day, slot=moment, report_id=report_id, payload=payload
         )
 
     def finish(self, every_row: bool) -> Simulation:
-        """Return what was done, and what it composes to."""
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
         done.notes = self.source.notes()
@@ -340,7 +332,6 @@ class _Run:
 
 
 def _composed(losses: TaskLosses, tier: str, num_slots: int) -> str:
-    """Say what slots of a vehicle give away together."""
     slot, limit = losses.of_slot(tier), losses.task.limits.lifetime
     slots = f"reports of {num_slots:,} {'slot' if num_slots == 1 else 'slots'}"
     if slot is None:

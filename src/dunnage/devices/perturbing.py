@@ -151,14 +151,7 @@ def perturb(
     first, last = own.days or (0, 0)
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
-        allowance,
-        task,
-        tier=tier,
-        enrol=enrol,
-        adopt=adopt,
-        now=start,
-        accept_clock=accept_clock,
-        keep_from=keep_from,
+        allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start, accept_clock=accept_clock, keep_from=keep_from
     ) as held:
         if now is None:
             _check_replaced(target, held, first, last)
@@ -191,7 +184,6 @@ def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a file may be written here."""
     target = Path(out)
     if os.path.lexists(target) and not (force and target.is_file()):
         raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
@@ -369,7 +361,6 @@ def _check_replaced(target: Path, held: Allowance, first: int, last: int) -> Non
 
 
 def _check_done(done: Perturbed, now: float | None) -> None:
-    """Refuse to write nothing."""
     if not done.reports and done.num_silent:
         raise AllowanceError(
             f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."

@@ -134,7 +134,6 @@ class RowFile:
 
     @property
     def columns(self) -> list[str]:
-        """All columns that are read, each once."""
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
     def _check(self, names: list[str]) -> None:
@@ -352,7 +351,6 @@ def coded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _blank(labels: pa.DictionaryArray) -> BoolArray:
-    """Tell which names are missing or empty."""
     blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
     if not (labels.null_count or blank.any()):
         return np.zeros(len(labels), dtype=np.bool_)
@@ -376,7 +374,6 @@ def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
 
 
 def _numbers_of_text(column: pa.Array) -> tuple[FloatArray, int]:
-    """Read text cell by cell, each text once."""
     texts = column.dictionary_encode()
     read = [_number(text) for text in texts.dictionary.to_pylist()]
     numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
@@ -419,7 +416,6 @@ def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
 
 
 def _moments_of_text(column: pa.Array) -> tuple[IntArray, BoolArray]:
-    """Read moments, each text once."""
     texts = pc.utf8_trim_whitespace(column).dictionary_encode()
     try:  # quick, where no text has a zone
         counted = texts.dictionary.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -498,7 +494,6 @@ class Window:
 
     @property
     def slot_seconds(self) -> int:
-        """Distance of slots."""
         return self.task.schedule.slot_minutes * 60
 
     @property
@@ -524,7 +519,6 @@ class Log:
         self._pieces: list[tuple[IntArray, IntArray, dict[str, FloatArray]]] = []
 
     def add(self, vehicles: IntArray, rows: Rows, kept: Any = slice(None)) -> None:
-        """Keep some rows, with the numbers of their vehicles."""
         assert rows.micros is not None
         numbers = {name: rows.numbers[name][kept] for name in self._names}
         self._pieces.append((vehicles[kept], rows.micros[kept], numbers))

@@ -41,8 +41,7 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 PADDED_TO = 256
 MOST_RECORD = 1 << 20
-KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}
-"""Algorithms, and the length of their keys."""
+KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}  # Algorithms, and the length of their keys
 ACTIVE, RETIRED = "active", "retired"
 
 _RING_KIND = "dunnage key ring"
@@ -61,7 +60,6 @@ def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: 
 
 
 def decrypt(algorithm: str, key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
-    """Check and decrypt what :func:`encrypt` made."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
@@ -143,22 +141,14 @@ class KeyRing:
 
     @classmethod
     def new(cls, algorithm: str = "AES-256-GCM") -> KeyRing:
-        """Make a ring with one new key."""
         return cls((SealingKey.new(algorithm),))
 
     @property
     def active(self) -> SealingKey:
-        """The key that seals."""
         return next(key for key in self.keys if key.state == ACTIVE)
 
     def key(self, key_id: str) -> SealingKey:
-        """Return a key by its id.
-
-        Raises
-        ------
-        SealError
-            If the ring does not have it.
-        """
+        """Return a key by its id."""
         for key in self.keys:
             if key.key_id == key_id:
                 return key
@@ -181,23 +171,12 @@ class KeyRing:
         return f"<KeyRing of {len(self.keys)} keys, active {self.active.key_id}>"
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the ring to a private file (mode 0600) that appears whole or not at all.
-
-        Raises
-        ------
-        OutputError
-            If the file exists already (``force`` replaces it) or cannot be written.
-        """
+        """Write the ring to a private file (mode 0600) that appears whole or not at all."""
         target = Path(path)
         if os.path.lexists(target) and not force:
             raise OutputError(f"{target} exists already. Choose another name; a replaced ring opens nothing any more.")
         keys = {
-            key.key_id: {
-                "algorithm": key.algorithm,
-                "key": packed(key.key),
-                "created": key.created,
-                "state": key.state,
-            }
+            key.key_id: {"algorithm": key.algorithm, "key": packed(key.key), "created": key.created, "state": key.state}
             for key in self.keys
         }
         text = json.dumps({"format": FORMAT, "kind": _RING_KIND, "keys": keys}, indent=2) + "\n"
@@ -206,13 +185,7 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> KeyRing:
-        """Read a ring.
-
-        Raises
-        ------
-        SealError
-            If the file cannot be read, others may read it, or it is not a key ring.
-        """
+        """Read a ring."""
         given = _table(_private_content(Path(path)), {"format", "kind", "keys"}, _RING_KIND)
         keys = given["keys"]
         if not isinstance(keys, dict) or not all(isinstance(item, dict) for item in keys.values()):
@@ -296,19 +269,12 @@ class SealedRecord:
             raise SealError("this is not a sealed record. Its key id, nonce or ciphertext is damaged. Use a copy.")
 
     def to_json(self) -> str:
-        """Write the record on one line."""
         fields = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
         return json.dumps({"format": FORMAT, "kind": _SEALED_KIND, **fields}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SealedRecord:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        SealError
-            If it is anything else.
-        """
+        """Read what :meth:`to_json` wrote."""
         given = _table(text, {"format", "kind", "key_id", "nonce", "ciphertext"}, _SEALED_KIND)
         return cls(key_id=given["key_id"], nonce=_unpacked(given["nonce"]), ciphertext=_unpacked(given["ciphertext"]))
 

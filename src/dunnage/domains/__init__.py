@@ -75,7 +75,6 @@ _KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, C
 
 
 def domain_from(description: Mapping[str, object]) -> Domain:
-    """Make the domain that ``describe()`` gave this description of."""
     kind = description.get("kind")
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:

@@ -69,7 +69,6 @@ class _Parsed:
 
 
 def read_times(column: pa.Array, domain: Windows, null_words: Sequence[str] = ()) -> Readings:
-    """Read a column of times."""
     pieces = [
         _placed(_parsed(column.slice(start, _CHUNK), null_words), domain) for start in range(0, len(column), _CHUNK)
     ] or [_placed(_parsed(column, null_words), domain)]

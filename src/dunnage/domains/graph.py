@@ -24,8 +24,7 @@ from dunnage.exact import Exact, exact, shown, shown_number
 MOST_LENGTH = 10**12
 """Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles."""
 _UNREACHED = 2**62
-_MOST_AT_ONCE = 2**22
-"""Distances that are worked out at a time."""
+_MOST_AT_ONCE = 2**22  # Distances that are worked out at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +51,7 @@ class Graph(Coded):
     if TYPE_CHECKING:
 
         def __init__(
-            self,
-            *,
-            edges: Iterable[tuple[str, str] | tuple[str, str, Exact] | Sequence[Any]],
-            directed: bool = False,
+            self, *, edges: Iterable[tuple[str, str] | tuple[str, str, Exact] | Sequence[Any]], directed: bool = False
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -74,15 +70,7 @@ class Graph(Coded):
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
-        """Read an edge list.
-
-        Parameters
-        ----------
-        path
-            UTF-8 file with the header ``from,to`` or ``from,to,length``.
-        directed
-            Whether an edge leads only one way.
-        """
+        """Read an edge list."""
         (header_line, header), *lines = read_csv(path, None)
         names = [name.strip().lower() for name in header]
         if names not in (["from", "to"], ["from", "to", "length"]):
@@ -96,7 +84,6 @@ class Graph(Coded):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The vertices, sorted."""
         return tuple(sorted({vertex for start, end, _ in self.edges for vertex in (start, end)}))
 
     @cached_property
@@ -118,20 +105,16 @@ class Graph(Coded):
 
     @cached_property
     def diameter(self) -> float:
-        """Longest of all shortest paths."""
         self._check_number(len(self.labels))
         return max(float(found.max()) for found in self.distances_from(np.arange(len(self.labels))))
 
     def distance(self, a: str, b: str) -> float:
-        """Length of the shortest path from one vertex to another."""
         return float(next(self.distances_from(self.codes([a])))[0, self._code(b)])
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
-        """Distinct vertices, sorted."""
         return self._distinct(values)
 
     def width(self, generalised: Iterable[str]) -> float:
-        """Longest distance between the vertices of a set as a share of the diameter."""
         codes = self._some_codes(list(generalised))
         return float(self._measure(codes).max()) / self.diameter
 
@@ -180,10 +163,7 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
 
 
 def _edge_problems(
-    lines: Iterable[tuple[int, list[str]]],
-    num_columns: int,
-    lengths: dict[tuple[str, str], Fraction],
-    directed: bool,
+    lines: Iterable[tuple[int, list[str]]], num_columns: int, lengths: dict[tuple[str, str], Fraction], directed: bool
 ) -> Iterator[tuple[int, str]]:
     """Add the edges of a file to ``lengths``; give the problems met."""
     for line, cells in lines:

@@ -17,8 +17,7 @@ from dunnage.domains.protocol import Domain
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, nearest_float, shown, shown_number
 
-MOST_GRID = 2**52
-"""Largest integer on a grid: below it, neighbouring grid points are different doubles."""
+MOST_GRID = 2**52  # Largest integer on a grid: below it, neighbouring grid points are different doubles
 
 
 @dataclass(frozen=True)
@@ -158,31 +157,25 @@ class Numeric(Domain):
 
     @property
     def lower_float(self) -> float:
-        """Lower bound as the nearest double."""
         return float(self.lower)
 
     @property
     def upper_float(self) -> float:
-        """Upper bound as the nearest double."""
         return float(self.upper)
 
     @property
     def span(self) -> float:
-        """Length of the domain."""
         return self.upper_float - self.lower_float
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two values: the span."""
         return self.span
 
     @property
     def num_steps(self) -> int:
-        """Exact of steps of the grid, one less than its points."""
         return int((self.upper - self.lower) * self._grid.denominator) // self._grid.step
 
     def contains(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is between the bounds; NaN never is."""
         given = _floats(values)
         return (given >= self.lower_float) & (given <= self.upper_float)
 
@@ -191,25 +184,21 @@ class Numeric(Domain):
         return np.clip(_floats(values), self.lower_float, self.upper_float)
 
     def distance(self, a: float, b: float) -> float:
-        """Difference of two values."""
         return abs(float(a) - float(b))
 
     def generalise(self, values: ArrayLike) -> tuple[float, float]:
-        """Smallest closed interval that covers all ``values``."""
         given = _floats(values)
         if given.size == 0 or np.isnan(given).any():
             raise ParameterError("Only one or more numbers can be generalised. Got none, or a NaN.")
         return float(given.min()), float(given.max())
 
     def width(self, generalised: tuple[float, float]) -> float:
-        """Length of an interval as a share of the span."""
         lower, upper = generalised
         if not lower <= upper:
             raise ParameterError("An interval must be (lower, upper), the lower bound first.")
         return (upper - lower) / self.span
 
     def grid_values(self, steps: ArrayLike) -> FloatArray:
-        """Grid points at these steps, each the double nearest to its decimal."""
         return self._grid.points(steps)
 
     def steps_below(self, values: ArrayLike) -> IntArray:
@@ -227,7 +216,6 @@ class Numeric(Domain):
         return np.where(reached, below, below + 1)
 
     def on_grid(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is a grid point."""
         given = _floats(values)
         known = self.contains(given)
         steps = self.steps_below(np.where(known, given, self.lower_float))

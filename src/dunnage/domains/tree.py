@@ -53,10 +53,7 @@ class Tree(Coded):
     if TYPE_CHECKING:
 
         def __init__(
-            self,
-            *,
-            parents: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-            rows: Sequence[Sequence[str]] = (),
+            self, *, parents: Mapping[str, str] | Iterable[tuple[str, str]] = (), rows: Sequence[Sequence[str]] = ()
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -75,27 +72,12 @@ class Tree(Coded):
 
     @classmethod
     def from_levels(cls, rows: Sequence[Sequence[str]]) -> Tree:
-        """Make a tree from one row per leaf, as ARX writes hierarchies.
-
-        Parameters
-        ----------
-        rows
-            The leaf, then its generalisation at each level; the last one is the same on every row,
-            conventionally ``*``. A label repeated over levels of a row is one node.
-        """
+        """Make a tree from one row per leaf, as ARX writes hierarchies."""
         return cls(rows=rows)
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], delimiter: str | None = None) -> Tree:
-        """Read a hierarchy in ARX's layout.
-
-        Parameters
-        ----------
-        path
-            UTF-8 file without header, one leaf a line.
-        delimiter
-            Between cells; by default ``;`` if it splits the first line, else ``,``.
-        """
+        """Read a hierarchy in ARX's layout."""
         lines = read_csv(path, delimiter)
         problems = _row_problems([cells for _, cells in lines])
         refuse_lines(path, [(lines[index][0], what) for index, what in problems])
@@ -118,17 +100,14 @@ class Tree(Coded):
 
     @property
     def root(self) -> str:
-        """Label of the node above all others."""
         return self._shape.root
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The leaves, depth first, children in sorted order."""
         return self._shape.leaves
 
     @cached_property
     def num_levels(self) -> int:
-        """Exact of labels that :meth:`levels` gives for each leaf."""
         return len(self.rows[0]) if self.rows else max(self._shape.depths.values()) + 1
 
     def levels(self, value: str) -> tuple[str, ...]:
@@ -166,21 +145,17 @@ class Tree(Coded):
 
     @property
     def diameter(self) -> float:
-        """Exact of leaves less one."""
         return float(len(self.labels) - 1)
 
     def distance(self, a: str, b: str) -> float:
-        """Count the leaves under the least common ancestor, less one."""
         first, last = sorted((self._code(a), self._code(b)))
         return float(self._num_others(self._ancestor(first, last)))
 
     def generalise(self, values: ArrayLike) -> str:
-        """Label of the least common ancestor."""
         codes = self._some_codes(values)
         return self._ancestor(int(codes[0]), int(codes[-1]))
 
     def width(self, generalised: str) -> float:
-        """Other leaves that a node leaves possible as a share of all others."""
         if generalised not in self._shape.spans:
             raise ParameterError("A generalised value must be the label of a node of the tree. Got another.")
         return share(self._num_others(generalised), self.diameter)
@@ -197,7 +172,6 @@ class Tree(Coded):
         return matrix
 
     def describe(self) -> dict[str, object]:
-        """Plain description: the rows if there are any, else the parents."""
         if self.rows:
             return {"kind": self.kind, "rows": [list(row) for row in self.rows]}
         return {"kind": self.kind, "parents": dict(self.parents)}
@@ -348,10 +322,7 @@ def _node_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
             if levels[-1] - levels[0] >= len(levels):
                 yield index, f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
             elif tops.setdefault(label, levels[-1]) != levels[-1]:
-                yield (
-                    index,
-                    f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one.",
-                )
+                yield (index, f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one.")
 
 
 def _places(row: Sequence[str]) -> dict[str, list[int]]:

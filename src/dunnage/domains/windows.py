@@ -30,8 +30,7 @@ STAMPS_PER_DATE = 200_000
 DAYS = ("date", "weekday", "day-type")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_TYPES = ("weekday", "saturday", "sunday")
-MOST_DATES = 3_700
-"""Most dates from the first to the last that may be told apart: ten years."""
+MOST_DATES = 3_700  # Most dates from the first to the last that may be told apart: ten years
 DAY_SECONDS = 86_400
 
 _NO_ZONES = ("localtime", "posixrules", "Factory")
@@ -56,7 +55,6 @@ def window_labels(lower_minutes: int, upper_minutes: int, window_minutes: int) -
 
 
 def clock_text(minutes: int) -> str:
-    """Write minutes of a service day as ``HH:MM``."""
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
@@ -141,32 +139,18 @@ class Windows(Domain):
 
     @cached_property
     def lower_seconds(self) -> int:
-        """First second of the service day."""
         return 60 * _minutes(self.lower, "lower")
 
     @cached_property
     def upper_seconds(self) -> int:
-        """The second after the last of the service day."""
         return 60 * _minutes(self.upper, "upper")
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Start of each window."""
         return window_labels(self.lower_seconds // 60, self.upper_seconds // 60, self.window_minutes)
 
     def calendar(self, period: str | None = None) -> range | None:
-        """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said.
-
-        Parameters
-        ----------
-        period
-            A day (``YYYY-MM-DD``) or a month (``YYYY-MM``) that is looked at alone.
-
-        Raises
-        ------
-        ParameterError
-            If the period has none of the dates.
-        """
+        """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said."""
         spans = [_span_of_period(period)] if period is not None else []
         if self.dates is not None:
             spans.append((_ordinal(self.dates[0]), _ordinal(self.dates[1])))
@@ -207,7 +191,6 @@ class Windows(Domain):
         return {name: num for name, num in zip(names, times, strict=True) if num}
 
     def _kinds(self, ordinals: IntArray) -> IntArray:
-        """Return which day of the week or type of day each date is."""
         weekday = (ordinals + 6) % 7
         if self.day == "weekday":
             return weekday
@@ -228,22 +211,13 @@ class Windows(Domain):
         return place[self._kinds(ordinals)]
 
     def slots(self, stamps: ArrayLike, period: str | None = None) -> IntArray:
-        """Return the slot of each time: position of its day times the number of windows, plus its window.
-
-        Parameters
-        ----------
-        stamps
-            Times that the domain contains; all of the period, if one is given.
-        period
-            As for :meth:`days`.
-        """
+        """Return the slot of each time: position of its day times the number of windows, plus its window."""
         ordinals, seconds = split_stamps(np.asarray(stamps, dtype=np.int64))
         windows = (seconds - self.lower_seconds) // (60 * self.window_minutes)
         return self.day_codes(ordinals, period) * len(self.labels) + windows
 
     @property
     def diameter(self) -> float:
-        """Seconds of a service day."""
         return float(self.upper_seconds - self.lower_seconds)
 
     def contains(self, values: ArrayLike) -> BoolArray:
@@ -261,18 +235,15 @@ class Windows(Domain):
         return known
 
     def distance(self, a: int, b: int) -> float:
-        """Seconds of the service day between two stamps, whatever their dates."""
         return float(abs(a % STAMPS_PER_DATE - b % STAMPS_PER_DATE))
 
     def generalise(self, values: ArrayLike) -> tuple[int, int]:
-        """First and last second of the service day."""
         seconds = split_stamps(np.asarray(values, dtype=np.int64).reshape(-1))[1]
         if not seconds.size:
             raise ParameterError("Only one or more values can be generalised. Got none.")
         return int(seconds.min()), int(seconds.max())
 
     def width(self, generalised: tuple[int, int]) -> float:
-        """Share of the service day between the two ends."""
         first, last = generalised
         if first > last:
             raise ParameterError("A range of times must be (first, last). Got the later one first.")

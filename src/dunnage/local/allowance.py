@@ -51,10 +51,8 @@ from dunnage.noise import Noise
 
 FORMAT = 1
 MOST_BYTES = 1 << 26
-MOST_KEPT_BYTES = 1 << 28
-"""How much the reports of closed days may take up."""
-MOST_JUMP_DAYS = 400
-"""How far a clock may go forwards at once."""
+MOST_KEPT_BYTES = 1 << 28  # How much the reports of closed days may take up
+MOST_JUMP_DAYS = 400  # How far a clock may go forwards at once
 _MOST_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
 _KIND = "dunnage allowance"
 _MARKER, _CLOSED = ".enrolled", ".closed"
@@ -265,51 +263,19 @@ class Allowance:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
-        task: Task,
+        path: str | os.PathLike[str],  # The file; .lock, .enrolled and, with keep_from, .closed lie beside it
+        task: Task,  # The task the vehicle reports for
         *,
-        tier: str | None = None,
-        enrol: bool = False,
-        adopt: bool = False,
-        now: float | None = None,
-        accept_clock: bool = False,
-        keep_from: int | None = None,
-        noise: Noise | None = None,
-        durable: bool = True,
+        tier: str | None = None,  # The vehicle's public tier; needed to enrol where the task has several
+        enrol: bool = False,  # Start the allowance of a vehicle that has none and never had
+        adopt: bool = False,  # Take on another task: what was spent stays spent, its slots begin on the next day
+        now: float | None = None,  # Seconds after 1 January 1970; needed to enrol and to adopt
+        accept_clock: bool = False,  # Accept that the clock goes forwards by more than 400 days, once
+        keep_from: int | None = None,  # Keep what is stored of this day and later ones, until forget_kept
+        noise: Noise | None = None,  # Source of the drawn slots
+        durable: bool = True,  # Synchronise each write with the disk; switch it off in simulations only
     ) -> Allowance:
-        """Open the allowance of a vehicle, or start one.
-
-        Parameters
-        ----------
-        path
-            The file; ``<path>.lock`` and ``<path>.enrolled`` lie beside it, and ``<path>.closed`` with ``keep_from``.
-        task
-            The task the vehicle reports for.
-        tier
-            The vehicle's public tier; needed to enrol where the task has several.
-        enrol
-            Start the allowance of a vehicle that has none and never had.
-        adopt
-            Take on another task than the file was written for. What was spent stays spent; the new task's slots
-            begin on the next day.
-        now
-            Seconds after 1 January 1970; needed to enrol and to adopt.
-        accept_clock
-            Accept that the clock goes forwards by more than 400 days, once.
-        keep_from
-            A day: keep what is stored of it and of later days when they close, until :meth:`forget_kept`. Earlier days
-            stay kept as long as there is room.
-        noise
-            Source of the drawn slots.
-        durable
-            Synchronise each write with the disk. Switch it off in simulations only: after a power cut the file may be
-            older than what was sent.
-
-        Raises
-        ------
-        AllowanceError
-            If the file is missing, damaged, in use, or of another task.
-        """
+        """Open the allowance of a vehicle, or start one."""
         name = os.path.abspath(os.fspath(path))
         with _reported(name):
             _check_place(name, enrol)  # before a lock is left beside what is no allowance
@@ -380,7 +346,6 @@ class Allowance:
 
     @property
     def tier(self) -> str:
-        """The vehicle's tier."""
         return self._book.tier
 
     @property
@@ -407,18 +372,7 @@ class Allowance:
             yield
 
     def advance(self, now: float) -> int:
-        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days.
-
-        Returns
-        -------
-        int
-            The moment to go by: never before the last one seen.
-
-        Raises
-        ------
-        AllowanceError
-            If the clock went back by more than the task's ``skew_seconds``, or forwards by more than 400 days.
-        """
+        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days."""
         with self.turn(), _reported(self.path):
             moment = self._forwards(now)
             self._forget_closed(moment)
@@ -478,11 +432,9 @@ class Allowance:
         return min((moment for moment in moments if moment > now), default=None)
 
     def is_spent(self, slot: Slot, purpose: str) -> bool:
-        """Return whether a slot was spent for a purpose, with or without a report."""
         return (slot.slot, purpose) in self._held(slot).reports
 
     def stored(self, slot: Slot, purpose: str) -> bytes | None:
-        """Return the stored report of a slot and purpose."""
         return self._held(slot).reports.get((slot.slot, purpose))
 
     def _held(self, slot: Slot) -> _Day:
@@ -492,22 +444,7 @@ class Allowance:
         return held
 
     def spend(self, slot: Slot, purpose: str, loss: Fraction | None, now: float) -> None:
-        """Spend one slot for one purpose, before anything is drawn for it.
-
-        Parameters
-        ----------
-        slot, purpose
-            What is spent; a slot that is due, and not spent for this purpose.
-        loss
-            True loss of the report; None if it has no bound.
-        now
-            Seconds after 1 January 1970.
-
-        Raises
-        ------
-        AllowanceError
-            If the slot is not due or spent already, or a limit would be exceeded. Nothing is spent then.
-        """
+        """Spend a due slot for one purpose, before anything is drawn for it; a refusal spends nothing."""
         with self.turn(), _reported(self.path):
             if slot not in self.due(now):
                 raise AllowanceError("the slot is not due: it lies ahead, has lapsed or was never drawn. Wait for one.")
@@ -575,7 +512,6 @@ class Allowance:
         return _total(self._book.lifetime)
 
     def spent_by_purpose(self) -> dict[str, Spent]:
-        """Return what each purpose spent in the vehicle's lifetime."""
         return {name: Spent(own.loss, own.num_reports, own.num_unbounded) for name, own in self._book.lifetime.items()}
 
     def summary(self) -> str:
@@ -623,7 +559,6 @@ def _total(spends: Mapping[str, Spent]) -> Spent:
 
 
 def _moment(now: float | None) -> int:
-    """Check a time and return it in whole seconds."""
     usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
     if not usable or not 0 <= now < _MOST_SECONDS:  # type: ignore[operator]
         raise AllowanceError(
@@ -683,7 +618,6 @@ def _content(name: str, most: int) -> bytes:
 
 
 def _append_file(name: str, line: bytes, *, durable: bool) -> None:
-    """Write a line behind a file."""
     is_new = not os.path.lexists(name)
     sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:

@@ -48,8 +48,7 @@ from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
 
-MOST_DIMENSIONS = 62
-"""Most numbers that a joint report may have here: their signs are drawn as one word."""
+MOST_DIMENSIONS = 62  # Most numbers that a joint report may have here: their signs are drawn as one word
 
 _ROUNDING_BITS = 16  # random digits that decide nearly all roundings; tests shrink them
 _SLACK = 2.0**-50  # eight times the unit of rounding: covers the few operations of a rounding
@@ -288,7 +287,6 @@ def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:
 
 
 def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
-    """Draw for each input of a planar law a cell near it."""
     from dunnage.local.batch_kernels import join_cells, split_cells
 
     last = law.grid.num_columns - 1
@@ -330,8 +328,7 @@ def _accept(noise: Noise, law: Planar, rates: list[Fraction], drawn: IntArray) -
 
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 
-CHUNK_ROWS = 1 << 16
-"""Rows perturbed at a time: their reports stay in the processor's cache, or nearly."""
+CHUNK_ROWS = 1 << 16  # Rows perturbed at a time: their reports stay in the processor's cache, or nearly
 
 
 def perturb_column(
@@ -384,7 +381,6 @@ def _tallier(mechanism: Mechanism, tier: Tier | str) -> Callable[[Tally, list[Fl
 
 
 def _attributes(mechanism: LocalNumeric, columns: list[FloatArray]) -> list[tuple[Attribute, FloatArray]]:
-    """Return each attribute with the column that it is made of."""
     of_quantity = {quantity.name: column for quantity, column in zip(mechanism.quantities, columns, strict=True)}
     return [(attribute, of_quantity[attribute.quantity.name]) for attribute in mechanism.attributes]
 

@@ -41,7 +41,6 @@ def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None =
 
 
 def mechanisms_of(task: Task) -> dict[str, Mechanism]:
-    """Make the mechanism of each purpose of a task."""
     return {purpose.name: mechanism_of(task, purpose) for purpose in task.purposes}
 
 
@@ -169,12 +168,7 @@ class Client:
     """
 
     def __init__(
-        self,
-        task: Task,
-        allowance: Allowance,
-        *,
-        clock: Callable[[], float] = time.time,
-        noise: Noise | None = None,
+        self, task: Task, allowance: Allowance, *, clock: Callable[[], float] = time.time, noise: Noise | None = None
     ) -> None:
         if allowance.task.digest != task.digest:
             raise AllowanceError("the allowance was opened for another task. Open it with the client's task.")
@@ -191,41 +185,16 @@ class Client:
         return _Duty(purpose.name, number, index, tier, mechanism, loss)
 
     def due(self, now: float | None = None) -> tuple[Slot, ...]:
-        """Return the slots that still lack a report of some purpose and may be sent now, the earliest first.
-
-        Raises
-        ------
-        AllowanceError
-            If the clock went back, or the allowance cannot be written.
-        """
+        """Return the slots that still lack a report of some purpose and may be sent now, the earliest first."""
         slots = self.allowance.due(self._now(now))
         return tuple(s for s in slots if any(self.allowance.stored(s, name) is None for name in self._duties))
 
     def report(self, purpose: str, value: object, now: float | None = None, *, slot: Slot | None = None) -> bytes:
         """Make the report of one purpose, or give the stored one again.
 
-        Parameters
-        ----------
-        purpose
-            Name of the purpose.
-        value
-            ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for a
-            path. Anything else counts as missing, and still makes a report.
-        now
-            The time; the clock's if left out.
-        slot
-            Which slot; left out, the earliest due one without a report, else the latest due one (whose stored
-            report is given again).
-
-        Returns
-        -------
-        bytes
-            The report in its binary form.
-
-        Raises
-        ------
-        AllowanceError
-            If no slot is due, the allowance is used up, or the clock went back. Nothing is spent then.
+        A value is ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for
+        a path; anything else counts as missing, and still makes a report. Without a slot the earliest due one without a
+        report is meant, else the latest due one. If none is due, or the allowance is used up, nothing is spent.
         """
         duty, moment = self._find(purpose), self._now(now)
         with self.allowance.turn():
@@ -234,20 +203,9 @@ class Client:
             return stored if stored is not None else self._make(duty, value, chosen, moment)
 
     def reports(self, values: Mapping[str, object], now: float | None = None) -> list[bytes]:
-        """Make all reports that are due and not made: one for each due slot and purpose.
+        """Make all reports that are due and not made: one for each due slot and purpose; what is left out is missing.
 
-        Parameters
-        ----------
-        values
-            For each purpose its value; one that is left out counts as missing, and still makes a report.
-        now
-            The time; the clock's if left out.
-
-        Raises
-        ------
-        AllowanceError
-            If the allowance is used up or the clock went back. Reports made before that are stored:
-            :meth:`resend` gives them.
+        If the allowance is used up, or the clock went back, those made before that are stored: :meth:`resend` has them.
         """
         moment = self._now(now)
         for name in values:

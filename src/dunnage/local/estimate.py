@@ -75,8 +75,7 @@ from dunnage.local.task import Mechanism, Purpose, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
 
-MOST_LISTED = 1000
-"""Paths that are listed at most, besides those whose interval lies above 0."""
+MOST_LISTED = 1000  # Paths that are listed at most, besides those whose interval lies above 0
 
 
 @dataclass
@@ -94,7 +93,6 @@ class _Lines:
         self.lines.append({"quantity": quantity, "purpose": purpose, **told, **cells})
 
     def table(self, columns: Mapping[str, pa.DataType]) -> pa.Table:
-        """Return the lines as a table; what a line does not speak of is empty."""
         found = {name: [line.get(name, EMPTY[name]) for line in self.lines] for name in columns}
         return pa.table({name: pa.array(found[name], kind) for name, kind in columns.items()})
 
@@ -339,13 +337,7 @@ def _certificate(
 ) -> Certificate:
     rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
     promise = estimates_promise(
-        task,
-        losses,
-        mechanisms,
-        confidence=confidence,
-        combine=combine,
-        rules=rules,
-        verdicts=lines.verdicts,
+        task, losses, mechanisms, confidence=confidence, combine=combine, rules=rules, verdicts=lines.verdicts
     )
     if void:
         promise = promise.voided(void)

@@ -72,12 +72,10 @@ class Estimates:
 
 
 def single(value: float, lower: float, upper: float, variance: float) -> Estimates:
-    """Return the estimates of one number."""
     return Estimates(*(np.asarray(number, dtype=np.float64) for number in (value, lower, upper, variance)))
 
 
-UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)
-"""What is known of a number that nobody reported."""
+UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)  # What is known of a number that nobody reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,6 @@ class Combination:
 
 
 def check_confidence(confidence: object) -> float:
-    """Return a confidence that intervals can have."""
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:  # type: ignore[arg-type]
         raise ParameterError(f"confidence must lie between 0.5 and 1. Got {shown(confidence)}. Use 0.95, say.")
@@ -163,7 +160,6 @@ def combine(parts: Sequence[Estimates], weights: Sequence[float]) -> Estimates:
 
 
 def shares_of(amounts: Sequence[float]) -> list[float]:
-    """Return amounts as parts of their sum."""
     whole = math.fsum(amounts)
     return [amount / whole for amount in amounts]
 
@@ -171,7 +167,6 @@ def shares_of(amounts: Sequence[float]) -> list[float]:
 def combine_tiers(
     tiers: Sequence[Estimates], nums: Sequence[int], precisions: Sequence[float], rule: str
 ) -> tuple[Estimates, Combination]:
-    """Put the estimates of tiers together."""
     if len(tiers) == 1:
         return tiers[0], Combination(rule=ONE_TIER)
     p_value = heterogeneity(tiers)
@@ -263,8 +258,7 @@ def walsh_hadamard(table: IntArray) -> IntArray:
     return done
 
 
-MOST_GROUPS = 64
-"""Groups of symbols that a distribution is fitted to, at most."""
+MOST_GROUPS = 64  # Groups of symbols that a distribution is fitted to, at most
 MOST_PLANAR_CELLS = 1 << 12
 _MOST_ROUNDS = 2_000
 _STILL = 1e-6
@@ -503,10 +497,8 @@ def _inverted(
     return Estimates(value, value - width, value + width, variance)
 
 
-FEW = 8
-"""With fewer reports than this their own variance says too little; the law's largest is taken."""
-_SPREAD = 1 / 3
-"""Mean square of a number that is spread evenly over its domain: what weights are reckoned with."""
+FEW = 8  # With fewer reports than this their own variance says too little; the law's largest is taken
+_SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain: what weights are reckoned with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -558,7 +550,6 @@ def _variance(reading: Reading, sums: Sums, mean: float) -> float:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Estimates, float]:
-    """Estimate the mean of one attribute from the reports of one tier."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute:
@@ -646,8 +637,7 @@ def _ratio_mean(
     return _mean(quantity, ratio, ratio_bounds(top[0], share), top[1], top[2])
 
 
-MOST_SHARES = 1 << 24
-"""Most inputs whose shares are estimated at once."""
+MOST_SHARES = 1 << 24  # Most inputs whose shares are estimated at once
 
 
 @dataclass(frozen=True)
@@ -686,7 +676,6 @@ def estimate_shares(
 
 
 def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
-    """Return unbiased shares of all inputs of a law from the reports of one tier."""
     if isinstance(law, Independent):
         return _product_shares(law, tally, confidence)
     if isinstance(law, InClear):
@@ -698,7 +687,6 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
 
 
 def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | None = None) -> Estimates:
-    """Return unbiased shares of all inputs of an oracle."""
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):

@@ -42,12 +42,9 @@ EPSILON_EACH = Fraction(5, 2)
 _MOST_VARINT_BYTES = 10
 _RARE = 7  # Laplace noise of more than seven scales comes up less than once in a thousand times
 
-Entry = tuple[int, int]
-"""An attribute and its symbol."""
-Symbol = tuple[int, str, int]
-"""An attribute, the key of the law that drew its symbol, and the symbol."""
-Points = Callable[[int], int]
-"""From an attribute to its point; only those drawn are asked for."""
+Entry = tuple[int, int]  # An attribute and its symbol
+Symbol = tuple[int, str, int]  # An attribute, the key of the law that drew its symbol, and the symbol
+Points = Callable[[int], int]  # From an attribute to its point; only those drawn are asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +178,6 @@ class SampledReport:
         return self.laws[attribute].worst(self.share) / self.share
 
     def draw(self, points: Points, noise: Noise) -> bytes:
-        """Draw the set, then the symbols, and pack them."""
         rank = noise.below(self.num_sets)
         drawn = []
         for attribute in combination(rank, len(self.laws), self.num_sampled):
@@ -288,7 +284,6 @@ class JointReport:
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs: vectors of signs."""
         return self.law.num_inputs
 
     @property
@@ -301,7 +296,6 @@ class JointReport:
         return self.law.reading
 
     def worst(self, attribute: int) -> float:
-        """Return the variance of an attribute's estimated mean, times the number of devices, at worst."""
         return self.law.reading.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
@@ -312,7 +306,6 @@ class JointReport:
         return self.perturb(index, noise).to_bytes(_num_bytes(self.num_inputs), "little")
 
     def read(self, payload: bytes) -> list[Symbol]:
-        """Read a payload as attributes, the key of the law and their signs."""
         due, signs = _num_bytes(self.num_inputs), int.from_bytes(payload, "little")
         if len(payload) != due or signs >= self.num_inputs:
             raise _refused(f"{len(payload)} bytes where {len(self.steps)} bits in {due} are due")
@@ -322,7 +315,6 @@ class JointReport:
         return self.law.perturb(index, noise)
 
     def symbols(self) -> range:
-        """All vectors of signs; refuses where they are too many."""
         return self.law.symbols()
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -382,7 +374,6 @@ def sampled_report(
 
 
 def joint_report(attributes: Sequence[Attribute], epsilon: Fraction) -> JointReport:
-    """Return Duchi's report of all attributes at once."""
     law = JointDuchi(epsilon=epsilon, dimensions=len(attributes))
     return JointReport(law, tuple(attribute.steps for attribute in attributes))
 
@@ -485,18 +476,7 @@ class LocalNumeric(Tiered[Report]):
         return self.channel(tier).reading(attribute, key)
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a value for each quantity; there is always one, whatever the values.
-
-        Parameters
-        ----------
-        value
-            A mapping from names to numbers, or the numbers in the order of the quantities. What is not there, or no
-            number, is missing.
-        tier
-            The tier of the device.
-        noise
-            Where the randomness comes from.
-        """
+        """Draw a report of a value for each quantity; there is always one, whatever the values."""
         report, values = self.channel(tier), self._values(value)
 
         def point(at: int) -> int:
@@ -516,13 +496,7 @@ class LocalNumeric(Tiered[Report]):
             return {}
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[Symbol]:
-        """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law.
-
-        Raises
-        ------
-        ReportError
-            If no report of this tier can hold the payload.
-        """
+        """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law."""
         return self.channel(tier).read(payload)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> tuple[float, ...]:
@@ -541,7 +515,6 @@ class LocalNumeric(Tiered[Report]):
         )
 
     def describe(self) -> dict[str, object]:
-        """Give name and all parameters as plain data."""
         return {
             "name": self.name,
             "quantities": [quantity.to_dict() for quantity in self.quantities],
@@ -552,7 +525,6 @@ class LocalNumeric(Tiered[Report]):
         }
 
     def num_told(self, tier: Tier | str) -> int:
-        """Return how many numbers one report tells."""
         report = self.channel(tier)
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 

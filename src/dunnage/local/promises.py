@@ -50,13 +50,11 @@ from dunnage.local.task import Mechanism, Task
 from dunnage.local.trajectory import LocalTrajectory
 
 NAME = "estimates"
-ONE_SLOT = "slot of reports"
-"""What is protected if there are several purposes."""
+ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
 """How tiers may be put together; see :func:`~dunnage.local.estimators.combine_tiers`."""
-SIGNIFICANCE = 0.05
-"""Below this p-value of Cochran's Q tiers are taken to differ."""
+SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q tiers are taken to differ
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
@@ -72,7 +70,6 @@ _NOTE = "local-loss-over-time.md#composition"
 
 
 def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
-    """Return the columns that the table of a task has."""
     wanted = set(_ALWAYS)
     for mechanism in mechanisms.values():
         if isinstance(mechanism, LocalNumeric):
@@ -88,12 +85,10 @@ def has_bins(mechanism: LocalNumeric) -> bool:
 
 
 def num_bins(steps: int) -> int:
-    """Return how many bins a number of so many steps has."""
     return min(MAX_BINS, 2 * steps)
 
 
 def bin_edges(quantity: Quantity) -> list[float]:
-    """Return the borders of the bins of a number."""
     bins = num_bins(quantity.steps)
     return [float(quantity.low + (quantity.high - quantity.low) * at / bins) for at in range(bins + 1)]
 
@@ -114,7 +109,6 @@ def has_outside(mechanism: LocalLocation) -> bool:
 
 
 def num_paths(mechanism: LocalTrajectory) -> int:
-    """Return how many paths are told apart."""
     return mechanism.channel(mechanism.levels[0]).num_inputs
 
 

@@ -87,7 +87,6 @@ class Report:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
     def to_bytes(self) -> bytes:
-        """Write the binary form."""
         body = b"".join(
             (
                 bytes((VERSION,)),
@@ -101,7 +100,6 @@ class Report:
         return body + zlib.crc32(body).to_bytes(4, "big")
 
     def to_json(self) -> str:
-        """Write the JSON form, on one line."""
         fields = {
             "format": VERSION,
             "task": self.task.hex(),
@@ -117,35 +115,17 @@ class Report:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, task: Task | None = None) -> Report:
-        """Read the binary form; with a task, only a report made for it.
-
-        Raises
-        ------
-        ReportError
-            If the bytes are not exactly one report, or not one of the task.
-        """
+        """Read the binary form; with a task, only a report made for it."""
         return _checked(_Reader(data).report(), task)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
-        """Read the JSON form; with a task, only a report made for it.
-
-        Raises
-        ------
-        ReportError
-            If the text is not exactly one report, or not one of the task.
-        """
+        """Read the JSON form; with a task, only a report made for it."""
         parsed = parse_json(text, what="a report", most_bytes=MOST_LINE, error=ReportError)
         return _checked(_from_plain(parsed), task)
 
     def check(self, task: Task) -> None:
-        """Check that the report was made for a task.
-
-        Raises
-        ------
-        ReportError
-            If it names another task, or a purpose, tier or slot that the task does not have.
-        """
+        """Check that the report was made for a task."""
         if self.task != task.prefix:
             raise ReportError(
                 f"the report was made for another task. Got task {self.task.hex()}, not {task.prefix.hex()}. "
@@ -258,7 +238,6 @@ def _hexed(text: Any) -> bytes:
 
 
 def packed(data: bytes) -> str:
-    """Write bytes as Base64."""
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
@@ -353,7 +332,6 @@ class ReportFile:
             self.first_bad.append(BadReport(where, why))
 
     def summary(self) -> str:
-        """Say how many reports were read, and which places were bad."""
         text = f"{self.path}: {self.num_read} reports read, {self.num_bad} bad"
         return "\n".join([text, *(f"  {bad}" for bad in self.first_bad)])
 

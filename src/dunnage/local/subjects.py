@@ -33,7 +33,6 @@ def task_error(what: str, got: object, remedy: str) -> TaskError:
 
 
 def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> None:
-    """Check that a field is a short printable text."""
     value = getattr(owner, name)
     fits = isinstance(value, str) and len(value) <= MOST_TEXT and value.isprintable() and value == value.strip()
     if not fits or not (value or empty):
@@ -52,7 +51,6 @@ def set_number(owner: object, name: str, what: str) -> Fraction:
 
 
 def check_whole(value: object, what: str, least: int, most: int) -> None:
-    """Check that a value is a whole number in a range."""
     if type(value) is not int or not least <= value <= most:
         raise task_error(f"{what} must be a whole number from {least} to {most}", value, "Choose one in that range.")
 
@@ -252,12 +250,10 @@ class Grid(Described):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
         return self.num_columns
 
     @property
     def num_cells(self) -> int:
-        """Number of cells."""
         return self.num_columns**2
 
     @property
@@ -267,7 +263,6 @@ class Grid(Described):
 
     @property
     def num_areas(self) -> int:
-        """Number of areas."""
         return 1 << 2 * (self.area_levels - 1)
 
     @property
@@ -277,7 +272,6 @@ class Grid(Described):
 
     @property
     def num_inner(self) -> int:
-        """Number of cells of one area."""
         return 1 << self.inner_bits
 
     def cell(self, longitude: object, latitude: object) -> int:
@@ -307,7 +301,6 @@ class Grid(Described):
         return _spread_bits(column) << 1 | _spread_bits(row)
 
     def column_row(self, cell: int) -> tuple[int, int]:
-        """Return column and row of a cell."""
         return _gathered_bits(cell >> 1), _gathered_bits(cell)
 
     def area(self, cell: int) -> int:
@@ -319,7 +312,6 @@ class Grid(Described):
         return cell & (self.num_inner - 1)
 
     def joined(self, area: int, inner: int) -> int:
-        """Return the cell of an area and a place inside it."""
         return area << self.inner_bits | inner
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
@@ -330,14 +322,12 @@ class Grid(Described):
         return sorted(self.cell_at(x, y) for x in columns for y in rows)
 
     def bounds(self, cell: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Return west, south, east and north of a cell."""
         west, south, east, north = self.box
         column, row = self.column_row(cell)
         width, height = (east - west) / self.num_columns, (north - south) / self.num_rows
         return west + column * width, south + row * height, west + (column + 1) * width, south + (row + 1) * height
 
     def centre(self, cell: int) -> tuple[float, float]:
-        """Return longitude and latitude of the middle of a cell."""
         west, south, east, north = self.bounds(cell)
         return float((west + east) / 2), float((south + north) / 2)
 

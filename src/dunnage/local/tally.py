@@ -66,8 +66,7 @@ class TallyData(TypedDict):
 
 
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
-MOST_COUNTS = 1 << 26
-"""Most counts of one part: half a gigabyte."""
+MOST_COUNTS = 1 << 26  # Most counts of one part: half a gigabyte
 SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
@@ -120,7 +119,6 @@ class Counts:
 
     @classmethod
     def zeros(cls, kind: str, *shape: int) -> Counts:
-        """Begin a part."""
         num = math.prod(shape)
         if not 1 <= num <= MOST_COUNTS:
             raise ParameterError(f"a tally has at most {MOST_COUNTS} counts. Got {num}. Use a coarser grid, say.")
@@ -138,7 +136,6 @@ class Counts:
         self.num += 1
 
     def add_rows(self, rows: Packed) -> None:
-        """Count the set bits of packed rows, bit by bit."""
         from dunnage.local.batch_kernels import count_bytes
 
         by_value = np.zeros((rows.shape[1], 256), dtype=np.int64)
@@ -218,13 +215,7 @@ class Tally:
         return found
 
     def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
-        """Add one report.
-
-        Raises
-        ------
-        ReportError
-            If no report of the tier can hold the payload. Nothing has been added then.
-        """
+        """Add one report."""
         read = mechanism.read(payload, tier=tier)
         if isinstance(mechanism, LocalNumeric):
             self._add_numbers(mechanism.channel(tier), read)
@@ -261,13 +252,7 @@ class Tally:
         return tallies
 
     def merge(self, other: Tally) -> None:
-        """Add the tally of other reports of the same purpose and tier.
-
-        Raises
-        ------
-        ParameterError
-            If it is of another purpose, tier or law. Nothing has been added then.
-        """
+        """Add the tally of other reports of the same purpose and tier."""
         if (self.purpose, self.tier) != (other.purpose, other.tier):
             raise ParameterError(
                 f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
@@ -283,7 +268,6 @@ class Tally:
         self.num_reports += other.num_reports
 
     def to_dict(self) -> TallyData:
-        """Give the tally as plain data."""
         parts: list[PartData] = [
             {"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)
         ]
@@ -291,13 +275,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, data: TallyData) -> Tally:
-        """Read what :meth:`to_dict` gave.
-
-        Raises
-        ------
-        InputError
-            If it is something else.
-        """
+        """Read what :meth:`to_dict` gave."""
         try:
             parts = {_key(part["key"]): _part(part) for part in data["parts"]}
             names = data["purpose"], data["tier"]
@@ -376,7 +354,6 @@ class Tallies:
 
     @property
     def num_reports(self) -> int:
-        """How many reports were counted."""
         return sum(tally.num_reports for tally in self.by_tier.values())
 
     def add(self, report: Report) -> bool:
@@ -402,13 +379,11 @@ class Tallies:
         return True
 
     def to_dict(self) -> dict[str, object]:
-        """Give all tallies as plain data."""
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
         return {"format": FORMAT, "kind": TALLIES_KIND, "task": self.task.digest, "tallies": tallies}
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    """Check that a tally can be one of a mechanism."""
     numeric = isinstance(mechanism, LocalNumeric)
     fits = _numbers_fit(mechanism, tally) if numeric else _places_fit(mechanism, tally)
     if not fits:
@@ -417,7 +392,6 @@ def check_tally(mechanism: Any, tally: Tally) -> None:
 
 
 def tally_digest(tally: Tally) -> str:
-    """Return the SHA-256 of what a tally holds."""
     text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -433,7 +407,6 @@ def check_repeated(tallies: Iterable[Tally]) -> None:
 
 
 def repeated_problem(tally: Tally) -> Problem:
-    """Say that a tally came before."""
     return Problem(
         f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice",
         remedy="Give each tally once. If they are of different reports, tally those together.",

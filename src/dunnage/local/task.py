@@ -44,8 +44,7 @@ __all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", 
 
 FORMAT = 1
 _KIND = "dunnage task"
-PREFIX_BYTES = 8
-"""How many bytes of the task's digest each report carries."""
+PREFIX_BYTES = 8  # How many bytes of the task's digest each report carries
 MOST_BYTES = 1 << 20
 MOST_PURPOSES = 16
 MOST_QUANTITIES = 64
@@ -53,8 +52,7 @@ MOST_TIERS = 32
 MOST_PARAMETERS = 16
 MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
-MOST_DAYS = 2_932_896
-"""The last day of the year 9999, counted from 1 January 1970."""
+MOST_DAYS = 2_932_896  # The last day of the year 9999, counted from 1 January 1970
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
@@ -117,7 +115,6 @@ class Purpose(Described):
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
 
     def to_dict(self) -> dict[str, Json]:
-        """Give the purpose as plain data."""
         told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
         left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
         return {name: value for name, value in told.items() if name not in left_out or value != left_out[name]}
@@ -203,7 +200,6 @@ class Schedule(Described):
 
     @property
     def num_moments(self) -> int:
-        """Number of moments of a day."""
         return MINUTES_PER_DAY // self.slot_minutes
 
     def moment(self, day: int, slot: int) -> int:
@@ -211,7 +207,6 @@ class Schedule(Described):
         return day * SECONDS_PER_DAY + slot * self.slot_minutes * 60
 
     def closes(self, day: int) -> int:
-        """Return when a day closes."""
         return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
 
     def deadline(self, day: int, slot: int) -> int:
@@ -234,7 +229,6 @@ class Schedule(Described):
 
 
 def _minutes_of(time: object) -> int:
-    """Read HH:MM as minutes after midnight."""
     digits = isinstance(time, str) and len(time) == 5 and time[2] == ":" and (time[:2] + time[3:])
     if not digits or not (digits.isascii() and digits.isdigit()) or digits > "2359" or digits[2:] > "59":
         raise task_error("closing must be a time of day, HH:MM", time, 'Write "03:00", say.')
@@ -369,14 +363,12 @@ class Task(Described):
         return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
 
     def purpose_index(self, name: str) -> int:
-        """Return the number of a purpose in reports."""
         names = [purpose.name for purpose in self.purposes]
         if name not in names:
             raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
         return names.index(name)
 
     def to_dict(self) -> dict[str, Json]:
-        """Give the task as plain data without a floating-point number."""
         return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
 
     def to_bytes(self) -> bytes:
@@ -399,13 +391,7 @@ class Task(Described):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Task:
-        """Read a task strictly: nothing unknown, nothing twice, nothing too large.
-
-        Raises
-        ------
-        TaskError
-            If the text is not a task of a format known here.
-        """
+        """Read a task strictly: nothing unknown, nothing twice, nothing too large."""
         return _task(parse_json(text, what="a task", most_bytes=MOST_BYTES, error=TaskError))
 
 

@@ -57,8 +57,7 @@ from dunnage.policy import (
 )
 from dunnage.schema import Role
 
-ONLY_TIER = "all"
-"""Name of the one tier of a mechanism that has an epsilon of its own."""
+ONLY_TIER = "all"  # Name of the one tier of a mechanism that has an epsilon of its own
 
 _MOST_TEXT = 64
 _POSITIVE = "a number above 0"
@@ -132,7 +131,6 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
 
 
 def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
-    """Read a policy for devices from TOML text."""
     return _carriers_of(Written.from_text(text, path))
 
 
@@ -197,7 +195,6 @@ def _carriers_of(written: Written) -> CarrierPolicy:
 
 
 def read_task(path: str | os.PathLike[str]) -> Task:
-    """Read a policy file for devices and make its task."""
     return task_of(read_carriers(path))
 
 

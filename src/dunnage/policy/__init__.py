@@ -47,15 +47,12 @@ from dunnage.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing,
 from dunnage.trips import Trip
 
 MOST_POLICY_BYTES = 1 << 20
-DEVICE_PREFIX = "local-"
-"""How the names of mechanisms begin that run on devices."""
+DEVICE_PREFIX = "local-"  # How the names of mechanisms begin that run on devices
 ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
-_ADVISED = ("k", "epsilon")
-"""Parameters that a draft leaves blank, and that advice chooses."""
+_ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank, and that advice chooses
 _DEEPEST = 16
 V = TypeVar("V")
-Document = Mapping[str, Any]
-"""Plain data as TOML holds it, which the tables below judge."""
+Document = Mapping[str, Any]  # Plain data as TOML holds it, which the tables below judge
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 
@@ -121,13 +118,7 @@ class Policy:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
-        """Read a policy file.
-
-        Raises
-        ------
-        PolicyError
-            With all problems found, if it is not a usable policy.
-        """
+        """Read a policy file."""
         written = Written.read(path)
         return cls.from_dict(written.document, path=written.path)
 
@@ -171,7 +162,6 @@ class Policy:
         )
 
     def to_toml(self) -> str:
-        """Write the policy as TOML text."""
         import tomli_w
 
         return tomli_w.dumps(dict(self.document))
@@ -217,7 +207,6 @@ class Written:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a policy file."""
         try:
             file = Path(path)
             with file.open("rb") as stream:
@@ -237,7 +226,6 @@ class Written:
 
     @classmethod
     def from_text(cls, text: str, path: Path | None = None) -> Self:
-        """Read TOML text."""
         try:
             return cls(text=text, document=tomllib.loads(text, parse_float=Decimal), path=path)
         except (ValueError, ArithmeticError) as error:
@@ -294,7 +282,6 @@ def canonical(value: Any) -> Any:
 
 
 def digest_of(content: Mapping[str, object]) -> str:
-    """Return the SHA-256 of plain data, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
