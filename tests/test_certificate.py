@@ -74,6 +74,11 @@ def made(**changes: Any) -> Certificate:
     return Certificate.model_validate({**certificate.body, **changes})
 
 
+def digested(body: dict[str, Any]) -> bytes:
+    """Write what may be no certificate, with the digest that fits."""
+    return canonical({**body, "digest": hashlib.sha256(canonical(body)).hexdigest()})
+
+
 @pytest.fixture
 def keys(tmp_path: Path) -> tuple[Path, Path]:
     """An Ed25519 key pair as PEM files."""
@@ -169,9 +174,8 @@ def test_a_missing_field_is_named(name: str) -> None:
     if name == "period":
         Certificate.from_bytes(Certificate.model_validate(body).to_bytes())
         return
-    digest = hashlib.sha256(canonical(body)).hexdigest()
     with pytest.raises(CheckFailed, match=name):
-        Certificate.from_bytes(canonical({**body, "digest": digest}))
+        Certificate.from_bytes(digested(body))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +197,7 @@ def test_a_missing_field_is_named(name: str) -> None:
 )
 def test_a_malformed_field_is_a_failed_check(changes: dict[str, Any]) -> None:
     with pytest.raises(CheckFailed, match="malformed"):
-        Certificate.from_bytes(made(**changes).to_bytes())
+        Certificate.from_bytes(digested({**made().body, **changes}))
 
 
 @pytest.mark.parametrize("signature", [[], "x", 5, {"value": 5}, [["a", "b"]], True])
@@ -278,11 +282,11 @@ def test_the_two_halves_of_a_pair_are_not_mixed_up(keys: tuple[Path, Path]) -> N
 
 def test_odds_round_up_and_never_exceed_certainty() -> None:
     rows = odds(Loss(Fraction(1)))
-    assert [row["at_most"] for row in rows] == [0.0268, 0.232, 0.7311]
-    assert [row["at_most"] for row in odds(Loss(Fraction(5000)))] == [1.0, 1.0, 1.0]
+    assert [row.at_most for row in rows] == [0.0268, 0.232, 0.7311]
+    assert [row.at_most for row in odds(Loss(Fraction(5000)))] == [1.0, 1.0, 1.0]
     assert odds(UNBOUNDED) == []
     approximate = odds(Loss(Fraction(1), Fraction(1, 10)))
-    assert all(row["right_guess_at_most"] >= max(row["before"], 1 - row["before"]) for row in approximate)
+    assert all(row.right_guess_at_most >= max(row.before, 1 - row.before) for row in approximate)
 
 
 NEIGHBOURS = Neighbours.ADD_REMOVE
@@ -291,12 +295,12 @@ NEIGHBOURS = Neighbours.ADD_REMOVE
 def test_meaning_speaks_of_what_holds() -> None:
     dp = PureDP(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS)
     cluster = WithinCluster(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS, clusters="weight")
-    assert meaning(promise_of(dp))["odds"][1]["sentence"] == "a 10 % suspicion becomes at most 23.2 %"
-    assert meaning(promise_of(dp, Basis.VOID, why="seeded"))["odds"] == []
-    assert "No bound is proved" in meaning(promise_of(dp, Basis.CLAIMED, why="no proof"))["sentences"][0]
+    assert meaning(promise_of(dp)).odds[1].sentence == "a 10 % suspicion becomes at most 23.2 %"
+    assert meaning(promise_of(dp, Basis.VOID, why="seeded")).odds == []
+    assert "No bound is proved" in meaning(promise_of(dp, Basis.CLAIMED, why="no proof")).sentences[0]
     claimed = meaning(promise_of(dp, Basis.CLAIMED, holds=cluster, why="only there"))
-    assert "same cluster" in claimed["sentences"][0]
-    assert meaning(promise_of(KAnonymity(k=3, protects="x")))["odds"][0]["right_at_most"] == 0.3334
+    assert "same cluster" in claimed.sentences[0]
+    assert meaning(promise_of(KAnonymity(k=3, protects="x"))).odds[0].right_at_most == 0.3334
 
 
 @pytest.mark.parametrize(

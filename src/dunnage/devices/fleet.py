@@ -185,21 +185,22 @@ class _Run:
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
             if rows.micros is not None:
-                self._note_days(rows.micros)
+                first, last = (
+                    int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (rows.micros.min(), rows.micros.max())
+                )
+                done = self.done
+                done.first_day = first if done.first_day is None else min(first, done.first_day)
+                done.last_day = last if done.last_day is None else max(last, done.last_day)
+                if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
+                    what = f"spans more than {MOST_DAYS_OF_FILE} days"
+                    raise InputError(
+                        str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")]
+                    )
             self.done.num_rows += rows.size
             told(f"reading: {self.done.num_rows:,}{total} rows")
             yield rows, vehicles
         if not self.done.num_rows:
             raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
-
-    def _note_days(self, micros: IntArray) -> None:
-        first, last = (int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (micros.min(), micros.max()))
-        done = self.done
-        done.first_day = first if done.first_day is None else min(first, done.first_day)
-        done.last_day = last if done.last_day is None else max(last, done.last_day)
-        if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
-            what = f"spans more than {MOST_DAYS_OF_FILE} days"
-            raise InputError(str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")])
 
     def every_row(self, told: Progress) -> Iterator[Readings]:
         """Yield every row as a reading; its path is the vehicle's rows before it."""
@@ -420,29 +421,15 @@ class _History:
         """Return for each row the places of the vehicle's rows before it, the earliest first."""
         if not self._num:
             return []
-        self._grow(int(vehicles.max()) + 1)
-        order = np.argsort(vehicles, kind="stable")
-        own = vehicles[order]
-        rank = _rank_of_equals(own)
-        self._check_order(rows, order, own, rank)
-        back = np.empty_like(order)
-        back[order] = np.arange(order.size)
-        steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
-        for name, kept in self._places.items():
-            column = rows.numbers[name][order]
-            for lag in range(1, self._num + 1):
-                steps[self._num - lag][name] = self._lagged(column, kept, own, rank, lag)[back]
-            self._keep(column, kept, own, rank)
-        return steps
-
-    def _grow(self, num_vehicles: int) -> None:
+        num_vehicles = int(vehicles.max()) + 1
         more = num_vehicles - self._micros.size
         if more > 0:
             self._micros = np.append(self._micros, np.zeros(more, dtype=np.int64))
             empty = np.full((self._num, more), np.nan)
             self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}
-
-    def _check_order(self, rows: Rows, order: IntArray, own: IntArray, rank: IntArray) -> None:
+        order = np.argsort(vehicles, kind="stable")
+        own = vehicles[order]
+        rank = _rank_of_equals(own)
         assert rows.micros is not None
         micros = rows.micros[order]
         before = np.where(rank > 0, np.append(0, micros[:-1]), self._micros[own])
@@ -452,6 +439,15 @@ class _History:
             what, remedy = "is before that of an earlier row of the vehicle", "Sort the file by time."
             raise self._source.refused(rows.first, self._columns.time, what, wrong, remedy)
         self._micros[own] = micros  # of several the last stays, since rows of a vehicle are in order
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
+        for name, kept in self._places.items():
+            column = rows.numbers[name][order]
+            for lag in range(1, self._num + 1):
+                steps[self._num - lag][name] = self._lagged(column, kept, own, rank, lag)[back]
+            self._keep(column, kept, own, rank)
+        return steps
 
     @staticmethod
     def _lagged(column: FloatArray, kept: FloatArray, own: IntArray, rank: IntArray, lag: int) -> FloatArray:

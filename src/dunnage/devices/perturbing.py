@@ -236,7 +236,10 @@ class _OwnRows:
             own = _own_rows(rows, names.vehicle, self._vehicle, self._seen)
             if self._vehicle is None and len(self._seen) > 1:
                 log, days = Log(window, names), []
-                self._refuse_several(path)
+                what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
+                if not self._live or self._enrol:
+                    raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
+                self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
                 break
             assert rows.micros is not None
             of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
@@ -249,13 +252,6 @@ class _OwnRows:
         self.warnings += source.warnings()
         self.notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
         return log
-
-    def _refuse_several(self, path: Path) -> None:
-        """Refuse to guess; a device that reports already takes all rows as missing, or one cell could silence it."""
-        what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
-        if not self._live or self._enrol:
-            raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
-        self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
 
     def _check_span(self, path: Path) -> None:
         if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:

@@ -126,7 +126,12 @@ class RowFile:
 
     def _header(self) -> list[str]:
         if not self._parquet:
-            return _csv_header(self.path)
+            with pa.input_stream(str(self.path), compression="detect") as stream:
+                content = stream.read(1 << 20)
+            text = bytes(content).decode("utf-8-sig", errors="replace")
+            if not text.strip():
+                raise InputError(str(self.path), ["is empty. Give a header line and at least one row."])
+            return next(cells for cells in csv.reader(text.splitlines()) if cells)
         with pq.ParquetFile(self.path) as source:
             self.num_rows = int(source.metadata.num_rows)
             self._schema = source.schema_arrow
@@ -312,15 +317,6 @@ def _reported(path: Path) -> Iterator[None]:
     raise InputError(str(path), [f"{reason}. Check it, or write it again."])
 
 
-def _csv_header(path: Path) -> list[str]:
-    with pa.input_stream(str(path), compression="detect") as stream:
-        content = stream.read(1 << 20)
-    text = bytes(content).decode("utf-8-sig", errors="replace")
-    if not text.strip():
-        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
-    return next(cells for cells in csv.reader(text.splitlines()) if cells)
-
-
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
@@ -370,16 +366,12 @@ def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
     try:
         return trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False), 0
     except pa.ArrowInvalid:
-        return _numbers_of_text(trimmed)
-
-
-def _numbers_of_text(column: pa.Array) -> tuple[FloatArray, int]:
-    texts = column.dictionary_encode()
-    read = [_number(text) for text in texts.dictionary.to_pylist()]
-    numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
-    wrong = np.array([number is None for number in read] + [False])
-    codes = texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)
-    return numbers[codes], int(wrong[codes].sum())
+        texts = trimmed.dictionary_encode()
+        read = [_number(text) for text in texts.dictionary.to_pylist()]
+        numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
+        wrong = np.array([number is None for number in read] + [False])
+        codes = texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)
+        return numbers[codes], int(wrong[codes].sum())
 
 
 def _number(text: str) -> float | None:

@@ -105,9 +105,31 @@ class Numeric(Domain):
             raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
         self._check_bounds()
         if self.resolution is not None:
-            self._check_resolution(self.resolution)
+            resolution = self.resolution
+            if resolution <= 0:
+                raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
+            steps = (self.upper - self.lower) / resolution
+            if steps.denominator != 1:
+                below = self.lower + math.floor(steps) * resolution
+                raise ParameterError(
+                    "upper - lower must be a whole number of steps of the resolution. "
+                    f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
+                    f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
+                )
+            if not self._grid.is_exact(self.upper):
+                raise ParameterError(
+                    f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
+                    "Choose a coarser resolution, or bounds with fewer decimals."
+                )
         if self.doubling is not None:
-            self._check_doubling(self.doubling)
+            doubling = self.doubling
+            if doubling <= 0:
+                raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
+            if not self.borders.is_exact(self.upper):
+                raise ParameterError(
+                    f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
+                    "Choose a wider first interval, or bounds with fewer decimals."
+                )
 
     def _check_bounds(self) -> None:
         got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
@@ -115,32 +137,6 @@ class Numeric(Domain):
             raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
         if not 0 < nearest_float(self.upper) - nearest_float(self.lower) < math.inf:
             raise ParameterError(f"The bounds must be different finite doubles. {got} Change the unit.")
-
-    def _check_resolution(self, resolution: Fraction) -> None:
-        if resolution <= 0:
-            raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
-        steps = (self.upper - self.lower) / resolution
-        if steps.denominator != 1:
-            below = self.lower + math.floor(steps) * resolution
-            raise ParameterError(
-                "upper - lower must be a whole number of steps of the resolution. "
-                f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
-                f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
-            )
-        if not self._grid.is_exact(self.upper):
-            raise ParameterError(
-                f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
-                "Choose a coarser resolution, or bounds with fewer decimals."
-            )
-
-    def _check_doubling(self, doubling: Fraction) -> None:
-        if doubling <= 0:
-            raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
-        if not self.borders.is_exact(self.upper):
-            raise ParameterError(
-                f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
-                "Choose a wider first interval, or bounds with fewer decimals."
-            )
 
     @cached_property
     def _grid(self) -> Grid:

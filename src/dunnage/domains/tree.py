@@ -60,7 +60,8 @@ class Tree(Coded):
         parents = _parent_pairs(self.parents)
         rows = _level_rows(self.rows)
         if rows:
-            implied = _parents_of_rows(rows)
+            steps = (step for row in rows for step in pairwise(row))
+            implied = tuple(sorted({(child, parent) for child, parent in steps if child != parent}))
             if parents and parents != implied:
                 raise ParameterError("parents and rows must agree. Give only one of them.")
             parents = implied
@@ -330,8 +331,3 @@ def _places(row: Sequence[str]) -> dict[str, list[int]]:
     for level, label in enumerate(row):
         places.setdefault(label, []).append(level)
     return places
-
-
-def _parents_of_rows(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], ...]:
-    steps = (step for row in rows for step in pairwise(row))
-    return tuple(sorted({(child, parent) for child, parent in steps if child != parent}))

@@ -110,20 +110,6 @@ class Windows(Domain):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        self._check_clock()
-        if self.zone is not None:
-            _check_zone(self.zone)
-        if self.day not in (None, *DAYS):
-            raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
-        if self.dates is not None:
-            object.__setattr__(self, "dates", _checked_dates(self.dates))
-        object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
-        if self.holidays and self.day != "day-type":
-            raise ParameterError(
-                'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
-            )
-
-    def _check_clock(self) -> None:
         minutes = self.window_minutes
         if isinstance(minutes, bool) or not isinstance(minutes, Integral) or not 1 <= minutes <= 1440:
             raise ParameterError(f"window_minutes must be a whole number from 1 to 1440. Got {shown(minutes)}.")
@@ -136,6 +122,33 @@ class Windows(Domain):
             )
         object.__setattr__(self, "lower", clock_text(lower))
         object.__setattr__(self, "upper", clock_text(upper))
+        if self.zone is not None:
+            zone = self.zone
+            import zoneinfo
+
+            if zone in _NO_ZONES:
+                raise ParameterError(
+                    f"zone {zone} means something else on each machine. Write the IANA name of a time zone, "
+                    "Europe/Madrid, say."
+                )
+            try:
+                if not isinstance(zone, str):
+                    raise ValueError
+                zoneinfo.ZoneInfo(zone)
+            except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+                raise ParameterError(
+                    f"zone must be the IANA name of a time zone. Got {shown(zone)}. Write it as Europe/Madrid, say; if "
+                    "it is one, this machine has no list of zones: install tzdata."
+                ) from None
+        if self.day not in (None, *DAYS):
+            raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
+        if self.dates is not None:
+            object.__setattr__(self, "dates", _checked_dates(self.dates))
+        object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
+        if self.holidays and self.day != "day-type":
+            raise ParameterError(
+                'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
+            )
 
     @cached_property
     def lower_seconds(self) -> int:
@@ -255,24 +268,6 @@ def _minutes(text: object, name: str) -> int:
     if found is None or (minutes := 60 * int(found[1]) + int(found[2])) > 48 * 60:
         raise ParameterError(f"{name} must be a time HH:MM up to 48:00. Got {shown(text)}. Write it as 04:00, say.")
     return minutes
-
-
-def _check_zone(zone: object) -> None:
-    import zoneinfo
-
-    if zone in _NO_ZONES:
-        raise ParameterError(
-            f"zone {zone} means something else on each machine. Write the IANA name of a time zone, Europe/Madrid, say."
-        )
-    try:
-        if not isinstance(zone, str):
-            raise ValueError
-        zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        raise ParameterError(
-            f"zone must be the IANA name of a time zone. Got {shown(zone)}. Write it as Europe/Madrid, say; if it is "
-            "one, this machine has no list of zones: install tzdata."
-        ) from None
 
 
 def _ordinal(day: str) -> int:

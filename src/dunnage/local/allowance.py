@@ -218,7 +218,16 @@ class _Kept:
                 f"the reports of closed days take up more than {MOST_KEPT_BYTES} bytes, and wait to be written. "
                 "Those made so far are kept; play back fewer days at a time, from the same first one."
             )
-        _append_file(self._path, line, durable=self._durable)
+        is_new = not os.path.lexists(self._path)
+        sink = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            _write_whole(sink, line)
+            if self._durable:
+                os.fsync(sink)
+        finally:
+            os.close(sink)
+        if self._durable and is_new:
+            synchronise_folder(os.path.dirname(self._path))
         self._lines[self._task, day], self.days[day] = line, held
 
     @property
@@ -310,30 +319,27 @@ class Allowance:
         if not os.path.lexists(self._marker):
             self._mark()  # the crash came between the first write and the marker
         if self._book.task != self.task.digest:
-            self._adopt(tier, adopt, now)
+            book = self._book
+            if not adopt:
+                raise AllowanceError(
+                    f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
+                    f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
+                )
+            moment = self._forwards(now)
+            chosen = tier or book.tier
+            self.task.tier_index(self.task.purposes[0], chosen)
+            book.earlier_tasks.append(book.task)
+            book.task, book.tier, book.seen = self.task.digest, chosen, moment
+            today = moment // SECONDS_PER_DAY
+            # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
+            book.days = {day: held for day, held in book.days.items() if day <= today}
+            for held in book.days.values():
+                held.slots = ()
+            book.days.setdefault(today, _Day(()))
+            self._draw_days(moment)
+            self._write()
         elif tier not in (None, self._book.tier):
             raise AllowanceError(f"the vehicle is in tier {self._book.tier}. Got {tier}. A tier is fixed for a task.")
-
-    def _adopt(self, tier: str | None, adopt: bool, now: float | None) -> None:
-        book = self._book
-        if not adopt:
-            raise AllowanceError(
-                f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
-                f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
-            )
-        moment = self._forwards(now)
-        chosen = tier or book.tier
-        self.task.tier_index(self.task.purposes[0], chosen)
-        book.earlier_tasks.append(book.task)
-        book.task, book.tier, book.seen = self.task.digest, chosen, moment
-        today = moment // SECONDS_PER_DAY
-        # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
-        book.days = {day: held for day, held in book.days.items() if day <= today}
-        for held in book.days.values():
-            held.slots = ()
-        book.days.setdefault(today, _Day(()))
-        self._draw_days(moment)
-        self._write()
 
     @property
     def _marker(self) -> str:
@@ -375,21 +381,17 @@ class Allowance:
         """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days."""
         with self.turn(), _reported(self.path):
             moment = self._forwards(now)
-            self._forget_closed(moment)
+            schedule = self.task.schedule
+            closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
+            for day in closed:
+                if self._kept is not None:
+                    self._kept.add(day, self._book.days[day])
+                del self._book.days[day]
+                self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
             if self._draw_days(moment):
                 self._book.seen = moment
                 self._write()
             return moment
-
-    def _forget_closed(self, moment: int) -> None:
-        """Drop days that have closed on every clock; the next write takes that to the disk."""
-        schedule = self.task.schedule
-        closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
-        for day in closed:
-            if self._kept is not None:
-                self._kept.add(day, self._book.days[day])
-            del self._book.days[day]
-            self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
 
     def _forwards(self, now: float | None) -> int:
         moment, seen = _moment(now), self._book.seen
@@ -615,19 +617,6 @@ def _content(name: str, most: int) -> bytes:
     if len(content) > most:
         raise ValueError
     return content
-
-
-def _append_file(name: str, line: bytes, *, durable: bool) -> None:
-    is_new = not os.path.lexists(name)
-    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        _write_whole(sink, line)
-        if durable:
-            os.fsync(sink)
-    finally:
-        os.close(sink)
-    if durable and is_new:
-        synchronise_folder(os.path.dirname(name))
 
 
 def _write_whole(sink: int, content: bytes) -> None:

@@ -397,14 +397,11 @@ def add_numbers(
     for place, ((attribute, column), rows) in enumerate(zip(attributes, told, strict=True)):
         points = find_points(attribute, column[rows], noise)
         for key, symbols in number_symbols(noise, report.laws[place], points):
-            _add_symbols(tally, place, key, report.reading(place, key), symbols)
-
-
-def _add_symbols(tally: Tally, place: int, key: str, law: Any, symbols: IntArray) -> None:
-    if isinstance(law, SquareWave):
-        tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
-    elif symbols.size:
-        tally.sums(place, key).add(symbols)
+            law = report.reading(place, key)
+            if isinstance(law, SquareWave):
+                tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
+            elif symbols.size:
+                tally.sums(place, key).add(symbols)
 
 
 def _add_joint(

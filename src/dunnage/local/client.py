@@ -125,19 +125,15 @@ def check_task(task: Task) -> TaskLosses:
                 "Use a mechanism with a bound, or allow it in the task."
             )
     for tier in task.tier_names:
-        _check_fits(found, tier)
+        limits, schedule = found.task.limits, found.task.schedule
+        limit = limits.lifetime if limits.day is None else limits.day
+        day = found.bounded_of_slot(tier) * schedule.slots_per_day
+        if day > limit:
+            raise TaskError(
+                f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
+                f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
+            )
     return found
-
-
-def _check_fits(losses: TaskLosses, tier: str) -> None:
-    limits, schedule = losses.task.limits, losses.task.schedule
-    limit = limits.lifetime if limits.day is None else limits.day
-    day = losses.bounded_of_slot(tier) * schedule.slots_per_day
-    if day > limit:
-        raise TaskError(
-            f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
-            f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
-        )
 
 
 class Client:
@@ -241,7 +237,10 @@ class Client:
         """Spend, perturb, encode, store; a slot that was spent in vain before reports the missing input."""
         if self.allowance.is_spent(slot, duty.name):
             value = None
-            self._check_due(slot, now)
+            if slot not in self.allowance.due(now):
+                raise AllowanceError(
+                    "the slot has lapsed: no collector takes its report any more. Wait for the next one."
+                )
         else:
             self.allowance.spend(slot, duty.name, duty.loss, now)
         payload = self._perturbed(duty, value)
@@ -262,10 +261,6 @@ class Client:
             return duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
         except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
             return duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
-
-    def _check_due(self, slot: Slot, now: float) -> None:
-        if slot not in self.allowance.due(now):
-            raise AllowanceError("the slot has lapsed: no collector takes its report any more. Wait for the next one.")
 
     def __repr__(self) -> str:
         return f"<Client of task {self.task.digest[:16]}, tier {self.allowance.tier}>"

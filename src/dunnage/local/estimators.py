@@ -280,7 +280,15 @@ class Distribution:
 
 def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     """Return the chance of each symbol (line) for a value that is anywhere in a bin (column), evenly."""
-    points = _point_weights(law.steps, bins)  # (points, bins)
+    # Return how likely each point (line) is for a value anywhere in a bin (column), rounded at random
+    inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
+    scaled = inside * 2 * law.steps
+    below = np.minimum(scaled.astype(np.int64), 2 * law.steps - 1)
+    weights = np.zeros((2 * law.steps + 1, bins))
+    of_bin = np.arange(inside.size) // _SUB_VALUES
+    np.add.at(weights, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
+    np.add.at(weights, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
+    points = weights
     total = np.concatenate([np.zeros((1, bins)), np.cumsum(points, axis=0)])
     symbols = np.arange(-law.last, law.last + 1)
     first = np.clip(symbols - law.half + law.steps, 0, law.num_inputs)
@@ -288,18 +296,6 @@ def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     odds = float(odds_of(law.epsilon))
     found: FloatArray = 1 + (odds - 1) * (total[stop] - total[first])
     return found / (law.window * odds + law.num_outside)
-
-
-def _point_weights(steps: int, bins: int) -> FloatArray:
-    """Return how likely each point (line) is for a value anywhere in a bin (column), rounded at random."""
-    inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
-    scaled = inside * 2 * steps
-    below = np.minimum(scaled.astype(np.int64), 2 * steps - 1)
-    weights = np.zeros((2 * steps + 1, bins))
-    of_bin = np.arange(inside.size) // _SUB_VALUES
-    np.add.at(weights, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
-    np.add.at(weights, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
-    return weights
 
 
 def _grouped(array: FloatArray, most: int = MOST_GROUPS) -> FloatArray:
@@ -753,7 +749,14 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estima
         means = _products(part.counts, -oracle.q * oracle.scale, oracle.scale) / num
         # b is 0 or 1, so ((b - q) / (p - q))^2 is linear in b as well
         squares = _products(part.counts, (oracle.q * oracle.scale) ** 2, (1 - 2 * oracle.q) * oracle.scale**2) / num
-        target, source = _group_places(law, key)
+        # Return where the places of a sequence of areas are among all, and among those of the areas
+        size, last = law.place.group_size, law.place.num_inputs - 1
+        targets, sources = [], []
+        for area in key:
+            inner = np.arange(size + (area == 0))  # "outside or missing" is reported in the first area
+            sources.append(inner)
+            targets.append(np.where(inner == size, last, int(area) * size + inner))
+        target, source = np.ix_(*targets), np.ix_(*sources)
         value[target] = means[source]
         square[target] = squares[source]
     variance = np.maximum(square - value**2, square / num) / num
@@ -769,17 +772,6 @@ def _products(counts: IntArray, constant: float, slope: float) -> FloatArray:
         bits = np.moveaxis(found, axis, 0)
         found = np.moveaxis(constant * bits[-1:] + slope * bits[:-1], 0, axis)
     return found
-
-
-def _group_places(law: Independent, key: tuple[int | str, ...]) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
-    """Return where the places of a sequence of areas are among all, and among those of the areas."""
-    size, last = law.place.group_size, law.place.num_inputs - 1
-    targets, sources = [], []
-    for area in key:
-        inner = np.arange(size + (area == 0))  # "outside or missing" is reported in the first area
-        sources.append(inner)
-        targets.append(np.where(inner == size, last, int(area) * size + inner))
-    return np.ix_(*targets), np.ix_(*sources)
 
 
 def _projected(value: FloatArray, law: object, held: Sequence[Tally]) -> FloatArray:

@@ -176,7 +176,12 @@ class _Reader:
         numbers = {name: self._number(name, most) for name, most in _MOST.items()}
         report_id = self._take(ID_BYTES)
         payload = self._take(self._number("length", MOST_PAYLOAD))
-        self._check_end()
+        body = self._data[: self._at]
+        found = self._take(4)
+        if self._at < len(self._data):
+            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
+        if found != zlib.crc32(body).to_bytes(4, "big"):
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
         return Report(task=task, report_id=report_id, payload=payload, **numbers)
 
     def _take(self, count: int) -> bytes:
@@ -199,14 +204,6 @@ class _Reader:
         if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
             raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
         return number
-
-    def _check_end(self) -> None:
-        body = self._data[: self._at]
-        found = self._take(4)
-        if self._at < len(self._data):
-            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
-        if found != zlib.crc32(body).to_bytes(4, "big"):
-            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
 
 
 def _from_plain(data: object) -> Report:

@@ -341,7 +341,14 @@ class Grid(Described):
         is at most that loss per true kilometre.
         """
         west, south, east, north = self.box
-        cosine = _cosine_below(max(abs(south), abs(north)))
+        # Return the cosine of an angle from 0 to 90 degrees, rounded down to six decimals
+        degrees = max(abs(south), abs(north))
+        angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
+        term, total = Fraction(1), Fraction(0)
+        for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
+            total += term
+            term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
+        cosine = max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))
         wide = (east - west) * _EAST_WEST_KM * cosine / self.num_columns
         return wide, (north - south) * _SOUTH_NORTH_KM / self.num_rows
 
@@ -354,13 +361,3 @@ def _spread_bits(number: int) -> int:
 def _gathered_bits(code: int) -> int:
     """Take every second bit of a code, the last one included."""
     return sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2))
-
-
-def _cosine_below(degrees: Fraction) -> Fraction:
-    """Return the cosine of an angle from 0 to 90 degrees, rounded down to six decimals."""
-    angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
-    term, total = Fraction(1), Fraction(0)
-    for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
-        total += term
-        term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
-    return max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))

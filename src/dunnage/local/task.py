@@ -99,10 +99,6 @@ class Purpose(Described):
             )
         _set_items(self, "tiers", Tier, least=1, most=MOST_TIERS)
         _set_items(self, "quantities", Quantity, least=0, most=MOST_QUANTITIES)
-        self._check_subject()
-        object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
-
-    def _check_subject(self) -> None:
         kind = MECHANISMS[self.mechanism]
         numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
@@ -113,6 +109,7 @@ class Purpose(Described):
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
+        object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
 
     def to_dict(self) -> dict[str, Json]:
         told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
@@ -315,15 +312,12 @@ class Task(Described):
         for name, kind in (("schedule", Schedule), ("limits", Limits)):
             if not isinstance(getattr(self, name), kind):
                 raise task_error(f"{name} must be a {kind.__name__}", type(getattr(self, name)).__name__, "Make one.")
-        self._check_tiers()
-        self._check_stated_loss()
-
-    def _check_tiers(self) -> None:
         several = {tuple(sorted(tier.name for tier in p.tiers)) for p in self.purposes if len(p.tiers) > 1}
         if len(several) > 1:
             raise task_error(
                 "purposes with several tiers must have the same ones", sorted(several), "List the same names in each."
             )
+        self._check_stated_loss()
 
     def _check_stated_loss(self) -> None:
         limit = self.limits.day or self.limits.lifetime
