@@ -115,26 +115,32 @@ def collect(
     found = Collected(tallies=Tallies(task))
     told = progress or (lambda stage: None)
     for path in paths:
-        if str(path).endswith(".json"):
-            _merge(found, path, read_tallies(path, task))
-        else:
+        if not str(path).endswith(".json"):
             _add_reports(found, ReportFile(path), told)
+            continue
+        for names, tally in read_tallies(path, task).by_tier.items():
+            digest = tally_digest(tally)  # before anything is merged into it
+            if tally.num_reports and digest in found._seen:
+                raise InputError(str(path), [repeated_problem(tally)])
+            found._seen.add(digest)
+            found.num_read += tally.num_reports
+            if names in found.tallies.by_tier:
+                found.tallies.by_tier[names].merge(tally)
+            else:
+                found.tallies.by_tier[names] = tally
     tallies = found.tallies
     counts = {"duplicate": tallies.num_duplicates, "conflicting": tallies.num_conflicting}
     found.left_out.update({kind: num for kind, num in counts.items() if num})
     if not found.num_reports:
-        raise ReportError(_nothing(found))
+        if not found.left_out:
+            raise ReportError(
+                "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
+            )
+        bad, first = "; ".join(found.lines()), f" The first: {found.first_bad[0]}" if found.first_bad else ""
+        raise ReportError(f"no report can be used. Got {bad}. Name the task they were made for.{first}")
     if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
         found.warnings.append(TALLIES_AND_OTHERS)
     return found
-
-
-def _nothing(found: Collected) -> str:
-    if not found.left_out:
-        return "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
-    bad = "; ".join(found.lines())
-    first = f" The first: {found.first_bad[0]}" if found.first_bad else ""
-    return f"no report can be used. Got {bad}. Name the task they were made for.{first}"
 
 
 def _add_reports(found: Collected, file: ReportFile, told: Callable[[str], None]) -> None:
@@ -161,20 +167,6 @@ def _name(found: Collected, text: str) -> None:
         found.first_bad.append(text)
 
 
-def _merge(found: Collected, path: str | os.PathLike[str], tallies: Tallies) -> None:
-    held = found.tallies.by_tier
-    for names, tally in tallies.by_tier.items():
-        digest = tally_digest(tally)  # before anything is merged into it
-        if tally.num_reports and digest in found._seen:
-            raise InputError(str(path), [repeated_problem(tally)])
-        found._seen.add(digest)
-        found.num_read += tally.num_reports
-        if names in held:
-            held[names].merge(tally)
-        else:
-            held[names] = tally
-
-
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
     """Read a file of tallies strictly: nothing that reports of the task cannot add up to."""
     data = _tally_content(Path(path))
@@ -186,7 +178,13 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
         names = tally.purpose, tally.tier
         if names in tallies.by_tier:
             raise _no_tallies(path, "holds a purpose and tier twice", "Write it again.")
-        _check(path, task, tally)
+        purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
+        if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
+            raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
+        try:
+            check_tally(mechanism_of(task, purposes[0]), tally)
+        except InputError as error:
+            raise InputError(str(path), error.problems) from None
         tallies.by_tier[names] = tally
     return tallies
 
@@ -209,16 +207,6 @@ def _tally_content(path: Path) -> _Tallies:
 
 def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputError:
     return InputError(str(path), [Problem(what, remedy=remedy)])
-
-
-def _check(path: str | os.PathLike[str], task: Task, tally: Tally) -> None:
-    purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
-    if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
-        raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
-    try:
-        check_tally(mechanism_of(task, purposes[0]), tally)
-    except InputError as error:
-        raise InputError(str(path), error.problems) from None
 
 
 # For people

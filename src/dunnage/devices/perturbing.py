@@ -156,11 +156,19 @@ def perturb(
         if now is None:
             _check_replaced(target, held, first, last)
         device = _Device(Client(task, held), log, names)
-        slots = device.due(now) if now is not None else device.play_back(first, last)
+        slots = iter(held.due(now)) if now is not None else device.play_back(first, last)
         done = device.report(slots, now)
         done.spent, done.notes = str(held.spent_in_all()), own.notes
         done.num_skipped, done.warnings = own.num_skipped, own.warnings
-        _check_done(done, now)
+        if not done.reports and done.num_silent:
+            raise AllowanceError(
+                f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
+            )
+        if now is None and not done.reports:
+            raise AllowanceError(
+                "no slot of the days in the file is open: their reports were made before, or have lapsed. "
+                "Nothing was spent or written. Give later rows, or keep the report file that was written then."
+            )
         write_reports(target, map(Report.from_bytes, done.reports), force=force)
         with suppress(AllowanceError):  # what is not forgotten now is forgotten by the next run
             held.forget_kept(first)  # not before: now the reports have their final name
@@ -246,17 +254,14 @@ class _OwnRows:
             days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
             log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
         self.days = (min(days), max(days)) if days else None
-        self._check_span(path)
+        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
+            what = f"spans more than {MOST_DAYS_OF_FILE} days"
+            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
         log.close()
         self.num_skipped = source.num_skipped
         self.warnings += source.warnings()
         self.notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
         return log
-
-    def _check_span(self, path: Path) -> None:
-        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
-            what = f"spans more than {MOST_DAYS_OF_FILE} days"
-            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
 
 
 def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> IntArray:
@@ -278,9 +283,6 @@ class _Device:
         self._client, self._log, self._names = client, log, names
         self._held, self._task = client.allowance, client.task
         self._num_closed = 0
-
-    def due(self, now: float) -> Iterator[Slot]:
-        yield from self._held.due(now)
 
     def play_back(self, first: int, last: int) -> Iterator[Slot]:
         """Yield the slots of some days, each drawn before anything of its day is looked at."""
@@ -304,7 +306,8 @@ class _Device:
 
     def _report(self, slot: Slot, now: float | None, done: Perturbed) -> None:
         before = len(done.reports)
-        schedule, stored = self._task.schedule, self._stored(slot)
+        schedule = self._task.schedule
+        stored = {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
         moment = max(schedule.moment(*slot), self._held.seen) if now is None else now
         lapsed = moment > schedule.deadline(*slot)
         values = None if all(stored.values()) or lapsed else self._values(slot, done)
@@ -323,9 +326,6 @@ class _Device:
             done.reports.append(report)
         done.num_slots += len(done.reports) > before
         done.num_lapsed += lapsed and len(done.reports) == before
-
-    def _stored(self, slot: Slot) -> dict[str, bytes | None]:
-        return {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
 
     def _values(self, slot: Slot, done: Perturbed) -> list[Any]:
         at = np.array([slot.day * self._task.schedule.num_moments + slot.slot], dtype=np.int64)
@@ -353,18 +353,6 @@ def _check_replaced(target: Path, held: Allowance, first: int, last: int) -> Non
         raise OutputError(
             f"{target} holds reports of days that have closed since, which cannot be made again. "
             "Nothing was spent, and it was left as it is; choose another name."
-        )
-
-
-def _check_done(done: Perturbed, now: float | None) -> None:
-    if not done.reports and done.num_silent:
-        raise AllowanceError(
-            f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
-        )
-    if now is None and not done.reports:
-        raise AllowanceError(
-            "no slot of the days in the file is open: their reports were made before, or have lapsed. "
-            "Nothing was spent or written. Give later rows, or keep the report file that was written then."
         )
 
 

@@ -152,44 +152,40 @@ class RowFile:
     def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
         if names.count(name) != 1:
             what = "there are several such columns" if name in names else "there is no such column"
-            yield Problem(what, where=name, remedy=self._naming(name))
+            remedy = "Name it as the task does; longitude and latitude are named with --place-columns."
+            if name in (*self.labels[:1], self.time):
+                option = "--vehicle-column" if name in self.labels else "--time-column"
+                remedy = f"Name it with {option}; audit and advise take the names of the policy."
+            elif name in self.labels:
+                remedy = "Name it with --tiers-column."
+            yield Problem(what, where=name, remedy=remedy)
         elif self._parquet:
             kind = self._schema.field(name).type
-            if name in self.numbers and not _reads_as_number(kind):
+            plain, kinds = _plain(kind), pa.types
+            counts = _is_text(kind) or kinds.is_integer(plain) or kinds.is_floating(plain)
+            if name in self.numbers and not (counts or kinds.is_decimal(plain) or kinds.is_null(plain)):
                 yield Problem("the column does not hold numbers", where=name, remedy="Write it as double, say.")
-            if name == self.time and not _reads_as_moment(kind):
+            if name == self.time and not (counts or kinds.is_timestamp(plain) or kinds.is_date(plain)):
                 yield Problem("the column does not hold moments", where=name, remedy="Write it as timestamps, say.")
             if name in self.labels and not (_is_text(kind) or pa.types.is_integer(_plain(kind))):
                 yield Problem("the column does not hold names", where=name, remedy="Write it as text.")
-
-    def _naming(self, name: str) -> str:
-        """Say what names a column: an option of ``dunnage device``, or the policy it was made by."""
-        if name in self.labels[1:]:
-            return "Name it with --tiers-column."
-        option = "--vehicle-column" if name in self.labels else "--time-column" if name == self.time else ""
-        if option:
-            return f"Name it with {option}; audit and advise take the names of the policy."
-        return "Name it as the task does; longitude and latitude are named with --place-columns."
 
     def __iter__(self) -> Iterator[Rows]:
         self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
         if self.lost:
             return
         try:
-            yield from self._all_rows()
+            first = 1
+            with _reported(self.path):
+                for batch in self._parquet_batches() if self._parquet else self._csv_batches():
+                    sound = self._sound(batch) if self._lenient else batch
+                    if sound.num_rows:
+                        yield self._rows(first, sound)
+                    first += batch.num_rows
         except InputError:
             if not self._lenient:
                 raise
             self.lost = "the file is damaged; rows that cannot be read count as missing"
-
-    def _all_rows(self) -> Iterator[Rows]:
-        first = 1
-        with _reported(self.path):
-            for batch in self._parquet_batches() if self._parquet else self._csv_batches():
-                sound = self._sound(batch) if self._lenient else batch
-                if sound.num_rows:
-                    yield self._rows(first, sound)
-                first += batch.num_rows
 
     def _sound(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows whose vehicle and moment can be read, and count the others."""
@@ -323,18 +319,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _is_text(kind: pa.DataType) -> bool:
     return str(_plain(kind)) in ("string", "large_string", "string_view")
-
-
-def _reads_as_number(kind: pa.DataType) -> bool:
-    plain, kinds = _plain(kind), pa.types
-    known = (kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null)
-    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
-
-
-def _reads_as_moment(kind: pa.DataType) -> bool:
-    plain, kinds = _plain(kind), pa.types
-    known = (kinds.is_timestamp, kinds.is_date, kinds.is_integer, kinds.is_floating)
-    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
 
 
 def coded(column: pa.Array) -> pa.DictionaryArray:
