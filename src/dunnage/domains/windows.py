@@ -143,7 +143,20 @@ class Windows(Domain):
         if self.day not in (None, *DAYS):
             raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
         if self.dates is not None:
-            object.__setattr__(self, "dates", _checked_dates(self.dates))
+            dates = self.dates
+            ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
+            if len(ends) != 2:
+                raise ParameterError(
+                    f"dates must be the first and the last service date. Got {shown(dates)}. Give two."
+                )
+            for day in ends:
+                _check_date(day, "dates")
+            if not 0 <= _ordinal(ends[1]) - _ordinal(ends[0]) < MOST_DATES:
+                raise ParameterError(
+                    f"dates must be the first and the last service date, at most {MOST_DATES} days. Got {ends[0]} and "
+                    f"{ends[1]}. Mend them."
+                )
+            object.__setattr__(self, "dates", (ends[0], ends[1]))
         object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
         if self.holidays and self.day != "day-type":
             raise ParameterError(
@@ -280,20 +293,6 @@ def _check_date(day: object, name: str) -> None:
             raise ValueError
     except ValueError:
         raise ParameterError(f"{name} must be dates YYYY-MM-DD. Got {shown(day)}. Put each in quotes.") from None
-
-
-def _checked_dates(dates: object) -> tuple[str, str]:
-    ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
-    if len(ends) != 2:
-        raise ParameterError(f"dates must be the first and the last service date. Got {shown(dates)}. Give two.")
-    for day in ends:
-        _check_date(day, "dates")
-    if not 0 <= _ordinal(ends[1]) - _ordinal(ends[0]) < MOST_DATES:
-        raise ParameterError(
-            f"dates must be the first and the last service date, at most {MOST_DATES} days. Got {ends[0]} and "
-            f"{ends[1]}. Mend them."
-        )
-    return ends[0], ends[1]
 
 
 def _checked_holidays(holidays: object) -> tuple[str, ...]:

@@ -257,7 +257,11 @@ def find_paths(code: PathCode, cells: IntArray) -> IntArray:
         groups = _joined(inner >> code.grid.inner_bits, code.grid.num_areas)
         inside = _joined(inner & (code.grid.num_inner - 1), code.grid.num_inner)
         return np.where(missing, code.num_groups * code.group_size, groups * code.group_size + inside)
-    return np.where(missing, code.num_paths, _reachable_paths(code, inner))
+    from dunnage.local.batch_kernels import split_cells
+
+    places = np.stack([split_cells(row) for row in inner], axis=1)  # (column or row, step, path)
+    columns, rows = (_ranks(code, walk) for walk in places)
+    return np.where(missing, code.num_paths, (columns * code.num_walks + rows))
 
 
 def _joined(digits: IntArray, base: int) -> IntArray:
@@ -266,14 +270,6 @@ def _joined(digits: IntArray, base: int) -> IntArray:
     for row in digits:
         numbers = numbers * base + row
     return numbers
-
-
-def _reachable_paths(code: ReachablePaths, cells: IntArray) -> IntArray:
-    from dunnage.local.batch_kernels import split_cells
-
-    places = np.stack([split_cells(row) for row in cells], axis=1)  # (column or row, step, path)
-    columns, rows = (_ranks(code, walk) for walk in places)
-    return columns * code.num_walks + rows
 
 
 def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:

@@ -445,7 +445,14 @@ class LocalNumeric(Tiered[Report]):
 
     def __post_init__(self) -> None:
         self._set_levels()
-        object.__setattr__(self, "quantities", _checked_quantities(self.quantities))
+        quantities = tuple(self.quantities) if isinstance(self.quantities, tuple | list) else ()
+        if not 1 <= len(quantities) <= MOST_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
+            raise ParameterError(
+                f"quantities must be a list of 1 to {MOST_QUANTITIES} Quantity. Give Quantity(name=...)."
+            )
+        if len({quantity.name for quantity in quantities}) < len(quantities):
+            raise ParameterError("quantities must have different names. Rename one.")
+        object.__setattr__(self, "quantities", quantities)
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
         self._check_method()
         object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
@@ -552,12 +559,3 @@ class LocalNumeric(Tiered[Report]):
             holds=LocalDP(epsilon=loss, protects="report", neighbours=Neighbours.REPLACE_ONE),
             why=f"each of {num} numbers is hidden at the whole epsilon: a report gives away {shown_number(loss)}",
         )
-
-
-def _checked_quantities(given: object) -> tuple[Quantity, ...]:
-    quantities = tuple(given) if isinstance(given, tuple | list) else ()
-    if not 1 <= len(quantities) <= MOST_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
-        raise ParameterError(f"quantities must be a list of 1 to {MOST_QUANTITIES} Quantity. Give Quantity(name=...).")
-    if len({quantity.name for quantity in quantities}) < len(quantities):
-        raise ParameterError("quantities must have different names. Rename one.")
-    return quantities

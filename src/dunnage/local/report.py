@@ -122,7 +122,27 @@ class Report:
     def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
         """Read the JSON form; with a task, only a report made for it."""
         parsed = parse_json(text, what="a report", most_bytes=MOST_LINE, error=ReportError)
-        return _checked(_from_plain(parsed), task)
+        version = parsed.get("format", VERSION) if isinstance(parsed, dict) else VERSION
+        if type(version) is not int or version != VERSION:  # another version may have other keys
+            got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
+            raise ReportError(
+                f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report."
+            )
+        given = check_keys(parsed, "a report", _KEYS, (), ReportError)
+        try:
+            report = Report(
+                task=_hexed(given["task"]),
+                report_id=_hexed(given["id"]),
+                payload=unpacked(given["payload"]),
+                day=_day(given["day"]),
+                **{name: given[name] for name in ("purpose", "tier", "slot")},
+            )
+            checksum = _hexed(given["crc32"])
+        except (ValueError, TypeError) as error:
+            raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
+        if checksum != report.to_bytes()[-4:]:
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+        return _checked(report, task)
 
     def check(self, task: Task) -> None:
         """Check that the report was made for a task."""
@@ -204,28 +224,6 @@ class _Reader:
         if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
             raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
         return number
-
-
-def _from_plain(data: object) -> Report:
-    version = data.get("format", VERSION) if isinstance(data, dict) else VERSION
-    if type(version) is not int or version != VERSION:  # another version may have other keys
-        got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
-        raise ReportError(f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report.")
-    given = check_keys(data, "a report", _KEYS, (), ReportError)
-    try:
-        report = Report(
-            task=_hexed(given["task"]),
-            report_id=_hexed(given["id"]),
-            payload=unpacked(given["payload"]),
-            day=_day(given["day"]),
-            **{name: given[name] for name in ("purpose", "tier", "slot")},
-        )
-        checksum = _hexed(given["crc32"])
-    except (ValueError, TypeError) as error:
-        raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
-    if checksum != report.to_bytes()[-4:]:
-        raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
-    return report
 
 
 def _hexed(text: Any) -> bytes:

@@ -109,7 +109,24 @@ class Purpose(Described):
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
-        object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
+        purpose, given = self.name, self.parameters
+        if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
+            raise task_error(
+                f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
+            )
+        for key, value in given.items():
+            short = (
+                len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
+            )
+            if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
+                raise task_error(
+                    f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
+                )
+            if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
+                raise task_error(
+                    f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
+                )
+        object.__setattr__(self, "parameters", {key: given[key] for key in sorted(given)})
 
     def to_dict(self) -> dict[str, Json]:
         told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
@@ -127,24 +144,6 @@ def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> N
     if len(set(names)) < len(names):
         raise task_error(f"{name} must have different names", names, "Rename one.")
     object.__setattr__(owner, name, items)
-
-
-def _checked_parameters(purpose: str, given: object) -> dict[str, Parameter]:
-    if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
-        raise task_error(
-            f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
-        )
-    for key, value in given.items():
-        short = len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
-        if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
-            raise task_error(
-                f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
-            )
-        if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
-            raise task_error(
-                f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
-            )
-    return {key: given[key] for key in sorted(given)}
 
 
 @dataclass(frozen=True, kw_only=True)
