@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -55,18 +55,8 @@ class Perturbed:
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "reports": len(self.reports),
-            "slots": self.num_slots,
-            "again": self.num_again,
-            "missing": self.num_missing,
-            "lapsed": self.num_lapsed,
-            "silent": self.num_silent,
-            "skipped": self.num_skipped,
-            "spent": self.spent,
-            "warnings": self.warnings,
-            "notes": self.notes,
-        }
+        found = {item.name.removeprefix("num_"): getattr(self, item.name) for item in fields(self)}
+        return found | {"reports": len(self.reports)}
 
     def summary(self) -> str:
         again = f", {self.num_again} of them as made before" if self.num_again else ""

@@ -186,11 +186,23 @@ class KeyRing:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> KeyRing:
         """Read a ring."""
-        given = _table(_private_content(Path(path)), {"format", "kind", "keys"}, _RING_KIND)
-        keys = given["keys"]
+        path = Path(path)
+        try:
+            with path.open("rb") as source:
+                if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
+                    raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
+                content = source.read(MOST_RECORD + 1)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
+        keys = _table(content, {"format", "kind", "keys"}, _RING_KIND)["keys"]
         if not isinstance(keys, dict) or not all(isinstance(item, dict) for item in keys.values()):
             raise SealError("the key ring is damaged. Restore it from a copy.")
-        return cls(tuple(_key_of(key_id, item) for key_id, item in keys.items()))
+        if any(set(item) != {"algorithm", "key", "created", "state"} for item in keys.values()):
+            raise SealError("a key of the ring is damaged. Restore the ring from a copy.")
+        return cls(
+            tuple(SealingKey(key_id=name, **item | {"key": _unpacked(item["key"])}) for name, item in keys.items())
+        )
 
 
 @contextmanager
@@ -225,23 +237,6 @@ def _locked(name: str, until: float) -> int:
         if time.monotonic() > until:
             raise SealError("the key ring is in use. Try again when the other command has ended.")
         time.sleep(0.02)
-
-
-def _key_of(key_id: str, item: dict[str, Any]) -> SealingKey:
-    if set(item) != {"algorithm", "key", "created", "state"}:
-        raise SealError("a key of the ring is damaged. Restore the ring from a copy.")
-    return SealingKey(key_id=key_id, **{**item, "key": _unpacked(item["key"])})
-
-
-def _private_content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as source:
-            if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
-                raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
-            return source.read(MOST_RECORD + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,12 +317,6 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
     SealError
         If the record cannot be written as JSON, or is larger than a megabyte.
     """
-    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
-    sealed = encrypt(key.algorithm, key.key, nonce, _plain(record), _bound(key, associated))
-    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
-
-
-def _plain(record: Mapping[str, object]) -> bytes:
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -336,7 +325,10 @@ def _plain(record: Mapping[str, object]) -> bytes:
         raise SealError("a record must be names and plain values. Got something else. Pass text and numbers.") from None
     if len(plain) > MOST_RECORD:
         raise SealError(f"a record has at most {MOST_RECORD} bytes. Got more. Split it.")
-    return plain + b" " * (-len(plain) % PADDED_TO)
+    plain += b" " * (-len(plain) % PADDED_TO)
+    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
+    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated))
+    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
 
 
 def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
@@ -487,22 +479,20 @@ def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
-    held = [_sealed_line(path, number, line) for number, line in enumerate(lines, 1)]
+    held = []
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or set(data) != _KEYS or not isinstance(data["alias"], str):
+            problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
+            raise InputError(str(path), [problem])
+        held.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
     if twice := _repeated([name for name, _ in held]):
         problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
         raise InputError(str(path), [problem])
     return held
-
-
-def _sealed_line(path: Path, number: int, line: bytes) -> tuple[str, SealedRecord]:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or set(data) != _KEYS or not isinstance(data["alias"], str):
-        problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
-        raise InputError(str(path), [problem])
-    return data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))
 
 
 def _line(alias: str, record: SealedRecord) -> str:

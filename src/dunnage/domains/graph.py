@@ -66,7 +66,15 @@ class Graph(Coded):
             raise ParameterError("A graph needs one or more edges. Got none.")
         edges = tuple((start, end, length) for (start, end), length in sorted(lengths.items()))
         object.__setattr__(self, "edges", edges)
-        self._refuse_disconnected()
+        for backwards in (False, True) if self.directed else (False,):
+            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
+            for code, label in enumerate(self.labels):
+                if code not in reached:
+                    ends = (label, self.labels[0]) if backwards else (self.labels[0], label)
+                    raise ParameterError(
+                        f"Every vertex must be reachable from every other one. Got no path from {ends[0]!r} to "
+                        f"{ends[1]!r}. Add the edges that join them, or make one domain for each part."
+                    )
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
@@ -76,7 +84,17 @@ class Graph(Coded):
         if names not in (["from", "to"], ["from", "to", "length"]):
             refuse_lines(path, [(header_line, "the header must be from,to or from,to,length. Add it.")])
         lengths: dict[tuple[str, str], Fraction] = {}
-        refuse_lines(path, list(_edge_problems(lines, len(names), lengths, directed)))
+        problems = []
+        for line, cells in lines:
+            if len(cells) != len(names):
+                what = f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line."
+                problems.append((line, what))
+                continue
+            try:
+                _add_edge(lengths, cells, directed)
+            except ParameterError as error:
+                problems.append((line, str(error)))
+        refuse_lines(path, problems)
         try:
             return cls(edges=[(*ends, length) for ends, length in lengths.items()], directed=directed)
         except ParameterError as error:
@@ -91,17 +109,6 @@ class Graph(Coded):
         code = self._code_of
         arcs = [(code[start], code[end], length) for start, end, length in self.edges]
         return arcs if self.directed else arcs + [(end, start, length) for start, end, length in arcs]
-
-    def _refuse_disconnected(self) -> None:
-        for backwards in (False, True) if self.directed else (False,):
-            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
-            for code, label in enumerate(self.labels):
-                if code not in reached:
-                    start, end = (label, self.labels[0]) if backwards else (self.labels[0], label)
-                    raise ParameterError(
-                        f"Every vertex must be reachable from every other one. Got no path from {start!r} to "
-                        f"{end!r}. Add the edges that join them, or make one domain for each part."
-                    )
 
     @cached_property
     def diameter(self) -> float:
@@ -131,7 +138,14 @@ class Graph(Coded):
         """Arcs into each vertex, the vertices in an order of reach, and how much a length of 1 is in the arcs' unit."""
         num = len(self.labels)
         unit = _common_unit(self._arcs, num)
-        return _incoming(self._arcs, num, unit), _reach(self._arcs, num, backwards=False), float(unit)
+        into: list[list[tuple[int, int]]] = [[] for _ in range(num)]
+        for start, end, length in self._arcs:
+            into[end].append((start, max(1, round(length * unit))))  # none is rounded to nothing
+        incoming = [
+            (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
+            for arrivals in into
+        ]
+        return incoming, _reach(self._arcs, num, backwards=False), float(unit)
 
     def _measure(self, codes: IntArray) -> FloatArray:
         rows = [found[:, codes] for found in self.distances_from(codes)]
@@ -160,20 +174,6 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
             f"An edge must have one length. Got {shown_number(lengths[ends])} and {shown_number(length)} for "
             f"{name}. Remove one" + ("." if directed else ", or make the graph directed.")
         )
-
-
-def _edge_problems(
-    lines: Iterable[tuple[int, list[str]]], num_columns: int, lengths: dict[tuple[str, str], Fraction], directed: bool
-) -> Iterator[tuple[int, str]]:
-    """Add the edges of a file to ``lengths``; give the problems met."""
-    for line, cells in lines:
-        if len(cells) != num_columns:
-            yield line, f"there must be {num_columns} cells as in the header. Got {len(cells)}. Mend the line."
-            continue
-        try:
-            _add_edge(lengths, cells, directed)
-        except ParameterError as error:
-            yield line, str(error)
 
 
 def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backwards: bool) -> list[int]:
@@ -223,16 +223,3 @@ def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int],
             np.minimum(near[vertex], (near[starts] + lengths).min(axis=0), out=near[vertex])
         if np.array_equal(before, near):
             return near
-
-
-def _incoming(
-    arcs: list[tuple[int, int, Fraction]], num_vertices: int, unit: Fraction
-) -> list[tuple[IntArray, IntArray]]:
-    """For each vertex the starts of the arcs into it and, as a column, their lengths; none is rounded to nothing."""
-    into: list[list[tuple[int, int]]] = [[] for _ in range(num_vertices)]
-    for start, end, length in arcs:
-        into[end].append((start, max(1, round(length * unit))))
-    return [
-        (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
-        for arrivals in into
-    ]

@@ -182,19 +182,18 @@ def _parent_pairs(parents: object) -> tuple[tuple[str, str], ...]:
     entries = parents.items() if isinstance(parents, Mapping) else parents
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ParameterError(f"parents must map each child to its parent. Got {shown(parents)}.")
-    pairs = sorted(_parent_pair(entry) for entry in entries)
+    pairs = []
+    for entry in entries:
+        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
+            raise ParameterError(f"parents must hold pairs (child, parent). Got {shown(entry)}.")
+        for label in entry:
+            check_text(label, "parents")
+        pairs.append((entry[0], entry[1]))
+    pairs.sort()
     for (child, first), (other, second) in pairwise(pairs):
         if child == other:
             raise ParameterError(f"{child!r} has two parents, {first!r} and {second!r}. Keep one of the entries.")
     return tuple(pairs)
-
-
-def _parent_pair(entry: object) -> tuple[str, str]:
-    if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
-        raise ParameterError(f"parents must hold pairs (child, parent). Got {shown(entry)}.")
-    for label in entry:
-        check_text(label, "parents")
-    return entry[0], entry[1]
 
 
 def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
@@ -202,7 +201,15 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
     children: dict[str, list[str]] = {}
     for child, parent in parents:
         children.setdefault(parent, []).append(child)
-    root = _only_root(parents)
+    roots = sorted(children.keys() - {child for child, _ in parents})
+    if len(roots) > 1:
+        raise ParameterError(
+            f"A tree must have one root. Got {len(roots)}: {roots[0]!r} and {roots[1]!r} have no parent. "
+            "Give both the same ancestor."
+        )
+    if not roots:
+        _refuse_cycle(parents, ())
+    root = roots[0]
     leaves: list[str] = []
     starts, spans, depths = {root: 0}, dict[str, tuple[int, int]](), {root: 0}
     todo = [(root, False)]
@@ -219,19 +226,6 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
         depths.update((child, depths[node] + 1) for child in children.get(node, ()))
     _refuse_cycle(parents, spans)
     return _Shape(root, tuple(leaves), spans, depths, children)
-
-
-def _only_root(parents: tuple[tuple[str, str], ...]) -> str:
-    children = {child for child, _ in parents}
-    roots = sorted({parent for _, parent in parents} - children)
-    if len(roots) > 1:
-        raise ParameterError(
-            f"A tree must have one root. Got {len(roots)}: {roots[0]!r} and {roots[1]!r} have no parent. "
-            "Give both the same ancestor."
-        )
-    if not roots:
-        _refuse_cycle(parents, ())
-    return roots[0]
 
 
 def _refuse_cycle(parents: tuple[tuple[str, str], ...], reached: Iterable[str]) -> None:
@@ -265,69 +259,46 @@ def _level_rows(rows: object) -> tuple[tuple[str, ...], ...]:
 
 def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     """All that keeps rows from being a hierarchy, each with the index of its row."""
-    malformed = list(_cell_problems(rows))
-    if malformed:
-        return malformed
+    found: list[tuple[int, str]] = []
+    for index, cells in enumerate(rows):
+        if len(cells) != len(rows[0]) or len(cells) < 2:
+            what = f"every row must have as many labels as the first, at least 2: the first has {len(rows[0])}, "
+            found.append((index, what + f"this one {len(cells)}. Repeat a label to fill a level."))
+        for level, cell in enumerate(cells):
+            if not isinstance(cell, str) or not cell:
+                found.append((index, f"the label at level {level} must be text. Got {shown(cell)}. Fill it in."))
+    if found:
+        return found
     texts = cast("Sequence[Sequence[str]]", rows)
-    found = [*_leaf_problems(texts), *_level_problems(texts), *_node_problems(texts)]
-    return sorted(found, key=lambda problem: problem[0])
-
-
-def _cell_problems(rows: Sequence[Sequence[object]]) -> Iterator[tuple[int, str]]:
-    for index, row in enumerate(rows):
-        if len(row) != len(rows[0]) or len(row) < 2:
-            yield (
-                index,
-                f"every row must have as many labels as the first, at least 2: the first has {len(rows[0])}, "
-                f"this one {len(row)}. Repeat a label to fill a level.",
-            )
-        for level, label in enumerate(row):
-            if not isinstance(label, str) or not label:
-                yield index, f"the label at level {level} must be text. Got {shown(label)}. Fill it in."
-
-
-def _leaf_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report leaves named twice, leaves above others and second roots."""
     leaves: set[str] = set()
-    for index, row in enumerate(rows):
+    for index, row in enumerate(texts):
         if row[0] in leaves:
-            yield index, f"the leaf {row[0]!r} has an earlier row already. Remove one of them."
+            found.append((index, f"the leaf {row[0]!r} has an earlier row already. Remove one of them."))
         leaves.add(row[0])
-    for index, row in enumerate(rows):
-        if row[-1] != rows[0][-1]:
-            yield index, f"the last label must be {rows[0][-1]!r} as in the first row. Got {row[-1]!r}. Use one root."
+    for index, row in enumerate(texts):
+        if row[-1] != texts[0][-1]:
+            what = f"the last label must be {texts[0][-1]!r} as in the first row. Got {row[-1]!r}. Use one root."
+            found.append((index, what))
         for label in sorted(set(row[1:]) - {row[0]}):
             if label in leaves:
-                yield index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."
-
-
-def _level_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report labels that are generalised in two ways at one level: the hierarchy is not monotone."""
+                found.append((index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."))
     following: dict[tuple[int, str], str] = {}
-    for index, row in enumerate(rows):
+    for index, row in enumerate(texts):
         for level in range(1, len(row) - 1):
             above = following.setdefault((level, row[level]), row[level + 1])
             if above != row[level + 1]:
-                yield (
-                    index,
-                    f"not monotone: {row[level]!r} at level {level} becomes {row[level + 1]!r} here and "
-                    f"{above!r} in an earlier row. Make them the same.",
-                )
-
-
-def _node_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report labels that name different nodes at different levels."""
-    tops: dict[str, int] = {}
-    for index, row in enumerate(rows):
-        for label, levels in _places(row).items():
+                what = f"not monotone: {row[level]!r} at level {level} becomes {row[level + 1]!r} here and "
+                found.append((index, what + f"{above!r} in an earlier row. Make them the same."))
+    tops: dict[str, int] = {}  # a label names one node, whatever the row
+    for index, row in enumerate(texts):
+        places: dict[str, list[int]] = {}
+        for level, label in enumerate(row):
+            places.setdefault(label, []).append(level)
+        for label, levels in places.items():
             if levels[-1] - levels[0] >= len(levels):
-                yield index, f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
+                what = f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
+                found.append((index, what))
             elif tops.setdefault(label, levels[-1]) != levels[-1]:
-                yield (index, f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one.")
-
-
-def _places(row: Sequence[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for level, label in enumerate(row):
-        places.setdefault(label, []).append(level)
-    return places
+                what = f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one."
+                found.append((index, what))
+    return sorted(found, key=lambda problem: problem[0])
