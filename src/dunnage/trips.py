@@ -300,21 +300,20 @@ class Universe:
 
     def describe(self) -> list[dict[str, object]]:
         """Describe the columns that tell cells apart as plain data, in the shape of released attributes."""
-        return [{"name": name, "role": "quasi-identifier", **self._described(name)} for name in self.cell_columns]
-
-    def _described(self, name: str) -> dict[str, object]:
-        labels = list(self.labels(name))
-        if name not in SLOT_COLUMNS:
-            return {"kind": "stop", "domain": {"kind": "stop", "stops": labels}}
-        domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
-        more: dict[str, object] = {}
-        if name == "window" and self.time is not None:
-            domain = self.time.describe()
-        elif name == "window":
-            more["window_minutes"] = self.window_minutes
-        if self.num_dates and name == self.cell_columns[-1]:
-            more["num_dates"] = list(self.num_dates)
-        return {"kind": domain["kind"], "domain": domain, **more}
+        found = []
+        for name in self.cell_columns:
+            labels, more = list(self.labels(name)), dict[str, object]()
+            domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
+            if name not in SLOT_COLUMNS:
+                domain = {"kind": Stops.kind, "stops": labels}
+            elif name == "window" and self.time is not None:
+                domain = self.time.describe()
+            elif name == "window":
+                more["window_minutes"] = self.window_minutes
+            if self.num_dates and name == self.cell_columns[-1]:
+                more["num_dates"] = list(self.num_dates)
+            found.append({"name": name, "role": "quasi-identifier", "kind": domain["kind"], "domain": domain, **more})
+        return found
 
     @classmethod
     def from_description(cls, attributes: Sequence[Mapping[str, Any]]) -> Universe:
@@ -342,7 +341,7 @@ class Universe:
         return PairClasses(
             origins=self._stop_classes("origin", columns),
             destinations=self._stop_classes("destination", columns),
-            table=self._modes() if "mode" in columns else None,
+            table=self._city_classes("modes") if "mode" in columns else None,
         )
 
     def slot_classes(self, columns: Sequence[str]) -> Classes:
@@ -355,16 +354,12 @@ class Universe:
         """Partition the stops at one end of a trip."""
         if end in columns:
             return Classes.of(np.arange(len(self.stops)))
-        if f"{end}_zone" not in columns:
-            return Classes.whole(len(self.stops))
-        assert self.city is not None
-        assert self.city.zones is not None
-        return Classes.of(self.city.zones.astype(np.int64))
+        return self._city_classes("zones") if f"{end}_zone" in columns else Classes.whole(len(self.stops))
 
-    def _modes(self) -> Classes:
-        assert self.city is not None
-        assert self.city.modes is not None
-        return Classes.of(self.city.modes.reshape(-1).astype(np.int64))
+    def _city_classes(self, name: str) -> Classes:
+        codes: IntArray | None = getattr(self.city, name)
+        assert codes is not None
+        return Classes.of(codes.reshape(-1).astype(np.int64))
 
 
 def known_columns(columns: Sequence[str]) -> set[str]:

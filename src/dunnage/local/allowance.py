@@ -219,13 +219,7 @@ class _Kept:
                 "Those made so far are kept; play back fewer days at a time, from the same first one."
             )
         is_new = not os.path.lexists(self._path)
-        sink = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        try:
-            _write_whole(sink, line)
-            if self._durable:
-                os.fsync(sink)
-        finally:
-            os.close(sink)
+        _write_file(self._path, line, os.O_APPEND, durable=self._durable)
         if self._durable and is_new:
             synchronise_folder(os.path.dirname(self._path))
         self._lines[self._task, day], self.days[day] = line, held
@@ -316,7 +310,7 @@ class Allowance:
 
     def _resume(self, tier: str | None, adopt: bool, now: float | None) -> None:
         self._book = _read_book(self.path)
-        if not os.path.lexists(self._marker):
+        if not os.path.lexists(self.path + _MARKER):
             self._mark()  # the crash came between the first write and the marker
         if self._book.task != self.task.digest:
             book = self._book
@@ -341,12 +335,8 @@ class Allowance:
         elif tier not in (None, self._book.tier):
             raise AllowanceError(f"the vehicle is in tier {self._book.tier}. Got {tier}. A tier is fixed for a task.")
 
-    @property
-    def _marker(self) -> str:
-        return self.path + _MARKER
-
     def _mark(self) -> None:
-        os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(self.path + _MARKER, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if self._durable:
             synchronise_folder(os.path.dirname(self.path))
 
@@ -619,10 +609,15 @@ def _content(name: str, most: int) -> bytes:
     return content
 
 
-def _write_whole(sink: int, content: bytes) -> None:
-    written = 0
-    while written < len(content):
-        written += os.write(sink, content[written:])
+def _write_file(name: str, content: bytes, how: int, *, durable: bool) -> None:
+    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    try:
+        while content:
+            content = content[os.write(sink, content) :]
+        if durable:
+            os.fsync(sink)
+    finally:
+        os.close(sink)
 
 
 def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
@@ -630,13 +625,7 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
     work = name + ".partial"  # one name: whoever writes holds the lock, and what a crash left is overwritten
     with suppress(FileNotFoundError):
         os.unlink(work)
-    sink = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        _write_whole(sink, content)
-        if durable:
-            os.fsync(sink)
-    finally:
-        os.close(sink)
+    _write_file(work, content, os.O_EXCL, durable=durable)
     os.rename(work, name)
     if durable:
         synchronise_folder(os.path.dirname(name))

@@ -54,7 +54,8 @@ class TaskLosses:
 
     def of_slot(self, tier: str) -> Fraction | None:
         """Return the loss of one slot: all purposes together; None if there is no bound."""
-        return _sum([self.by_report[tier, purpose.name] for purpose in self.task.purposes])
+        bounded = all(self.by_report[tier, purpose.name] is not None for purpose in self.task.purposes)
+        return self.bounded_of_slot(tier) if bounded else None
 
     def bounded_of_slot(self, tier: str) -> Fraction:
         """Return the loss of the purposes of one slot that have a bound."""
@@ -68,33 +69,26 @@ class TaskLosses:
 
     def statements(self) -> list[str]:
         """Say, for each tier, what a slot, a day, a window and a lifetime of reports give away."""
-        return [line for tier in self.task.tier_names for line in self._of_tier(tier)]
-
-    def _of_tier(self, tier: str) -> list[str]:
-        slot, day, schedule = self.of_slot(tier), self.of_day(tier), self.task.schedule
-        name = f"tier {tier}"
-        if slot is None or day is None:
-            return [f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime"]
-        lifetime, num = self.task.limits.lifetime, schedule.slots_per_day
-        lines = [
-            f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
-            f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
-            f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} days; "
-            "then the vehicle falls silent",
-        ]
-        if schedule.window is not None:
-            width = schedule.window
-            lines.append(
-                f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
-                f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) and "
-                "not for a lifetime, over which the loss grows with every slot up to the limit"
-            )
+        lines, schedule, lifetime = [], self.task.schedule, self.task.limits.lifetime
+        num, width = schedule.slots_per_day, schedule.window
+        for tier in self.task.tier_names:
+            slot, day, name = self.of_slot(tier), self.of_day(tier), f"tier {tier}"
+            if slot is None or day is None:
+                lines.append(f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime")
+                continue
+            lines += [
+                f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
+                f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
+                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} "
+                "days; then the vehicle falls silent",
+            ]
+            if width is not None:
+                lines.append(
+                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
+                    f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) "
+                    "and not for a lifetime, over which the loss grows with every slot up to the limit"
+                )
         return lines
-
-
-def _sum(losses: Sequence[Fraction | None]) -> Fraction | None:
-    known = [loss for loss in losses if loss is not None]
-    return sum(known, Fraction(0)) if len(known) == len(losses) else None
 
 
 def check_task(task: Task) -> TaskLosses:
@@ -171,14 +165,13 @@ class Client:
         self.task, self.allowance = task, allowance
         self.losses = check_task(task)
         self._clock, self._noise = clock, noise or Noise()
-        self._duties = {purpose.name: self._duty(number, purpose) for number, purpose in enumerate(task.purposes)}
-
-    def _duty(self, number: int, purpose: Purpose) -> _Duty:
-        index = self.task.tier_index(purpose, self.allowance.tier)
-        tier = self.task.slot_tiers(purpose)[index]
-        mechanism = mechanism_of(self.task, purpose, tiers=(tier,))
-        loss = None if self._noise.seeded else self.losses.by_report[self.allowance.tier, purpose.name]
-        return _Duty(purpose.name, number, index, tier, mechanism, loss)
+        self._duties = {}
+        for number, purpose in enumerate(task.purposes):
+            index = task.tier_index(purpose, allowance.tier)
+            tier = task.slot_tiers(purpose)[index]
+            mechanism = mechanism_of(task, purpose, tiers=(tier,))
+            loss = None if self._noise.seeded else self.losses.by_report[allowance.tier, purpose.name]
+            self._duties[purpose.name] = _Duty(purpose.name, number, index, tier, mechanism, loss)
 
     def due(self, now: float | None = None) -> tuple[Slot, ...]:
         """Return the slots that still lack a report of some purpose and may be sent now, the earliest first."""

@@ -32,11 +32,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dunnage.certificate import Certificate, certify
+from dunnage.certificate import certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
-from dunnage.local.client import TaskLosses, check_task, mechanisms_of
+from dunnage.local.client import check_task, mechanisms_of
 from dunnage.local.estimators import (
     Estimates,
     Mean,
@@ -69,9 +69,9 @@ from dunnage.local.promises import (
     spend_id,
 )
 from dunnage.local.report import Report
-from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.subjects import Quantity
 from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
-from dunnage.local.task import Mechanism, Purpose, Task
+from dunnage.local.task import Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import CERTIFICATE_FILE, ESTIMATES, RELEASE_FILES, Release
 
@@ -164,7 +164,18 @@ def estimate(
     tallies, found_out = _tallied(reports, task)
     told_out = found_out if left_out is None else _checked_left_out(left_out)
     check_repeated(tallies)
-    held = {purpose.name: _of_purpose(tallies, task, purpose) for purpose in task.purposes}
+    held: dict[str, list[Tally]] = {}
+    merged: dict[tuple[str, str], Tally] = {}
+    known = {(duty.name, tier.name) for duty in task.purposes for tier in duty.tiers}
+    for tally in tallies:
+        names = tally.purpose, tally.tier
+        if names not in known:
+            problem = Problem("a tally of a purpose or tier that the task does not have", remedy="Give the right task.")
+            raise InputError("the tallies", [problem])
+        merged.setdefault(names, Tally(purpose=tally.purpose, tier=tally.tier)).merge(tally)
+    for duty in task.purposes:
+        of_tiers = (merged.get((duty.name, tier.name)) for tier in duty.tiers)
+        held[duty.name] = [tally for tally in of_tiers if tally is not None and tally.num_reports]
     for name, of_purpose in held.items():
         for tally in of_purpose:
             check_tally(mechanisms[name], tally)
@@ -189,8 +200,38 @@ def estimate(
         if isinstance(mechanism, LocalTrajectory):
             _add_paths(lines, name, mechanism, shares)
         else:
-            _add_cells(lines, name, mechanism.grid, shares)
-    certificate = _certificate(task, losses, mechanisms, held, lines, level, combine, told_out, void)
+            for cell in range(shares.value.size):
+                lines.add("share", name, _ends(shares, cell), cell=cell, **place_of(mechanism.grid, cell))
+    rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
+    promise = estimates_promise(
+        task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
+    )
+    if void:
+        promise = promise.voided(void)
+    measures = {
+        "task": task.to_dict(),
+        "task_digest": task.digest,
+        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
+        "lines": len(lines.lines),
+        "combined": lines.combined,
+        "loss": loss_measures(task, losses).plain(),
+        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
+        **({"paths": lines.paths} if lines.paths else {}),
+        **({"left_out": dict(told_out)} if told_out else {}),
+    }
+    certificate = certify(
+        promise,
+        kind=ESTIMATES,
+        dataset=task.dataset,
+        period=None,
+        attributes=[subject.plain() for subject in describe_subjects(mechanisms)],
+        measures=measures,
+        spend={
+            "id": spend_id(task),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "composed": composed(task, losses, promise).plain(),
+        },
+    )
     return Release(certificate=certificate, data=lines.table(columns_of(mechanisms)))
 
 
@@ -231,19 +272,6 @@ def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
     if not given.keys() <= set(LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
         raise ParameterError(f"left_out must be whole numbers by kind: {', '.join(LEFT_OUT)}. Got others. Mend it.")
     return {kind: given.get(kind, 0) for kind in LEFT_OUT}
-
-
-def _of_purpose(tallies: Sequence[Tally], task: Task, purpose: Purpose) -> list[Tally]:
-    """Return one tally for each tier of a purpose that has reports."""
-    known = {(duty.name, tier.name) for duty in task.purposes for tier in duty.tiers}
-    found: dict[str, Tally] = {}
-    for tally in tallies:
-        if (tally.purpose, tally.tier) not in known:
-            problem = Problem("a tally of a purpose or tier that the task does not have", remedy="Give the right task.")
-            raise InputError("the tallies", [problem])
-        if tally.purpose == purpose.name:
-            found.setdefault(tally.tier, Tally(purpose=purpose.name, tier=tally.tier)).merge(tally)
-    return [found[tier.name] for tier in purpose.tiers if tier.name in found and found[tier.name].num_reports]
 
 
 def _num_reports(tallies: Sequence[Tally]) -> int:
@@ -304,11 +332,6 @@ def _ends(found: Estimates | Shares, at: int) -> tuple[float, float, float]:
     return float(found.value[at]), float(found.lower[at]), float(found.upper[at])
 
 
-def _add_cells(lines: _Lines, purpose: str, grid: Grid, shares: Shares) -> None:
-    for cell in range(shares.value.size):
-        lines.add("share", purpose, _ends(shares, cell), cell=cell, **place_of(grid, cell))
-
-
 def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
     """Add the paths whose interval lies above 0, the most frequent ones, and all others as one line."""
     order = np.argsort(-shares.value, kind="stable")
@@ -322,46 +345,3 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
         lines.add("share", purpose, (float(rest), *ends), path=OTHER)
-
-
-def _certificate(
-    task: Task,
-    losses: TaskLosses,
-    mechanisms: Mapping[str, Mechanism],
-    held: Mapping[str, Sequence[Tally]],
-    lines: _Lines,
-    confidence: float,
-    combine: str,
-    left_out: Mapping[str, int],
-    void: str,
-) -> Certificate:
-    rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
-    promise = estimates_promise(
-        task, losses, mechanisms, confidence=confidence, combine=combine, rules=rules, verdicts=lines.verdicts
-    )
-    if void:
-        promise = promise.voided(void)
-    measures = {
-        "task": task.to_dict(),
-        "task_digest": task.digest,
-        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
-        "lines": len(lines.lines),
-        "combined": lines.combined,
-        "loss": loss_measures(task, losses).plain(),
-        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
-        **({"paths": lines.paths} if lines.paths else {}),
-        **({"left_out": dict(left_out)} if left_out else {}),
-    }
-    return certify(
-        promise,
-        kind=ESTIMATES,
-        dataset=task.dataset,
-        period=None,
-        attributes=[subject.plain() for subject in describe_subjects(mechanisms)],
-        measures=measures,
-        spend={
-            "id": spend_id(task),
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": composed(task, losses, promise).plain(),
-        },
-    )

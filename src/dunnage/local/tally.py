@@ -218,30 +218,26 @@ class Tally:
         """Add one report."""
         read = mechanism.read(payload, tier=tier)
         if isinstance(mechanism, LocalNumeric):
-            self._add_numbers(mechanism.channel(tier), read)
+            for attribute, name, symbol in read:
+                if name == SquareWave.key:
+                    last = mechanism.channel(tier).reading(attribute, name).last  # type: ignore[attr-defined]
+                    self.counts((attribute, name), SYMBOLS, 2 * last + 1).add_one(symbol + last)
+                else:
+                    self.sums(attribute, name).add_one(symbol)
         else:
-            self._add_places(mechanism.oracle(tier), read)
-        self.num_reports += 1
-
-    def _add_numbers(self, law: Any, read: list[tuple[int, str, int]]) -> None:
-        for attribute, key, symbol in read:
-            if key == SquareWave.key:
-                last = law.reading(attribute, key).last
-                self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last)
+            oracle, places = mechanism.oracle(tier), []
+            key: Key = tuple(area for area, _ in read if area is not None)
+            if isinstance(oracle, OptimisedUnary | SymmetricUnary):
+                num_bits, together = oracle.num_inputs, len(read) > 1
+                for _, symbol in read:
+                    data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
+                    bits = np.flatnonzero(np.unpackbits(data, bitorder="little"))
+                    # With several places the last of each axis stands for any bit.
+                    places.append(np.append(bits, num_bits) if together else bits)
+                self.counts(key, BITS, *((num_bits + together,) * len(places))).add_one(*places)
             else:
-                self.sums(attribute, key).add_one(symbol)
-
-    def _add_places(self, oracle: Any, read: list[tuple[int | None, int]]) -> None:
-        key: Key = tuple(area for area, _ in read if area is not None)
-        if not isinstance(oracle, OptimisedUnary | SymmetricUnary):
-            self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
-            return
-        num_bits = oracle.num_inputs
-        places = [_set_bits(symbol, num_bits) for _, symbol in read]
-        if len(places) > 1:  # the last of each axis stands for any bit
-            places = [np.append(bits, num_bits) for bits in places]
-        shape = (num_bits,) if len(places) == 1 else (num_bits + 1,) * len(places)
-        self.counts(key, BITS, *shape).add_one(*places)
+                self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
+        self.num_reports += 1
 
     @staticmethod
     def of_reports(task: Task, reports: Iterable[Report]) -> Tallies:
@@ -316,11 +312,6 @@ def _part(data: PartData) -> Part:
     return part
 
 
-def _set_bits(symbol: int, num_bits: int) -> IntArray:
-    data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
-
-
 class Tallies:
     """The tallies of a task, by purpose and tier, and which reports went into them.
 
@@ -384,9 +375,9 @@ class Tallies:
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    numeric = isinstance(mechanism, LocalNumeric)
-    fits = _numbers_fit(mechanism, tally) if numeric else _places_fit(mechanism, tally)
-    if not fits:
+    """Refuse a tally whose keys, shapes and sums no reports of a mechanism can add up to."""
+    fits = _numbers_fit if isinstance(mechanism, LocalNumeric) else _places_fit
+    if not fits(mechanism, tally):
         problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")
         raise InputError("a tally", [problem])
 
@@ -419,24 +410,21 @@ def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
         if len(key) != 2 or type(key[0]) is not int or not 0 <= key[0] < len(mechanism.attributes):
             return False
         try:
-            reading = report.reading(key[0], str(key[1]))
+            reading: Any = report.reading(key[0], str(key[1]))
         except ParameterError:
             return False
-        if not _sums_fit(reading, part) or part.num > tally.num_reports:
+        if isinstance(reading, SquareWave):
+            fits = isinstance(part, Counts) and part.law == (SYMBOLS, (2 * reading.last + 1,)) and _counted(part)
+        elif not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
+            fits = False
+        elif isinstance(reading, Duchi | Warner | JointSign):
+            fits = part.squares == part.num and (part.num + part.total) % 2 == 0
+        else:
+            fits = isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
+        if not fits or part.num > tally.num_reports:
             return False
         told += part.num
     return told == round(report.share * len(mechanism.attributes)) * tally.num_reports
-
-
-def _sums_fit(reading: Any, part: Part) -> bool:
-    if isinstance(reading, SquareWave):
-        shape = (2 * reading.last + 1,)
-        return isinstance(part, Counts) and part.kind == SYMBOLS and part.counts.shape == shape and _counted(part)
-    if not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
-        return False
-    if isinstance(reading, Duchi | Warner | JointSign):
-        return part.squares == part.num and (part.num + part.total) % 2 == 0
-    return isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
 
 
 def _counted(part: Counts) -> bool:
@@ -448,22 +436,13 @@ def _places_fit(mechanism: Any, tally: Tally) -> bool:
     law, oracle = mechanism.channel(tally.tier), mechanism.oracle(tally.tier)
     unary = isinstance(oracle, OptimisedUnary | SymmetricUnary)
     shape = (oracle.num_inputs,) if unary else (oracle.num_symbols,)
+    num_keys, num_groups = (1, law.num_groups) if isinstance(law, InClear) else (0, 0)
     if isinstance(law, Independent):
-        shape = (oracle.num_inputs + 1,) * law.steps
+        shape, num_keys, num_groups = (oracle.num_inputs + 1,) * law.steps, law.steps, law.place.num_groups
     for key, part in tally.parts.items():
-        fits = isinstance(part, Counts) and part.kind == (BITS if unary else SYMBOLS) and part.counts.shape == shape
-        if not fits or not _key_fits(law, key) or not isinstance(part, Counts):
+        named = len(key) == num_keys and all(type(group) is int and 0 <= group < num_groups for group in key)
+        if not named or not isinstance(part, Counts) or part.law != (BITS if unary else SYMBOLS, shape):
             return False
         if not (bool(np.all((part.counts >= 0) & (part.counts <= part.num))) if unary else _counted(part)):
             return False
     return sum(part.num for part in tally.parts.values()) == tally.num_reports
-
-
-def _key_fits(law: Any, key: Key) -> bool:
-    if isinstance(law, Independent):
-        return len(key) == law.steps and all(_group_fits(law.place, group) for group in key)
-    return len(key) == 1 and _group_fits(law, key[0]) if isinstance(law, InClear) else key == ()
-
-
-def _group_fits(law: InClear, group: int | str) -> bool:
-    return type(group) is int and 0 <= group < law.num_groups
