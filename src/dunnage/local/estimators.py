@@ -280,15 +280,14 @@ class Distribution:
 
 def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     """Return the chance of each symbol (line) for a value that is anywhere in a bin (column), evenly."""
-    # Return how likely each point (line) is for a value anywhere in a bin (column), rounded at random
+    # How likely each point (line) is for a value anywhere in a bin (column), rounded at random.
     inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
     scaled = inside * 2 * law.steps
     below = np.minimum(scaled.astype(np.int64), 2 * law.steps - 1)
-    weights = np.zeros((2 * law.steps + 1, bins))
+    points = np.zeros((2 * law.steps + 1, bins))
     of_bin = np.arange(inside.size) // _SUB_VALUES
-    np.add.at(weights, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
-    np.add.at(weights, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
-    points = weights
+    np.add.at(points, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
+    np.add.at(points, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
     total = np.concatenate([np.zeros((1, bins)), np.cumsum(points, axis=0)])
     symbols = np.arange(-law.last, law.last + 1)
     first = np.clip(symbols - law.half + law.steps, 0, law.num_inputs)
@@ -433,17 +432,15 @@ def planar_matrix(law: Planar) -> FloatArray:
     # Moves by -size .. size columns and rows, the ends for all beyond, added up from the lower left; one more for none.
     sums = np.pad(_displacements(law).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     places = np.array([law.grid.column_row(cell) for cell in range(cells)])
-    columns, rows = (_moves(places[:, axis], size) for axis in (0, 1))
+    ends = []  # where the moves from each true place (column) to each reported one (line) begin and end in the sums
+    for axis in (0, 1):
+        reported = np.broadcast_to(places[:, axis, None], (cells, cells))
+        moved = reported - places[None, :, axis] + size
+        ends.append((np.where(reported == 0, 0, moved), np.where(reported == size - 1, 2 * size + 1, moved + 1)))
+    columns, rows = ends
     found = sums[columns[1], rows[1]] - sums[columns[0], rows[1]] - sums[columns[1], rows[0]]
     chances: FloatArray = np.maximum(found + sums[columns[0], rows[0]], 0.0)
     return chances
-
-
-def _moves(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Return where the moves from each true place (column) to each reported one (line) begin and end in the sums."""
-    moved = places[:, None] - places[None, :] + size
-    reported = np.broadcast_to(places[:, None], moved.shape)
-    return np.where(reported == 0, 0, moved), np.where(reported == size - 1, 2 * size + 1, moved + 1)
 
 
 def _displacements(law: Planar) -> FloatArray:
@@ -474,23 +471,17 @@ def planar_map(
     if confidence is None:
         nothing = np.full(likeliest.size, math.nan)
         return likeliest, Estimates(nothing, nothing, nothing, nothing)
-    return likeliest, _inverted(matrices[0], counts[0] / nums[0], channel @ likeliest, nums[0], confidence)
-
-
-def _inverted(
-    matrix: FloatArray, observed: FloatArray, expected: FloatArray, num: float, confidence: float
-) -> Estimates:
     try:
-        inverse = np.linalg.inv(matrix)
+        inverse = np.linalg.inv(matrices[0])
     except np.linalg.LinAlgError:
-        inverse = np.full(matrix.shape, math.nan)
-    value = inverse @ observed
+        inverse = np.full(matrices[0].shape, math.nan)
+    value = inverse @ (counts[0] / nums[0])
     # Frequencies as fitted, none of which is 0, so that no variance is.
-    variance = np.maximum((inverse**2) @ expected - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
+    variance = np.maximum((inverse**2) @ (channel @ likeliest) - np.clip(value, 0.0, 1.0) ** 2, 0.0) / nums[0]
     sound = np.isfinite(value) & np.isfinite(variance)
     value, variance = np.where(sound, value, 0.5), np.where(sound, variance, 1.0)
     width = normal_quantile(confidence) * np.sqrt(variance)
-    return Estimates(value, value - width, value + width, variance)
+    return likeliest, Estimates(value, value - width, value + width, variance)
 
 
 FEW = 8  # With fewer reports than this their own variance says too little; the law's largest is taken
@@ -588,19 +579,22 @@ def estimate_means(
         for attribute, estimate in zip(mechanism.attributes, found, strict=True)
         if attribute.presence
     }
-    means = [
-        _ratio_mean(quantity, estimate, presences[quantity.name])
-        if quantity.name in presences
-        else _plain_mean(quantity, *estimate)
-        for quantity, estimate in zip(mechanism.quantities, found, strict=False)
-    ]
+    means = []
+    for quantity, (top, combination, num) in zip(mechanism.quantities, found, strict=False):
+        value, ends = float(top.value), (float(top.lower), float(top.upper))
+        if quantity.name in presences:
+            # Over present values: the mean of numbers which are 0 where missing, by the share of present ones.
+            share = presences[quantity.name][0].scaled(0.5, 0.5)
+            value, ends = math.nan, (-1.0, 1.0)
+            if bool(top.known) and bool(share.known) and share.value > 0:
+                value, ends = float(np.clip(top.value / share.value, -1.0, 1.0)), ratio_bounds(top, share)
+        means.append(_mean(quantity, value, ends, combination, num))
     shares = {name: Quantity(name=name, low=Fraction(0), high=Fraction(1)) for name in presences}
-    return means, [_plain_mean(shares[name], *estimate) for name, estimate in presences.items()]
-
-
-def _in_units(quantity: Quantity, number: float) -> float:
-    """Return a normalised number in units, never outside the domain by rounding."""
-    return min(max(quantity.in_units(number), float(quantity.low)), float(quantity.high))
+    told = [
+        _mean(shares[name], float(share.value), (float(share.lower), float(share.upper)), combination, num)
+        for name, (share, combination, num) in presences.items()
+    ]
+    return means, told
 
 
 def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combination: Combination, num: int) -> Mean:
@@ -608,29 +602,16 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
     inside = [float(np.clip(number, -1.0, 1.0)) for number in (value, *ends)]
     known = math.isfinite(value)
     lower, upper = (min(inside[0], inside[1]), max(inside[0], inside[2])) if known else (-1.0, 1.0)
+    low, high = float(quantity.low), float(quantity.high)  # rounding may leave the domain
+    units = [min(max(quantity.in_units(number), low), high) for number in (inside[0], lower, upper)]
     return Mean(
         name=quantity.name,
-        value=_in_units(quantity, inside[0]) if known else None,
-        lower=_in_units(quantity, lower),
-        upper=_in_units(quantity, upper),
+        value=units[0] if known else None,
+        lower=units[1],
+        upper=units[2],
         combination=combination,
         num_told=num,
     )
-
-
-def _plain_mean(quantity: Quantity, estimate: Estimates, combination: Combination, num: int) -> Mean:
-    return _mean(quantity, float(estimate.value), (float(estimate.lower), float(estimate.upper)), combination, num)
-
-
-def _ratio_mean(
-    quantity: Quantity, top: tuple[Estimates, Combination, int], present: tuple[Estimates, Combination, int]
-) -> Mean:
-    """Return the mean over present values: that of numbers which are 0 where missing, by the share of present ones."""
-    share = present[0].scaled(0.5, 0.5)
-    if not (bool(top[0].known) and bool(share.known)) or share.value <= 0:
-        return _mean(quantity, math.nan, (-1.0, 1.0), top[1], top[2])
-    ratio = float(np.clip(top[0].value / share.value, -1.0, 1.0))
-    return _mean(quantity, ratio, ratio_bounds(top[0], share), top[1], top[2])
 
 
 MOST_SHARES = 1 << 24  # Most inputs whose shares are estimated at once
@@ -749,7 +730,7 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estima
         means = _products(part.counts, -oracle.q * oracle.scale, oracle.scale) / num
         # b is 0 or 1, so ((b - q) / (p - q))^2 is linear in b as well
         squares = _products(part.counts, (oracle.q * oracle.scale) ** 2, (1 - 2 * oracle.q) * oracle.scale**2) / num
-        # Return where the places of a sequence of areas are among all, and among those of the areas
+        # Where the places of a sequence of areas are among all, and among those of the areas.
         size, last = law.place.group_size, law.place.num_inputs - 1
         targets, sources = [], []
         for area in key:

@@ -197,33 +197,28 @@ class SampledReport:
 
     def entries(self, payload: bytes) -> list[Entry]:
         """Unpack a payload: the exact inverse of packing."""
-        if self._num_payloads is None:
-            return self._read_varints(payload)
-        due = _num_bytes(self._num_payloads)
-        if len(payload) != due:
-            raise _refused(f"{len(payload)} bytes where {due} are due")
-        number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
-        found = []
+        endless, found = self._num_payloads is None, []
+        start, number = _num_bytes(self.num_sets), 0
+        rank, rest = int.from_bytes(payload[:start], "little"), payload[start:]
+        if endless and (len(payload) < start or rank >= self.num_sets):
+            raise _refused("it does not say which numbers it tells")
+        if self._num_payloads is not None:
+            due = _num_bytes(self._num_payloads)
+            if len(payload) != due:
+                raise _refused(f"{len(payload)} bytes where {due} are due")
+            number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
         for attribute in combination(rank, len(self.laws), self.num_sampled):
-            number, code = divmod(number, self._sizes[attribute] or 1)
+            size = self._sizes[attribute]
+            if endless:
+                code, rest = _read_varint(rest)
+                if size is not None and code >= size:
+                    raise _refused("a symbol is none of its law")
+            else:
+                number, code = divmod(number, size or 1)
             found.append((attribute, self.laws[attribute].symbol(code)))
         if number:
             raise _refused("its number is too large")
-        return found
-
-    def _read_varints(self, payload: bytes) -> list[Entry]:
-        start = _num_bytes(self.num_sets)
-        rank = int.from_bytes(payload[:start], "little")
-        if len(payload) < start or rank >= self.num_sets:
-            raise _refused("it does not say which numbers it tells")
-        found, rest = [], payload[start:]
-        for attribute in combination(rank, len(self.laws), self.num_sampled):
-            code, rest = _read_varint(rest)
-            size = self._sizes[attribute]
-            if size is not None and code >= size:
-                raise _refused("a symbol is none of its law")
-            found.append((attribute, self.laws[attribute].symbol(code)))
-        if rest:
+        if endless and rest:
             raise _refused(f"{len(rest)} bytes too many")
         return found
 

@@ -170,18 +170,18 @@ class NumberLaw(Reading):
         return self.epsilon
 
     @property
-    @abstractmethod
     def num_inputs(self) -> int:
-        """Number of inputs."""
+        """Number of inputs: of points, unless the law knows ends only."""
+        return 2 * self.steps + 1
 
     @property
     @abstractmethod
     def symbol_range(self) -> range | None:
         """All symbols in order, however many; None if they are endless."""
 
-    @abstractmethod
     def index_of(self, point: int, noise: Noise) -> int:
         """Make an input of a point; at random where the law knows ends only."""
+        return point + self.steps
 
     @abstractmethod
     def perturb(self, index: int, noise: Noise) -> int:
@@ -307,15 +307,8 @@ class LaplaceNumber(NumberLaw):
     key: ClassVar[str] = "laplace"
 
     @property
-    def num_inputs(self) -> int:
-        return 2 * self.steps + 1
-
-    @property
     def symbol_range(self) -> None:
         return None
-
-    def index_of(self, point: int, noise: Noise) -> int:
-        return point + self.steps
 
     @property
     def noise_scale(self) -> Fraction:
@@ -372,15 +365,8 @@ class WindowLaw(NumberLaw):
         return self.steps * self.stride + self.half
 
     @property
-    def num_inputs(self) -> int:
-        return 2 * self.steps + 1
-
-    @property
     def symbol_range(self) -> range:
         return range(-self.last, self.last + 1)
-
-    def index_of(self, point: int, noise: Noise) -> int:
-        return point + self.steps
 
     @cached_property
     def _inside(self) -> Coin:
@@ -430,23 +416,20 @@ def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
     """
     odds = odds_of(epsilon)
     strides = range(1, max(MOST_STRIDE // steps, 4) + 1)
-    found = [(*_best_half(odds, steps, stride), stride) for stride in strides]
+    found = []
+    for stride in strides:
+
+        def end_variance(half: int, stride: int = stride) -> Fraction:
+            constant, square = _window_moments(odds, steps, stride, half)
+            return constant + square - 1
+
+        low, high = 0, steps * stride
+        while low < high:  # the variance at an end falls up to the best half width and rises from there on
+            middle = (low + high) // 2
+            low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
+        found.append((end_variance(low), low, stride))
     enough = min(found)[0] * _WORTH
     return next((stride, half) for variance, half, stride in found if variance <= enough)
-
-
-def _best_half(odds: Fraction, steps: int, stride: int) -> tuple[Fraction, int]:
-    """Return the least variance at an end, and its half width: it falls up to there and rises from there on."""
-
-    def end_variance(half: int) -> Fraction:
-        constant, square = _window_moments(odds, steps, stride, half)
-        return constant + square - 1
-
-    low, high = 0, steps * stride
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
-    return end_variance(low), low
 
 
 class Piecewise(WindowLaw):

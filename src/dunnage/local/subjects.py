@@ -341,7 +341,7 @@ class Grid(Described):
         is at most that loss per true kilometre.
         """
         west, south, east, north = self.box
-        # Return the cosine of an angle from 0 to 90 degrees, rounded down to six decimals
+        # The cosine of the angle, rounded down to six decimals.
         degrees = max(abs(south), abs(north))
         angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
         term, total = Fraction(1), Fraction(0)
