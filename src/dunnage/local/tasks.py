@@ -494,33 +494,23 @@ class Duty(Table):
     @model_validator(mode="after")
     def _fits(self, info: Info) -> Self:
         """Compare with tiers and columns as they are written, so that what is wrong with them hides nothing here."""
-        reading = info.context
-        problems = [*self._tier_problems(reading.table("tiers")), *self._subject_problems(reading.document)]
-        if problems:
-            raise Flaws(*problems)
-        return self
-
-    def _tier_problems(self, tiers: Mapping[str, object]) -> list[Problem]:
-        if self.epsilon is not None:
-            both = Problem("and tiers are both given", where="epsilon", remedy="Keep one of them.")
-            return [both] if self.tiers is not None else []
-        chosen = self.tiers if self.tiers is not None else tuple(tiers)
-        problems = []
-        if not chosen:
-            remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
-            problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
-        if len(set(chosen)) < len(chosen):
-            problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
-        strange = [name for name in chosen if name not in tiers]
-        return problems + [
-            Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
-        ]
-
-    def _subject_problems(self, document: Document) -> list[Problem]:
+        tiers, document, problems = info.context.table("tiers"), info.context.document, list[Problem]()
+        levels = self.tiers if self.tiers is not None else tuple(tiers)
+        if self.epsilon is not None and self.tiers is not None:
+            problems.append(Problem("and tiers are both given", where="epsilon", remedy="Keep one of them."))
+        elif self.epsilon is None:
+            if not levels:
+                remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
+                problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
+            if len(set(levels)) < len(levels):
+                problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
+            strange = [name for name in levels if name not in tiers]
+            problems += [
+                Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
+            ]
         mechanism, kind = self.name, _KIND_OF[self.name]
         fitting, unclear = _reported(document, mechanism)
         chosen = self.attributes if self.attributes is not None else tuple(fitting)
-        problems = []
         for name in chosen:
             if name not in fitting and not (unclear and name in _roles(document)):
                 what = f"{name!r} is not a quasi-identifier of kind = {kind!r}, as {mechanism} needs"
@@ -535,7 +525,9 @@ class Duty(Table):
             what = f"{mechanism} reports the cells of one grid, and there are {len(chosen)}"
             remedy = f'Choose one: attributes = ["{chosen[0]}"], say.'
             problems.append(Problem(what, where="attributes", remedy=remedy))
-        return problems
+        if problems:
+            raise Flaws(*problems)
+        return self
 
 
 class NumericDuty(Duty):
