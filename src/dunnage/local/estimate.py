@@ -36,6 +36,7 @@ from dunnage.certificate import certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
+from dunnage.local import promises
 from dunnage.local.client import check_task, mechanisms_of
 from dunnage.local.estimators import (
     Estimates,
@@ -49,25 +50,6 @@ from dunnage.local.estimators import (
 from dunnage.local.location import NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.promises import (
-    COMBINATIONS,
-    EMPTY,
-    LEFT_OUT,
-    ONE_TIER,
-    OTHER,
-    PRECISION,
-    QUANTILES,
-    bin_edges,
-    columns_of,
-    composed,
-    describe_subjects,
-    estimates_promise,
-    has_bins,
-    loss_measures,
-    path_text,
-    place_of,
-    spend_id,
-)
 from dunnage.local.report import Report
 from dunnage.local.subjects import Quantity
 from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
@@ -93,7 +75,7 @@ class _Lines:
         self.lines.append({"quantity": quantity, "purpose": purpose, **told, **cells})
 
     def table(self, columns: Mapping[str, pa.DataType]) -> pa.Table:
-        found = {name: [line.get(name, EMPTY[name]) for line in self.lines] for name in columns}
+        found = {name: [line.get(name, promises.EMPTY[name]) for line in self.lines] for name in columns}
         return pa.table({name: pa.array(found[name], kind) for name, kind in columns.items()})
 
 
@@ -158,8 +140,10 @@ def estimate(
     ('estimates', ['speed'])
     """
     level = check_confidence(confidence)
-    if combine not in COMBINATIONS:
-        raise ParameterError(f"combine must be one of {', '.join(COMBINATIONS)}. Got {shown(combine)}. Use auto, say.")
+    if combine not in promises.COMBINATIONS:
+        raise ParameterError(
+            f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}. Use auto, say."
+        )
     losses, mechanisms = check_task(task), mechanisms_of(task)
     tallies, found_out = _tallied(reports, task)
     told_out = found_out if left_out is None else _checked_left_out(left_out)
@@ -201,9 +185,9 @@ def estimate(
             _add_paths(lines, name, mechanism, shares)
         else:
             for cell in range(shares.value.size):
-                lines.add("share", name, _ends(shares, cell), cell=cell, **place_of(mechanism.grid, cell))
+                lines.add("share", name, _ends(shares, cell), cell=cell, **promises.place_of(mechanism.grid, cell))
     rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
-    promise = estimates_promise(
+    promise = promises.estimates_promise(
         task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
     )
     if void:
@@ -214,7 +198,7 @@ def estimate(
         "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
         "lines": len(lines.lines),
         "combined": lines.combined,
-        "loss": loss_measures(task, losses).plain(),
+        "loss": promises.loss_measures(task, losses).plain(),
         **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
         **({"paths": lines.paths} if lines.paths else {}),
         **({"left_out": dict(told_out)} if told_out else {}),
@@ -224,15 +208,15 @@ def estimate(
         kind=ESTIMATES,
         dataset=task.dataset,
         period=None,
-        attributes=[subject.plain() for subject in describe_subjects(mechanisms)],
+        attributes=[subject.plain() for subject in promises.describe_subjects(mechanisms)],
         measures=measures,
         spend={
-            "id": spend_id(task),
+            "id": promises.spend_id(task),
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "composed": composed(task, losses, promise).plain(),
+            "composed": promises.composed(task, losses, promise).plain(),
         },
     )
-    return Release(certificate=certificate, data=lines.table(columns_of(mechanisms)))
+    return Release(certificate=certificate, data=lines.table(promises.columns_of(mechanisms)))
 
 
 def write_estimates(
@@ -269,9 +253,11 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
 
 def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
     """Return how many reports were left out, by every kind there is."""
-    if not given.keys() <= set(LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
-        raise ParameterError(f"left_out must be whole numbers by kind: {', '.join(LEFT_OUT)}. Got others. Mend it.")
-    return {kind: given.get(kind, 0) for kind in LEFT_OUT}
+    if not given.keys() <= set(promises.LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
+        raise ParameterError(
+            f"left_out must be whole numbers by kind: {', '.join(promises.LEFT_OUT)}. Got others. Mend it."
+        )
+    return {kind: given.get(kind, 0) for kind in promises.LEFT_OUT}
 
 
 def _num_reports(tallies: Sequence[Tally]) -> int:
@@ -288,7 +274,7 @@ def _add_numbers(
     for share in presences:
         lines.add("present", purpose, (share.value, share.lower, share.upper), attribute=share.name)
     lines.combined[purpose] = {mean.name: {**mean.combination.to_dict(), "reports": mean.num_told} for mean in means}
-    if has_bins(mechanism):
+    if promises.has_bins(mechanism):
         for place, (quantity, mean) in enumerate(zip(mechanism.quantities, means, strict=True)):
             _add_distribution(lines, purpose, mechanism, tallies, place, quantity, mean, confidence, rule)
 
@@ -311,19 +297,19 @@ def _add_distribution(
         return
     laws = [mechanism.reading(tally.tier, place, SquareWave.key) for tally, _ in told]
     num = _num_reports([tally for tally, _ in told])
-    together = mean.combination.rule in (PRECISION, ONE_TIER)
+    together = mean.combination.rule in (promises.PRECISION, promises.ONE_TIER)
     fitted = fit_distribution(
         [law for law in laws if isinstance(law, SquareWave)],
         [part.counts for _, part in told],
         [tally.num_reports / num for tally, _ in told],
         confidence,
         fit_together=together,
-        bound_together=rule == PRECISION,
+        bound_together=rule == promises.PRECISION,
     )
-    for at, (low, high) in enumerate(itertools.pairwise(bin_edges(quantity))):
+    for at, (low, high) in enumerate(itertools.pairwise(promises.bin_edges(quantity))):
         ends = _ends(fitted.shares, at)
         lines.add("share", purpose, ends, attribute=quantity.name, bin_lower=low, bin_upper=high)
-    for at, level in enumerate(QUANTILES):
+    for at, level in enumerate(promises.QUANTILES):
         points = map(quantity.in_units, _ends(fitted.quantiles, at))
         lines.add(f"quantile {level}", purpose, points, attribute=quantity.name, unit=quantity.unit)
 
@@ -337,11 +323,11 @@ def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: 
     order = np.argsort(-shares.value, kind="stable")
     listed = [int(at) for place, at in enumerate(order) if place < MOST_LISTED or shares.lower[at] > 0]
     for at in listed:
-        lines.add("share", purpose, _ends(shares, at), path=path_text(mechanism, at))
+        lines.add("share", purpose, _ends(shares, at), path=promises.path_text(mechanism, at))
     lines.paths[purpose] = {"paths": shares.value.size, "listed": len(listed)}
     if len(listed) < shares.value.size:
         rest = np.delete(shares.value, listed).sum()
         # Others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=OTHER)
+        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)

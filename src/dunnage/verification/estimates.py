@@ -21,32 +21,10 @@ from dunnage.errors import CheckFailed, UserError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, KAnonymity
 from dunnage.kinds.common import require, same
+from dunnage.local import promises
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
 from dunnage.local.location import LocalLocation, NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
-from dunnage.local.promises import (
-    COMBINATIONS,
-    EMPTY,
-    LEFT_OUT,
-    NAME,
-    NO_TIER,
-    OTHER,
-    QUANTILES,
-    bin_edges,
-    chosen_rule,
-    columns_of,
-    composed,
-    describe_subjects,
-    estimates_promise,
-    has_bins,
-    has_outside,
-    loss_measures,
-    loss_within,
-    num_paths,
-    path_index,
-    place_of,
-    spend_id,
-)
 from dunnage.local.task import Mechanism, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import Release
@@ -110,16 +88,16 @@ def check_estimate_columns(release: Release) -> str:
     require(fits, "certificate.json: the task does not fit its digest")
     rebuilt = Rebuilt.of(stated)
     require(rebuilt.task.dataset == stated.dataset, "certificate.json: another dataset")
-    require(stated.spend.id == spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
+    require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
     found = [(item.name, item.type) for item in release.data.schema]
-    fits = found == list(columns_of(rebuilt.mechanisms).items())
+    fits = found == list(promises.columns_of(rebuilt.mechanisms).items())
     require(fits, "data: the columns are not those that the certificate speaks of")
     # Parameters, laws and public domains are those of the task.
     told, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    require(told.keys() == keys and told["name"] == NAME, "certificate.json: another mechanism")
-    fits = isinstance(level, float) and 0.5 <= level < 1 and told["combine"] in COMBINATIONS
+    require(told.keys() == keys and told["name"] == promises.NAME, "certificate.json: another mechanism")
+    fits = isinstance(level, float) and 0.5 <= level < 1 and told["combine"] in promises.COMBINATIONS
     require(fits, "certificate.json: a confidence or combination of tiers that there is not")
     purposes = told["purposes"] if isinstance(told["purposes"], dict) else {}
     require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: other purposes")
@@ -128,7 +106,7 @@ def check_estimate_columns(release: Release) -> str:
         require(fits, f"certificate.json: the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
     require(told["as_published"] is published, "certificate.json: does not say whether it was made as published")
-    expected = describe_subjects(rebuilt.mechanisms)
+    expected = promises.describe_subjects(rebuilt.mechanisms)
     names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
     require(names[0] == names[1], "certificate.json: other attributes than the task has")
     for item, due in zip(stated.attributes, expected, strict=True):
@@ -151,8 +129,13 @@ def check_estimate_lines(release: Release) -> str:
             _check_paths(name, mechanism, (measures.paths or {}).get(name, {}), rest)
         elif measures.reports[name] and isinstance(mechanism, LocalLocation):
             shares = []
-            for cell in range(mechanism.grid.num_cells + has_outside(mechanism)):
-                expected = {"quantity": "share", "purpose": name, "cell": cell, **place_of(mechanism.grid, cell)}
+            for cell in range(mechanism.grid.num_cells + promises.has_outside(mechanism)):
+                expected = {
+                    "quantity": "share",
+                    "purpose": name,
+                    "cell": cell,
+                    **promises.place_of(mechanism.grid, cell),
+                }
                 shares.append(_check_line(next(rest, None), expected, 0.0, 1.0))
             _check_sum(shares, name)
     require(next(rest, None) is None, "data: more lines than the task has quantities")
@@ -169,7 +152,7 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     """Check how many reports there were, were left out and told of each number, and what is said of each map."""
     measures = rebuilt.stated.estimates
     reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
-    fits = left_out.keys() <= set(LEFT_OUT) and all(num >= 0 for num in left_out.values())
+    fits = left_out.keys() <= set(promises.LEFT_OUT) and all(num >= 0 for num in left_out.values())
     require(fits, "certificate.json: reports left out that there cannot be")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
@@ -198,7 +181,9 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTi
         require((item.reports is not None) is numbers, wrong)
         silent = item.reports == 0
         require(item.p_value is None or 0 <= item.p_value <= 1, "certificate.json: a p-value that is none")
-        require(item.rule == (NO_TIER if silent else chosen_rule(asked, len(told), item.p_value)), wrong)
+        require(
+            item.rule == (promises.NO_TIER if silent else promises.chosen_rule(asked, len(told), item.p_value)), wrong
+        )
         require("p_value" not in item.model_fields_set or (len(told) > 1 and not silent), wrong)
     if isinstance(mechanism, LocalNumeric):
         most = sum(num * mechanism.num_told(tier) for tier, num in told.items())
@@ -214,7 +199,7 @@ def _check_line(line: _Line | None, expected: Mapping[str, object], low: float, 
         raise CheckFailed("data: fewer lines than the task has quantities")
     words = " ".join(str(expected[key]) for key in ("quantity", "purpose", "attribute") if expected.get(key))
     figures = ("value", "lower", "upper")
-    fits = all(same(line[name], expected.get(name, EMPTY[name])) for name in line if name not in figures)
+    fits = all(same(line[name], expected.get(name, promises.EMPTY[name])) for name in line if name not in figures)
     require(fits and expected.keys() <= line.keys(), f"data: a line is not that of {words}")
     value, lower, upper = (line[name] for name in figures)
     bounded = lower is not None and upper is not None and low <= lower <= upper <= high
@@ -242,21 +227,21 @@ def _check_numbers(
             expected = {"quantity": "present", "purpose": name, "attribute": attribute.quantity.name}
             _check_line(next(rest, None), expected, 0.0, 1.0)
     for item in mechanism.quantities:
-        if not has_bins(mechanism) or not combined[item.name].reports:
+        if not promises.has_bins(mechanism) or not combined[item.name].reports:
             continue
         common, shares, points = {"purpose": name, "attribute": item.name}, [], []
-        for low, high in itertools.pairwise(bin_edges(item)):
+        for low, high in itertools.pairwise(promises.bin_edges(item)):
             of_bin = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
             shares.append(_check_line(next(rest, None), of_bin, 0.0, 1.0))
         _check_sum(shares, f"bins of {item.name}")
-        for level in QUANTILES:
+        for level in promises.QUANTILES:
             expected = {"quantity": f"quantile {level}", **common, "unit": item.unit}
             points.append(_check_line(next(rest, None), expected, float(item.low), float(item.high)))
         require(points == sorted(points), f"data: quantiles of {item.name} are not in order")
 
 
 def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, int], rest: Iterator[_Line]) -> None:
-    fits = told.keys() == {"paths", "listed"} and 0 < told["listed"] <= told["paths"] == num_paths(mechanism)
+    fits = told.keys() == {"paths", "listed"} and 0 < told["listed"] <= told["paths"] == promises.num_paths(mechanism)
     require(fits, f"certificate.json: does not tell the paths of {name}")
     shares, paths = [], []
     for _ in range(told["listed"] + (told["listed"] < told["paths"])):
@@ -265,9 +250,9 @@ def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, int],
         shares.append(_check_line(line, {"quantity": "share", "purpose": name, "path": path}, 0.0, 1.0))
         paths.append(str(path))
     if told["listed"] < told["paths"]:
-        require(paths.pop() == OTHER, f"data: what is left of the paths of {name} is not the last line")
+        require(paths.pop() == promises.OTHER, f"data: what is left of the paths of {name} is not the last line")
     require(len(set(paths)) == len(paths), f"data: a path of {name} is listed twice")
-    sound = all(path_index(mechanism, path) is not None for path in paths)
+    sound = all(promises.path_index(mechanism, path) is not None for path in paths)
     require(sound, f"data: a path of {name} is none of the grid")
     ordered = all(one >= other for one, other in itertools.pairwise(shares[: told["listed"]]))
     require(ordered, f"data: the paths of {name} are not in order of their shares")
@@ -278,9 +263,9 @@ def check_estimate_loss(release: Release) -> str:
     """Check what a report, a slot and a day give away, and that everything promised follows from the task."""
     stated, rebuilt = release.certificate, Rebuilt.of(release.certificate)
     task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
-    fits = same(loss_measures(task, losses).plain(), measures.loss.plain())
+    fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())
     require(fits, "certificate.json: what vehicles give away does not follow from the task")
-    promise = estimates_promise(
+    promise = promises.estimates_promise(
         task,
         losses,
         rebuilt.mechanisms,
@@ -294,10 +279,10 @@ def check_estimate_loss(release: Release) -> str:
     expected, told = promise.to_dict(), stated.plain()
     for name, words in _STATED.items():
         require(same(expected.get(name), told.get(name)), f"certificate.json: {words} not follow from the task")
-    totals = (made.plain() for made in (composed(task, losses, promise), stated.composition))
+    totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
     fits = same(*([made["total"], made["total_per_period"]] for made in totals))
     require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")
-    within = f"epsilon {decimal_text(loss_within(task, losses, rebuilt.mechanisms))}"
+    within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms))}"
     words = f"a slot of reports gives away {within}"
     if any(losses.of_slot(tier) is None for tier in task.tier_names):
         words = f"a slot of reports shows areas as they are, without any bound across areas; within areas {within}"
