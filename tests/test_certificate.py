@@ -49,8 +49,12 @@ from dunnage.guarantees import (
     Promise,
     PureDP,
     WithinCluster,
-    proof_notes,
 )
+from dunnage.local.client import check_task, mechanisms_of
+from dunnage.local.promises import estimates_promise
+from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.task import MECHANISMS as DEVICES
+from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
 from dunnage.mechanisms import MECHANISMS
 
 
@@ -70,7 +74,12 @@ def made(**changes: Any) -> Certificate:
         spend=SpendStatement(id="ab" * 16, at="2026-11-15T00:00:00Z"),
         composed={"total": "none"},
     ).with_files({"data.csv": "0" * 64})
-    return Certificate(body={**certificate.plain(), **changes})
+    return Certificate.model_validate({**certificate.plain(), **changes})
+
+
+def digested(body: dict[str, Any]) -> bytes:
+    """Write what may be no certificate, with the digest that fits."""
+    return canonical({**body, "digest": hashlib.sha256(canonical(body)).hexdigest()})
 
 
 @pytest.fixture
@@ -166,10 +175,10 @@ def test_same_content_in_another_layout_is_seen() -> None:
 def test_a_missing_field_is_named(name: str) -> None:
     body = {key: value for key, value in made().body.items() if key != name}
     if name == "period":
-        Certificate.from_bytes(Certificate(body=body).to_bytes())
+        Certificate.from_bytes(Certificate.model_validate(body).to_bytes())
         return
     with pytest.raises(CheckFailed, match=name):
-        Certificate.from_bytes(Certificate(body=body).to_bytes())
+        Certificate.from_bytes(digested(body))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +200,7 @@ def test_a_missing_field_is_named(name: str) -> None:
 )
 def test_a_malformed_field_is_a_failed_check(changes: dict[str, Any]) -> None:
     with pytest.raises(CheckFailed, match="malformed"):
-        Certificate.from_bytes(made(**changes).to_bytes())
+        Certificate.from_bytes(digested({**made().body, **changes}))
 
 
 @pytest.mark.parametrize("signature", [[], "x", 5, {"value": 5}, [["a", "b"]], True])
@@ -233,7 +242,7 @@ def test_a_signature_is_checked_against_the_key_given(keys: tuple[Path, Path], t
 
 
 def test_a_signature_of_another_certificate_does_not_fit(keys: tuple[Path, Path]) -> None:
-    borrowed = Certificate(body=made(dataset="other").body, signature=made().signed(keys[0]).signature)
+    borrowed = made(dataset="other").model_copy(update={"signature": made().signed(keys[0]).signature})
     with pytest.raises(CheckFailed, match="does not fit"):
         borrowed.check_signature(load_public_key(keys[1]))
 
@@ -276,11 +285,11 @@ def test_the_two_halves_of_a_pair_are_not_mixed_up(keys: tuple[Path, Path]) -> N
 
 def test_odds_round_up_and_never_exceed_certainty() -> None:
     rows = odds(Loss(Fraction(1)))
-    assert [row["at_most"] for row in rows] == [0.0268, 0.232, 0.7311]
-    assert [row["at_most"] for row in odds(Loss(Fraction(5000)))] == [1.0, 1.0, 1.0]
+    assert [row.at_most for row in rows] == [0.0268, 0.232, 0.7311]
+    assert [row.at_most for row in odds(Loss(Fraction(5000)))] == [1.0, 1.0, 1.0]
     assert odds(UNBOUNDED) == []
     approximate = odds(Loss(Fraction(1), Fraction(1, 10)))
-    assert all(row["right_guess_at_most"] >= max(row["before"], 1 - row["before"]) for row in approximate)
+    assert all(row.right_guess_at_most >= max(row.before, 1 - row.before) for row in approximate)
 
 
 NEIGHBOURS = Neighbours.ADD_REMOVE
@@ -289,12 +298,12 @@ NEIGHBOURS = Neighbours.ADD_REMOVE
 def test_meaning_speaks_of_what_holds() -> None:
     dp = PureDP(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS)
     cluster = WithinCluster(epsilon=Fraction(1), protects="trip", neighbours=NEIGHBOURS, clusters="weight")
-    assert meaning(promise_of(dp))["odds"][1]["sentence"] == "a 10 % suspicion becomes at most 23.2 %"
-    assert meaning(promise_of(dp, Basis.VOID, why="seeded"))["odds"] == []
-    assert "No bound is proved" in meaning(promise_of(dp, Basis.CLAIMED, why="no proof"))["sentences"][0]
+    assert meaning(promise_of(dp)).odds[1].sentence == "a 10 % suspicion becomes at most 23.2 %"
+    assert meaning(promise_of(dp, Basis.VOID, why="seeded")).odds == []
+    assert "No bound is proved" in meaning(promise_of(dp, Basis.CLAIMED, why="no proof")).sentences[0]
     claimed = meaning(promise_of(dp, Basis.CLAIMED, holds=cluster, why="only there"))
-    assert "same cluster" in claimed["sentences"][0]
-    assert meaning(promise_of(KAnonymity(k=3, protects="x")))["odds"][0]["right_at_most"] == 0.3334
+    assert "same cluster" in claimed.sentences[0]
+    assert meaning(promise_of(KAnonymity(k=3, protects="x"))).odds[0].right_at_most == 0.3334
 
 
 @pytest.mark.parametrize(
@@ -314,6 +323,8 @@ def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) ->
 # Proof notes
 
 ROOT = Path(__file__).parent.parent
+SPEED = Quantity(name="speed", low=0, high=120)
+GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
 SAMPLE = {"k": 2, "beta": "0.5", "epsilon_choice": 1}
 VARIANTS: list[dict[str, Any]] = [
     {"name": "partition", "k": 5},
@@ -339,15 +350,17 @@ VARIANTS: list[dict[str, Any]] = [
 
 
 def notes_of(variant: dict[str, Any]) -> tuple[str, ...]:
-    if variant["name"] not in MECHANISMS:
-        return proof_notes(variant)
-    made = MECHANISMS[variant["name"]](**{name: value for name, value in variant.items() if name != "name"})
-    return tuple(f"docs/proofs/{note}" for note in made.notes())
+    parameters = {name: value for name, value in variant.items() if name != "name"}
+    if variant["name"] in MECHANISMS:
+        return tuple(f"docs/proofs/{note}" for note in MECHANISMS[variant["name"]](**parameters).notes())
+    kind = DEVICES[variant["name"]]
+    subject: dict[str, Any] = {"quantities": (SPEED,)} if kind.subject == "quantities" else {"grid": GRID}
+    steps = {"steps": 2} if kind.num_steps[0] > 1 else {}
+    sections = kind(epsilon=1, **subject, **steps, **parameters).promise().to_dict()["proof"]["sections"]
+    return tuple(sections)
 
 
 def test_every_mechanism_is_among_the_variants() -> None:
-    from dunnage.local.task import MECHANISMS as DEVICES
-
     assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
 
 
@@ -373,11 +386,19 @@ def test_published_forms_have_notes_of_their_own() -> None:
 
 
 def test_estimates_have_the_notes_of_their_purposes() -> None:
-    purposes = {"b": {"name": "local-numeric"}, "a": {"name": "local-location", "method": "planar"}}
-    notes = proof_notes({"name": "estimates", "purposes": purposes})
-    assert notes[0] == "docs/proofs/local-location.md#the-planar-law"
-    assert notes[-1].startswith("docs/proofs/local-loss-over-time.md")
-    assert notes == proof_notes({"name": "estimates", "purposes": dict(sorted(purposes.items()))})
+    tiers = (Tier(name="all", epsilon="0.1"),)
+    numbers = Purpose(name="b", mechanism="local-numeric", tiers=tiers, quantities=(SPEED,))
+    places = Purpose(name="a", mechanism="local-location", tiers=tiers, grid=GRID, parameters={"method": "planar"})
+
+    def notes(*purposes: Purpose) -> tuple[str, ...]:
+        task = Task(dataset="fleet", purposes=purposes, schedule=Schedule(), limits=Limits(lifetime=365))
+        losses, mechanisms = check_task(task), mechanisms_of(task)
+        promise = estimates_promise(task, losses, mechanisms, confidence=0.95, combine="auto", rules=(), verdicts={})
+        return promise.notes
+
+    assert notes(numbers, places)[0] == "local-location.md#the-planar-law"
+    assert notes(numbers, places)[-1].startswith("local-loss-over-time.md")
+    assert notes(numbers, places) == notes(places, numbers)
 
 
 def test_a_promise_names_its_note_and_its_digest_does_not_change_with_it() -> None:

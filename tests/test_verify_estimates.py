@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,7 @@ from tests.oracles import report_laws
 
 from dunnage.certificate import Certificate, meaning
 from dunnage.columns import write_csv
+from dunnage.documents import canonical
 from dunnage.guarantees import Basis, LocalDP, Neighbours, Promise, WithinCluster
 from dunnage.local.client import mechanism_of
 from dunnage.local.estimate import estimate, write_estimates
@@ -111,10 +113,16 @@ def forged(release: Release, folder: Path, table: Any = None, body: Any = None) 
     folder.mkdir()
     pq.write_table(data, folder / "data.parquet")
     write_csv(data, folder / "data.csv")
-    for name, text in release.texts(folder).items():
+    try:
+        shown = Release(certificate=Certificate.model_validate(content), data=data).texts(folder)
+    except (ValueError, KeyError):  # nothing can be told of what is no certificate
+        shown = release.texts(folder)
+    for name, text in shown.items():
         (folder / name).write_bytes(text)
     digests = {path.name: file_digest(path) for path in folder.iterdir()}
-    (folder / "certificate.json").write_bytes(Certificate(body=content).with_files(digests).to_bytes())
+    content["files"] = digests
+    digest = hashlib.sha256(canonical(content)).hexdigest()
+    (folder / "certificate.json").write_bytes(canonical({**content, "digest": digest}))
     result = verify(folder)
     assert not result.ok
     problems = "; ".join(result.problems)
@@ -207,7 +215,7 @@ BODIES: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("one tier", put("measures", "combined", "places", "shares", {"rule": "one tier"}), "combined that there are not"),
     ("another number of lines", put("measures", "lines", 7), "number of lines"),
     ("another number of paths", put("measures", "paths", "paths", {"paths": 900, "listed": 101}), ""),
-    ("a figure more", put("measures", "mean", 3), "figures"),
+    ("a figure more", put("measures", "mean", 3), "measures missing or malformed"),
     ("claimed", put("basis", "claimed"), ""),
     ("holds something else", lambda body: body.update(holds=body["guarantee"]), ""),
     ("another law", put("mechanism", "purposes", "places", "laws", "basic", "hadamard"), "not that of the task"),
@@ -238,7 +246,7 @@ BODIES: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
     ("fewer than none left out", put("measures", "left_out", {"duplicate": -1}), "left out that there cannot be"),
     ("left out for another reason", put("measures", "left_out", {"private": 1}), "left out that there cannot be"),
     ("a p-value above 1", put("measures", "combined", "places", "shares", "p_value", 7.0), "p-value"),
-    ("a p-value in words", put("measures", "combined", "places", "shares", "p_value", "high"), "p-value"),
+    ("a p-value in words", put("measures", "combined", "places", "shares", "p_value", "high"), "malformed"),
     ("tiers that differ", put("measures", "combined", "places", "shares", "p_value", 0.001), "combined that there are"),
     ("another rule", put("measures", "combined", "places", "shares", "rule", "none"), "combined that there are not"),
     ("asked for another rule", put("mechanism", "combine", "stratify"), "combined that there are not"),
@@ -278,7 +286,7 @@ def hold(guarantee: LocalDP | WithinCluster) -> Callable[[dict[str, Any]], None]
 
     def change(body: dict[str, Any]) -> None:
         promise = Promise(guarantee=guarantee, basis=Basis.CLAIMED, mechanism={}, holds=guarantee, why="it does")
-        body.update(holds=guarantee.to_dict(), meaning=meaning(promise))
+        body.update(holds=guarantee.to_dict(), meaning=meaning(promise).plain())
 
     return change
 

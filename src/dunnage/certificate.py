@@ -274,6 +274,14 @@ class EstimateLoss(Model):
     lifetime: Number | None
 
 
+class CombinedTiers(Model):
+    """How tiers were put together, the p-value of their not differing, and how many reports told of a number."""
+
+    rule: str
+    p_value: float | None = None
+    reports: int | None = None
+
+
 class EstimateMeasures(Model):
     """Public figures of released estimates."""
 
@@ -281,7 +289,7 @@ class EstimateMeasures(Model):
     task_digest: str
     reports: dict[str, dict[str, int]]
     lines: int
-    combined: dict[str, dict[str, JsonObject]]
+    combined: dict[str, dict[str, CombinedTiers]]
     loss: EstimateLoss
     maps: dict[str, str] | None = None
     paths: dict[str, dict[str, int]] | None = None
@@ -586,7 +594,7 @@ def certify(
     attributes: list[dict[str, Any]],
     measures: RowMeasures | CountMeasures | EstimateMeasures,
     spend: SpendStatement,
-    composed: Composed,
+    composed: Mapping[str, object],  # What all releases so far lose together
 ) -> Certificate:
     """Write the certificate of a release from the promise that was spent on."""
     return Certificate.model_validate(

@@ -18,6 +18,8 @@ _MOST_DIGITS = 700  # room for the sum of any two doubles
 _MOST_SHOWN = 60
 Exact = int | str | Decimal | Fraction | float
 """What a public number may be given as; a float means the decimal it prints as."""
+Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
+"""Plain data that JSON can hold."""
 
 
 def exact(value: Exact, *, what: str = "a number") -> Fraction:

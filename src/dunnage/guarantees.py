@@ -101,7 +101,7 @@ class _Value:
     def __post_init__(self) -> None:
         _check_text(self, "protects", "what it protects", '"package"')
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the guarantee as plain data."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         shown = {
@@ -487,41 +487,6 @@ WEIGHED_VALUES = Assumption(
 
 
 PROJECT = "dunnage"
-_NOTES: Mapping[str, tuple[str, ...]] = {
-    "local-numeric": ("local-numeric.md#whole-reports",),
-    "local-location": ("local-location.md#frequency-oracles",),
-    "local-trajectory": ("local-trajectory.md#the-whole-path-in-one-report",),
-}
-_PUBLISHED_NOTES: Mapping[str, tuple[str, ...]] = {
-    "local-location": ("local-location.md#frequency-oracles", "local-location.md#area-in-clear"),
-    "local-trajectory": ("local-trajectory.md#the-published-forms",),
-}
-_TOGETHER_NOTE = "local-loss-over-time.md#composition"
-
-
-def proof_notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return where in the project it is proved what a device keeps, or shown what its published form does not.
-
-    Examples
-    --------
-    >>> proof_notes({"name": "local-numeric"})
-    ('docs/proofs/local-numeric.md#whole-reports',)
-    """
-    return tuple(f"docs/proofs/{note}" for note in dict.fromkeys(_notes(mechanism)))
-
-
-def _notes(mechanism: Mapping[str, Any]) -> tuple[str, ...]:
-    name = str(mechanism.get("name"))
-    if name == "estimates":
-        parts = (part for _, part in sorted(mechanism["purposes"].items()))  # as in a file
-        purposes = tuple(note for part in parts for note in _notes(part))
-        return (*purposes, _TOGETHER_NOTE) if purposes else ()
-    if mechanism.get("as_published") and name in _PUBLISHED_NOTES:
-        return _PUBLISHED_NOTES[name]
-    if mechanism.get("method") == "planar":
-        return ("local-location.md#the-planar-law",)
-    in_clear = ("local-location.md#area-in-clear",) if mechanism.get("area_in_clear") else ()
-    return (*_NOTES.get(name, ()), *in_clear)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -554,7 +519,7 @@ class Promise:
 
     guarantee: Guarantee
     basis: Basis
-    mechanism: Mapping[str, Any]
+    mechanism: Mapping[str, object]
     assumptions: tuple[Assumption, ...] = ()
     in_clear: tuple[str, ...] = ()
     numerics: str = "exact"
@@ -575,13 +540,13 @@ class Promise:
         """Return the same promise marked as not private."""
         return replace(self, basis=Basis.VOID, holds=None, why=why)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Give the promise as plain data, with where its proof is, for certificates."""
-        notes = tuple(f"docs/proofs/{note}" for note in self.notes) or proof_notes(self.mechanism)
-        proof = {"project": PROJECT, "version": __version__, "sections": list(notes)}
-        return {**self._stated(), **({"proof": proof} if notes else {})}
+        sections = [f"docs/proofs/{note}" for note in self.notes]
+        proof = {"project": PROJECT, "version": __version__, "sections": sections}
+        return {**self._stated(), **({"proof": proof} if sections else {})}
 
-    def _stated(self) -> dict[str, Any]:
+    def _stated(self) -> dict[str, object]:
         return {
             "guarantee": self.guarantee.to_dict(),
             "basis": str(self.basis),
@@ -635,7 +600,7 @@ class Purpose:
     allow_unbounded: bool = False
 
 
-def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+def _present(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -649,7 +614,7 @@ _MODELS: Mapping[str, type] = {
 }
 
 
-def guarantee_from(data: Mapping[str, Any]) -> Guarantee:
+def guarantee_from(data: Mapping[str, object]) -> Guarantee:
     """Read a guarantee back from its plain data."""
     if not isinstance(data, Mapping):
         raise ParameterError(f"a guarantee is a table of its parameters. Got {type(data).__name__}.")

@@ -43,7 +43,7 @@ _log = logging.getLogger("dunnage")
 def mechanism_of(policy: Policy) -> Mechanism:
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
-    name = policy.mechanism["name"]
+    name = str(policy.mechanism["name"])
     if name not in MECHANISMS:
         what = Problem(
             f"no mechanism {name!r} in this version", where="mechanism.name", remedy=suggestion(name, MECHANISMS)

@@ -144,7 +144,7 @@ class Attribute:
             rules.append(f"records without {self.name} were left out")
         return "; ".join(rules)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Give name, role, domain and what departs from the rule as plain data."""
         domain = {"domain": self.domain.describe()} if self.domain is not None else {}
         departs = {key: value for key in ("missing", "outside") if (value := getattr(self, key)) != "refuse"}
@@ -325,7 +325,6 @@ class Schema:
         raise ParameterError(f"no attribute {name!r}. The schema has: {', '.join(a.name for a in self.attributes)}.")
 
     def with_role(self, role: Role) -> tuple[Attribute, ...]:
-        """Return the attributes of one role, in order."""
         return tuple(a for a in self.attributes if a.role is role)
 
     @property
@@ -362,18 +361,7 @@ class Schema:
         return self.trip is not None and (self.trip.day is not None or self.time.day is not None)
 
     def universe(self, period: str | None = None) -> Universe:
-        """Return all types of trips there can be.
-
-        Parameters
-        ----------
-        period
-            The day (``YYYY-MM-DD``) or month (``YYYY-MM``) that is looked at, where there is one.
-
-        Raises
-        ------
-        ParameterError
-            If rows are no trips, or dates are told apart and nobody says which there are.
-        """
+        """Return all types of trips there can be."""
         time = self.time
         assert self.trip is not None
         stops, days, num_dates = self[self.trip.origin].domain, time.days(period), time.num_dates(period)
@@ -392,7 +380,7 @@ class Schema:
             time=time,
         )
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, object]]:
         """Give the released attributes as plain data; identifiers and dropped columns are not named."""
         return [a.describe() for a in self.attributes if a.role not in _HIDDEN]
 

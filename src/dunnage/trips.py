@@ -59,7 +59,6 @@ class Trip:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are named."""
         return tuple(name for name in (self.origin, self.destination, self.time, self.count, self.day) if name)
 
 
@@ -97,7 +96,6 @@ class Classes:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Members of each class."""
         return np.bincount(self.codes, minlength=self.num)
 
     @cached_property
@@ -110,7 +108,6 @@ class Classes:
         return order, ranks, firsts
 
     def codes_of(self, members: IntArray) -> IntArray:
-        """Return the class of some members."""
         return self.codes[members].astype(np.int64)
 
     def ranks_of(self, members: IntArray) -> IntArray:
@@ -147,7 +144,6 @@ class PairClasses:
 
     @classmethod
     def joined(cls, parts: Sequence[PairClasses], num_stops: int) -> PairClasses:
-        """Return the coarsest partition that is finer than all parts."""
         tables = [part.table for part in parts if part.table is not None]
         return cls(
             origins=Classes.joined([part.origins for part in parts], num_stops),
@@ -169,18 +165,15 @@ class PairClasses:
 
     @property
     def num(self) -> int:
-        """How many classes there are."""
         return self._all.num if self.table is not None else self.origins.num * self.destinations.num
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Members of each class."""
         if self.table is not None:
             return self._all.sizes
         return np.multiply.outer(self.origins.sizes, self.destinations.sizes).reshape(-1)
 
     def codes_of(self, members: IntArray) -> IntArray:
-        """Return the class of some pairs."""
         return self._all.codes_of(members) if self.table is not None else self._product(members)
 
     def ranks_of(self, members: IntArray) -> IntArray:
@@ -192,7 +185,6 @@ class PairClasses:
         return self.origins.ranks_of(origins) * row + self.destinations.ranks_of(destinations)
 
     def members_at(self, classes: IntArray, ranks: IntArray) -> IntArray:
-        """Return the pairs at some places of classes: the inverse of class and rank."""
         if self.table is not None:
             return self._all.members_at(classes, ranks)
         of_origin, of_destination = np.divmod(classes, self.destinations.num)
@@ -201,7 +193,6 @@ class PairClasses:
         return origins * len(self.origins.codes) + self.destinations.members_at(of_destination, places)
 
     def refines(self, other: PairClasses) -> bool:
-        """Return whether each class lies in one class of the other partition."""
         if self.table is not None:
             return self._all.refines(other._as_table())
         stops = self.origins.refines(other.origins) and self.destinations.refines(other.destinations)
@@ -212,7 +203,6 @@ class PairClasses:
         return Classes(codes=self.codes_of(pairs).astype(np.int32), num=self.num)
 
     def parents(self, other: PairClasses) -> IntArray:
-        """Return the class of a coarser partition that each class lies in."""
         if self.table is not None:
             return self._all.parents(other._as_table())
         rows = self.origins.parents(other.origins) * other.destinations.num
@@ -266,12 +256,10 @@ class Universe:
 
     @property
     def num_slots(self) -> int:
-        """Windows of all days."""
         return len(self.windows) * max(1, len(self.days))
 
     @property
     def num_cells(self) -> int:
-        """Trip types."""
         return self.num_pairs * self.num_slots
 
     @property
@@ -294,7 +282,6 @@ class Universe:
         return (slots.astype(np.int64) * size + origins) * size + destinations
 
     def split(self, cells: IntArray) -> tuple[IntArray, IntArray]:
-        """Return pair and slot of each cell."""
         slots, pairs = np.divmod(cells, self.num_pairs)
         return pairs, slots
 
@@ -311,33 +298,26 @@ class Universe:
         """Return what the codes of a column that tells cells apart stand for."""
         return {"window": self.windows, "day": self.days}.get(name, self.stops)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, object]]:
         """Describe the columns that tell cells apart as plain data, in the shape of released attributes."""
-        return [{"name": name, "role": "quasi-identifier", **self._described(name)} for name in self.cell_columns]
-
-    def _described(self, name: str) -> dict[str, Any]:
-        labels = list(self.labels(name))
-        if name not in SLOT_COLUMNS:
-            return {"kind": "stop", "domain": {"kind": "stop", "stops": labels}}
-        domain = {"kind": Ordinal.kind, "levels": labels}
-        more: dict[str, Any] = {}
-        if name == "window" and self.time is not None:
-            domain = self.time.describe()
-        elif name == "window":
-            more["window_minutes"] = self.window_minutes
-        if self.num_dates and name == self.cell_columns[-1]:
-            more["num_dates"] = list(self.num_dates)
-        return {"kind": domain["kind"], "domain": domain, **more}
+        found = []
+        for name in self.cell_columns:
+            labels, more = list(self.labels(name)), dict[str, object]()
+            domain: dict[str, object] = {"kind": Ordinal.kind, "levels": labels}
+            if name not in SLOT_COLUMNS:
+                domain = {"kind": Stops.kind, "stops": labels}
+            elif name == "window" and self.time is not None:
+                domain = self.time.describe()
+            elif name == "window":
+                more["window_minutes"] = self.window_minutes
+            if self.num_dates and name == self.cell_columns[-1]:
+                more["num_dates"] = list(self.num_dates)
+            found.append({"name": name, "role": "quasi-identifier", "kind": domain["kind"], "domain": domain, **more})
+        return found
 
     @classmethod
     def from_description(cls, attributes: Sequence[Mapping[str, Any]]) -> Universe:
-        """Make the universe that :meth:`describe` gave this description of; it does not tell of zones and modes.
-
-        Raises
-        ------
-        ParameterError
-            If it describes something else.
-        """
+        """Make the universe that :meth:`describe` gave this description of; it does not tell of zones and modes."""
         described = {item["name"]: item for item in attributes}
         stops, windows = (domain_from(described[name]["domain"]) for name in ("origin", "window"))
         days = domain_from(described["day"]["domain"]) if "day" in described else None
@@ -361,7 +341,7 @@ class Universe:
         return PairClasses(
             origins=self._stop_classes("origin", columns),
             destinations=self._stop_classes("destination", columns),
-            table=self._modes() if "mode" in columns else None,
+            table=self._city_classes("modes") if "mode" in columns else None,
         )
 
     def slot_classes(self, columns: Sequence[str]) -> Classes:
@@ -374,16 +354,12 @@ class Universe:
         """Partition the stops at one end of a trip."""
         if end in columns:
             return Classes.of(np.arange(len(self.stops)))
-        if f"{end}_zone" not in columns:
-            return Classes.whole(len(self.stops))
-        assert self.city is not None
-        assert self.city.zones is not None
-        return Classes.of(self.city.zones.astype(np.int64))
+        return self._city_classes("zones") if f"{end}_zone" in columns else Classes.whole(len(self.stops))
 
-    def _modes(self) -> Classes:
-        assert self.city is not None
-        assert self.city.modes is not None
-        return Classes.of(self.city.modes.reshape(-1).astype(np.int64))
+    def _city_classes(self, name: str) -> Classes:
+        codes: IntArray | None = getattr(self.city, name)
+        assert codes is not None
+        return Classes.of(codes.reshape(-1).astype(np.int64))
 
 
 def known_columns(columns: Sequence[str]) -> set[str]:

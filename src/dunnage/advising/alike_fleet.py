@@ -43,6 +43,7 @@ EPSILONS, QUICK_EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0), (1.0, 2.0, 4.0)
 NUMBER_METHODS = ("hybrid", "piecewise", "duchi", "laplace")
 PLACE_METHODS = ("auto", "randomised-response", "symmetric-unary", "hadamard")
 PATH_METHODS = ("auto", "hadamard")
+_METHODS = {LocalNumeric.name: NUMBER_METHODS, LocalLocation.name: PLACE_METHODS}
 MOST_LEVELS_FEWER = 2
 MOST_VEHICLES = 1_000_000
 REPORTS_A_DRAW, MOST_REPEATS = 100_000, 20
@@ -196,7 +197,7 @@ def carrier_tasks(case: CarrierCase) -> tuple[list[Task], list[Failure]]:
 
 def _candidates(case: CarrierCase) -> Iterator[dict[str, Any]]:
     purpose, quick = case.purpose, case.asked.quick
-    methods = {"local-numeric": NUMBER_METHODS, "local-location": PLACE_METHODS}.get(purpose.mechanism, PATH_METHODS)
+    methods = _METHODS.get(purpose.mechanism, PATH_METHODS)
     for method in methods[:1] if quick else methods:
         for epsilon in QUICK_EPSILONS if quick else EPSILONS:
             yield {"epsilon": epsilon, "method": method}

@@ -675,7 +675,7 @@ def _plan_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
 
 def refuse_other_policy(release: Release, data: Dataset) -> None:
     """Refuse data read under a policy whose public facts are not those of the release."""
-    stated, read = release.attributes, {item["name"]: item for item in data.schema.describe()}
+    stated, read = release.attributes, {str(item["name"]): item for item in data.schema.describe()}
     differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name].plain())]
     differ += [name for name in read if name not in stated]
     if differ:

@@ -169,7 +169,7 @@ def _write_proof(folder: Path) -> None:
     for name, mechanism in (("published", published), ("sound", sound)):
         worst = enumerated_loss(mechanism.oracle(mechanism.levels[0]))
         losses[name] = None if worst is None else float(worst)
-    content = {"mechanism": "local-location", "claimed": claimed, "measured": losses}
+    content = {"mechanism": published.name, "claimed": claimed, "measured": losses}
     how = "the largest logarithm of a ratio of two probabilities of one report, all reports and places gone through"
     write_json(folder / PROOF, {"format": 1, "how": how, **content})
 

@@ -9,16 +9,30 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 from dunnage.devices.perturbing import day_text
 from dunnage.errors import InputError, Problem, ReportError, TaskError
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.report import MOST_BAD_NAMED, ReportFile
-from dunnage.local.tally import FORMAT, TALLIES_KIND, Tallies, Tally, check_tally, repeated_problem, tally_digest
+from dunnage.local.tally import (
+    FORMAT,
+    TALLIES_KIND,
+    Tallies,
+    Tally,
+    TallyData,
+    check_tally,
+    repeated_problem,
+    tally_digest,
+)
 from dunnage.local.task import MOST_BYTES, Task
 
 MOST_TALLY_BYTES = 1 << 30
+
+
+class _Tallies(TypedDict):
+    task: str
+    tallies: list[TallyData]
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
@@ -51,7 +65,7 @@ class Collected:
     def num_reports(self) -> int:
         return self.tallies.num_reports
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {
             "reports": self.num_reports,
             "left_out": dict(self.left_out),
@@ -101,26 +115,32 @@ def collect(
     found = Collected(tallies=Tallies(task))
     told = progress or (lambda stage: None)
     for path in paths:
-        if str(path).endswith(".json"):
-            _merge(found, path, read_tallies(path, task))
-        else:
+        if not str(path).endswith(".json"):
             _add_reports(found, ReportFile(path), told)
+            continue
+        for names, tally in read_tallies(path, task).by_tier.items():
+            digest = tally_digest(tally)  # before anything is merged into it
+            if tally.num_reports and digest in found._seen:
+                raise InputError(str(path), [repeated_problem(tally)])
+            found._seen.add(digest)
+            found.num_read += tally.num_reports
+            if names in found.tallies.by_tier:
+                found.tallies.by_tier[names].merge(tally)
+            else:
+                found.tallies.by_tier[names] = tally
     tallies = found.tallies
     counts = {"duplicate": tallies.num_duplicates, "conflicting": tallies.num_conflicting}
     found.left_out.update({kind: num for kind, num in counts.items() if num})
     if not found.num_reports:
-        raise ReportError(_nothing(found))
+        if not found.left_out:
+            raise ReportError(
+                "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
+            )
+        bad, first = "; ".join(found.lines()), f" The first: {found.first_bad[0]}" if found.first_bad else ""
+        raise ReportError(f"no report can be used. Got {bad}. Name the task they were made for.{first}")
     if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
         found.warnings.append(TALLIES_AND_OTHERS)
     return found
-
-
-def _nothing(found: Collected) -> str:
-    if not found.left_out:
-        return "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
-    bad = "; ".join(found.lines())
-    first = f" The first: {found.first_bad[0]}" if found.first_bad else ""
-    return f"no report can be used. Got {bad}. Name the task they were made for.{first}"
 
 
 def _add_reports(found: Collected, file: ReportFile, told: Callable[[str], None]) -> None:
@@ -147,20 +167,6 @@ def _name(found: Collected, text: str) -> None:
         found.first_bad.append(text)
 
 
-def _merge(found: Collected, path: str | os.PathLike[str], tallies: Tallies) -> None:
-    held = found.tallies.by_tier
-    for names, tally in tallies.by_tier.items():
-        digest = tally_digest(tally)  # before anything is merged into it
-        if tally.num_reports and digest in found._seen:
-            raise InputError(str(path), [repeated_problem(tally)])
-        found._seen.add(digest)
-        found.num_read += tally.num_reports
-        if names in held:
-            held[names].merge(tally)
-        else:
-            held[names] = tally
-
-
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
     """Read a file of tallies strictly: nothing that reports of the task cannot add up to."""
     data = _tally_content(Path(path))
@@ -172,12 +178,18 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
         names = tally.purpose, tally.tier
         if names in tallies.by_tier:
             raise _no_tallies(path, "holds a purpose and tier twice", "Write it again.")
-        _check(path, task, tally)
+        purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
+        if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
+            raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
+        try:
+            check_tally(mechanism_of(task, purposes[0]), tally)
+        except InputError as error:
+            raise InputError(str(path), error.problems) from None
         tallies.by_tier[names] = tally
     return tallies
 
 
-def _tally_content(path: Path) -> dict[str, Any]:
+def _tally_content(path: Path) -> _Tallies:
     try:
         with path.open("rb") as source:
             content = source.read(MOST_TALLY_BYTES + 1)
@@ -190,28 +202,17 @@ def _tally_content(path: Path) -> dict[str, Any]:
         raise _no_tallies(path, "is damaged, or no file of tallies", "Name one that --tally wrote.")
     if data.get("format") != FORMAT:
         raise _no_tallies(path, "has a format that is not known here", "Update Dunnage, or write it again.")
-    return data
+    return cast("_Tallies", data)
 
 
 def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputError:
     return InputError(str(path), [Problem(what, remedy=remedy)])
 
 
-def _check(path: str | os.PathLike[str], task: Task, tally: Tally) -> None:
-    """Check that a tally can be of reports of the task."""
-    purposes = [purpose for purpose in task.purposes if purpose.name == tally.purpose]
-    if not purposes or tally.tier not in [tier.name for tier in purposes[0].tiers]:
-        raise _no_tallies(path, "holds a purpose or tier that the task does not have", "Write it again.")
-    try:
-        check_tally(mechanism_of(task, purposes[0]), tally)
-    except InputError as error:
-        raise InputError(str(path), error.problems) from None
-
-
 # For people
 
 
-def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
+def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     """Describe a report file without its task: how many reports of which task, purpose, tier and days it has."""
     file = ReportFile(path)
     counts: Counter[tuple[str, int, int]] = Counter()
@@ -234,8 +235,7 @@ def describe_reports(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]
     return described, "\n".join(lines)
 
 
-def describe_tallies(path: str | os.PathLike[str]) -> tuple[dict[str, Any], str]:
-    """Describe a file of tallies without its task."""
+def describe_tallies(path: str | os.PathLike[str]) -> tuple[dict[str, object], str]:
     data = _tally_content(Path(path))
     tallies = [Tally.from_dict(item) for item in data["tallies"]]
     groups = [{"purpose": t.purpose, "tier": t.tier, "reports": t.num_reports} for t in tallies]

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,7 +56,7 @@ class Simulation:
     composed: list[str] = field(default_factory=list)  # What all reports of a vehicle give away together, tier by tier
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         days = [None if day is None else day_text(day) for day in (self.first_day, self.last_day)]
         return {
             "rows": self.num_rows,
@@ -147,7 +146,6 @@ def simulate(
 
 
 def check_tally_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a file of tallies may be written here."""
     if not str(out).endswith(".json"):
         raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
     return check_new_file(out, force=force)
@@ -187,21 +185,22 @@ class _Run:
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
             if rows.micros is not None:
-                self._note_days(rows.micros)
+                first, last = (
+                    int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (rows.micros.min(), rows.micros.max())
+                )
+                done = self.done
+                done.first_day = first if done.first_day is None else min(first, done.first_day)
+                done.last_day = last if done.last_day is None else max(last, done.last_day)
+                if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
+                    what = f"spans more than {MOST_DAYS_OF_FILE} days"
+                    raise InputError(
+                        str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")]
+                    )
             self.done.num_rows += rows.size
             told(f"reading: {self.done.num_rows:,}{total} rows")
             yield rows, vehicles
         if not self.done.num_rows:
             raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
-
-    def _note_days(self, micros: IntArray) -> None:
-        first, last = (int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (micros.min(), micros.max()))
-        done = self.done
-        done.first_day = first if done.first_day is None else min(first, done.first_day)
-        done.last_day = last if done.last_day is None else max(last, done.last_day)
-        if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
-            what = f"spans more than {MOST_DAYS_OF_FILE} days"
-            raise InputError(str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")])
 
     def every_row(self, told: Progress) -> Iterator[Readings]:
         """Yield every row as a reading; its path is the vehicle's rows before it."""
@@ -271,44 +270,46 @@ class _Run:
             assert some.slots is not None
             purposes, num = np.divmod(np.arange(some.tiers.size * len(self.mechanisms)), max(some.tiers.size, 1))
             ids = np.frombuffer(self.noise.draw_bytes(ID_BYTES * num.size), dtype=np.uint64)
-            values = list(self._values(some))
+            columns = [some.columns(purpose, self.columns.places) for purpose in self.task.purposes]
+            values = [list(zip(*(column.tolist() for column in own), strict=True)) for own in columns]
             tiers = [self._tiers(number, some.tiers) for number in range(len(self.mechanisms))]
             for at in np.lexsort((ids, some.slots[num])):
-                purpose, row = int(purposes[at]), int(num[at])
-                yield self._report(
-                    purpose, int(tiers[purpose][row]), int(some.slots[row]), ids[at].tobytes(), values[purpose][row]
+                number, row = int(purposes[at]), int(num[at])
+                purpose, tier = self.task.purposes[number], int(tiers[number][row])
+                day, moment = divmod(int(some.slots[row]), self.task.schedule.num_moments)
+                yield Report(
+                    task=self.task.prefix,
+                    purpose=number,
+                    tier=tier,
+                    day=day,
+                    slot=moment,
+                    report_id=ids[at].tobytes(),
+                    payload=self.mechanisms[number].perturb(
+                        value_of(purpose, values[number][row]),
+                        tier=self.task.slot_tiers(purpose)[tier],
+                        noise=self.noise,
+                    ),
                 )
                 self.done.num_reports += 1
                 if self.done.num_reports % 10_000 == 0:
                     told(f"perturbing: {self.done.num_reports:,} reports")
 
-    def _values(self, some: Readings) -> Iterator[list[tuple[float, ...]]]:
-        for purpose in self.task.purposes:
-            columns = some.columns(purpose, self.columns.places)
-            yield list(zip(*(column.tolist() for column in columns), strict=True))
-
-    def _report(self, number: int, tier: int, slot: int, report_id: bytes, cells: tuple[float, ...]) -> Report:
-        purpose = self.task.purposes[number]
-        day, moment = divmod(slot, self.task.schedule.num_moments)
-        payload = self.mechanisms[number].perturb(
-            value_of(purpose, cells), tier=self.task.slot_tiers(purpose)[tier], noise=self.noise
-        )
-        return Report(
-            task=self.task.prefix,
-            purpose=number,
-            tier=tier,
-            day=day,
-            slot=moment,
-            report_id=report_id,
-            payload=payload,
-        )
-
     def finish(self, every_row: bool) -> Simulation:
-        """Return what was done, and what it composes to."""
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
         done.notes = self.source.notes()
-        done.composed = self._rows_composed() if every_row else self._days_composed()
+        held = np.bincount(self.fleet.tiers, minlength=len(self.task.tier_names)) > 0
+        if every_row:
+            most = np.zeros(len(self.task.tier_names), dtype=np.int64)
+            np.maximum.at(most, self.fleet.tiers, self.fleet.num_rows)
+            words = "; each row was taken as a slot, so this is no schedule to keep"
+        else:
+            assert done.first_day is not None
+            assert done.last_day is not None
+            num_slots = (done.last_day - done.first_day + 1) * self.task.schedule.slots_per_day
+            most, words = np.minimum(self._affordable(), num_slots), ""
+        of_tiers = zip(self.task.tier_names, most, held, strict=True)
+        done.composed = [_composed(self.losses, tier, int(num)) + words for tier, num, any_one in of_tiers if any_one]
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:
             done.notes.append(
@@ -317,31 +318,8 @@ class _Run:
             )
         return done
 
-    def _rows_composed(self) -> list[str]:
-        most = np.zeros(len(self.task.tier_names), dtype=np.int64)
-        np.maximum.at(most, self.fleet.tiers, self.fleet.num_rows)
-        return [
-            f"{_composed(self.losses, tier, int(num))}; each row was taken as a slot, so this is no schedule to keep"
-            for tier, num in zip(self.task.tier_names, most, strict=True)
-            if num
-        ]
-
-    def _days_composed(self) -> list[str]:
-        first, last = self.done.first_day, self.done.last_day
-        assert first is not None
-        assert last is not None
-        num = (last - first + 1) * self.task.schedule.slots_per_day
-        affordable = self._affordable()
-        held = np.bincount(self.fleet.tiers, minlength=len(affordable)) > 0
-        return [
-            _composed(self.losses, tier, min(num, int(most)))
-            for tier, most, any_vehicle in zip(self.task.tier_names, affordable, held, strict=True)
-            if any_vehicle
-        ]
-
 
 def _composed(losses: TaskLosses, tier: str, num_slots: int) -> str:
-    """Say what slots of a vehicle give away together."""
     slot, limit = losses.of_slot(tier), losses.task.limits.lifetime
     slots = f"reports of {num_slots:,} {'slot' if num_slots == 1 else 'slots'}"
     if slot is None:
@@ -400,7 +378,9 @@ class _Fleet:
         return np.asarray(found.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
     def _note_tiers(self, rows: Rows, column: str, vehicles: IntArray) -> None:
-        tiers = self._read_tiers(rows.labels[column])
+        labels, names = rows.labels[column], {name: number for number, name in enumerate(self._tier_names)}
+        told = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
+        tiers = told[labels.indices.to_numpy(zero_copy_only=False)]
         if (tiers < 0).any():
             known = f"Write one of {', '.join(self._tier_names)}."
             raise self._source.refused(rows.first, column, "is no tier of the task", tiers < 0, known)
@@ -410,11 +390,6 @@ class _Fleet:
         if differs.any():
             remedy = "A vehicle's tier is public and fixed: write one tier in all its rows."
             raise self._source.refused(rows.first, column, "differs from other rows of the vehicle", differs, remedy)
-
-    def _read_tiers(self, labels: pa.DictionaryArray) -> IntArray:
-        names = {name: number for number, name in enumerate(self._tier_names)}
-        known = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
-        return np.asarray(known[labels.indices.to_numpy(zero_copy_only=False)])
 
 
 class _History:
@@ -430,29 +405,15 @@ class _History:
         """Return for each row the places of the vehicle's rows before it, the earliest first."""
         if not self._num:
             return []
-        self._grow(int(vehicles.max()) + 1)
-        order = np.argsort(vehicles, kind="stable")
-        own = vehicles[order]
-        rank = _rank_of_equals(own)
-        self._check_order(rows, order, own, rank)
-        back = np.empty_like(order)
-        back[order] = np.arange(order.size)
-        steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
-        for name, kept in self._places.items():
-            column = rows.numbers[name][order]
-            for lag in range(1, self._num + 1):
-                steps[self._num - lag][name] = self._lagged(column, kept, own, rank, lag)[back]
-            self._keep(column, kept, own, rank)
-        return steps
-
-    def _grow(self, num_vehicles: int) -> None:
+        num_vehicles = int(vehicles.max()) + 1
         more = num_vehicles - self._micros.size
         if more > 0:
             self._micros = np.append(self._micros, np.zeros(more, dtype=np.int64))
             empty = np.full((self._num, more), np.nan)
             self._places = {name: np.append(kept, empty, axis=1) for name, kept in self._places.items()}
-
-    def _check_order(self, rows: Rows, order: IntArray, own: IntArray, rank: IntArray) -> None:
+        order = np.argsort(vehicles, kind="stable")
+        own = vehicles[order]
+        rank = _rank_of_equals(own)
         assert rows.micros is not None
         micros = rows.micros[order]
         before = np.where(rank > 0, np.append(0, micros[:-1]), self._micros[own])
@@ -462,22 +423,23 @@ class _History:
             what, remedy = "is before that of an earlier row of the vehicle", "Sort the file by time."
             raise self._source.refused(rows.first, self._columns.time, what, wrong, remedy)
         self._micros[own] = micros  # of several the last stays, since rows of a vehicle are in order
-
-    @staticmethod
-    def _lagged(column: FloatArray, kept: FloatArray, own: IntArray, rank: IntArray, lag: int) -> FloatArray:
-        here = np.append(np.full(lag, np.nan), column)[: column.size]
-        early = np.flatnonzero(rank < lag)
-        here[early] = kept[lag - 1 - rank[early], own[early]]
-        return here
-
-    def _keep(self, column: FloatArray, kept: FloatArray, own: IntArray, rank: IntArray) -> None:
-        last = np.flatnonzero(np.append(own[1:] != own[:-1], True))
-        before = kept.copy()
-        for lag in range(self._num):
-            inside = rank[last] >= lag
-            here, there = last[inside], last[~inside]
-            kept[lag, own[here]] = column[here - lag]
-            kept[lag, own[there]] = before[lag - 1 - rank[there], own[there]]
+        back = np.empty_like(order)
+        back[order] = np.arange(order.size)
+        steps: list[dict[str, FloatArray]] = [{} for _ in range(self._num)]
+        for name, kept in self._places.items():
+            column = rows.numbers[name][order]
+            for lag in range(1, self._num + 1):
+                here = np.append(np.full(lag, np.nan), column)[: column.size]
+                early = np.flatnonzero(rank < lag)
+                here[early] = kept[lag - 1 - rank[early], own[early]]
+                steps[self._num - lag][name] = here[back]
+            last, earlier = np.flatnonzero(np.append(own[1:] != own[:-1], True)), kept.copy()
+            for lag in range(self._num):
+                inside = rank[last] >= lag
+                recent, old = last[inside], last[~inside]
+                kept[lag, own[recent]] = column[recent - lag]
+                kept[lag, own[old]] = earlier[lag - 1 - rank[old], own[old]]
+        return steps
 
 
 class _DrawnSlots:

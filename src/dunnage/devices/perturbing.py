@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -54,19 +54,9 @@ class Perturbed:
     warnings: list[str] = field(default_factory=list)  # What is wrong with the file; private to the vehicle
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "reports": len(self.reports),
-            "slots": self.num_slots,
-            "again": self.num_again,
-            "missing": self.num_missing,
-            "lapsed": self.num_lapsed,
-            "silent": self.num_silent,
-            "skipped": self.num_skipped,
-            "spent": self.spent,
-            "warnings": self.warnings,
-            "notes": self.notes,
-        }
+    def to_dict(self) -> dict[str, object]:
+        found = {item.name.removeprefix("num_"): getattr(self, item.name) for item in fields(self)}
+        return found | {"reports": len(self.reports)}
 
     def summary(self) -> str:
         again = f", {self.num_again} of them as made before" if self.num_again else ""
@@ -151,23 +141,24 @@ def perturb(
     first, last = own.days or (0, 0)
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
-        allowance,
-        task,
-        tier=tier,
-        enrol=enrol,
-        adopt=adopt,
-        now=start,
-        accept_clock=accept_clock,
-        keep_from=keep_from,
+        allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start, accept_clock=accept_clock, keep_from=keep_from
     ) as held:
         if now is None:
             _check_replaced(target, held, first, last)
         device = _Device(Client(task, held), log, names)
-        slots = device.due(now) if now is not None else device.play_back(first, last)
+        slots = iter(held.due(now)) if now is not None else device.play_back(first, last)
         done = device.report(slots, now)
         done.spent, done.notes = str(held.spent_in_all()), own.notes
         done.num_skipped, done.warnings = own.num_skipped, own.warnings
-        _check_done(done, now)
+        if not done.reports and done.num_silent:
+            raise AllowanceError(
+                f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
+            )
+        if now is None and not done.reports:
+            raise AllowanceError(
+                "no slot of the days in the file is open: their reports were made before, or have lapsed. "
+                "Nothing was spent or written. Give later rows, or keep the report file that was written then."
+            )
         write_reports(target, map(Report.from_bytes, done.reports), force=force)
         with suppress(AllowanceError):  # what is not forgotten now is forgotten by the next run
             held.forget_kept(first)  # not before: now the reports have their final name
@@ -191,7 +182,6 @@ def check_report_file(out: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    """Check that a file may be written here."""
     target = Path(out)
     if os.path.lexists(target) and not (force and target.is_file()):
         raise OutputError(f"{target} exists already. Choose another name, or replace it with --force.")
@@ -244,31 +234,24 @@ class _OwnRows:
             own = _own_rows(rows, names.vehicle, self._vehicle, self._seen)
             if self._vehicle is None and len(self._seen) > 1:
                 log, days = Log(window, names), []
-                self._refuse_several(path)
+                what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
+                if not self._live or self._enrol:
+                    raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
+                self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
                 break
             assert rows.micros is not None
             of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
             days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
             log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
         self.days = (min(days), max(days)) if days else None
-        self._check_span(path)
+        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
+            what = f"spans more than {MOST_DAYS_OF_FILE} days"
+            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
         log.close()
         self.num_skipped = source.num_skipped
         self.warnings += source.warnings()
         self.notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
         return log
-
-    def _refuse_several(self, path: Path) -> None:
-        """Refuse to guess; a device that reports already takes all rows as missing, or one cell could silence it."""
-        what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
-        if not self._live or self._enrol:
-            raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
-        self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
-
-    def _check_span(self, path: Path) -> None:
-        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
-            what = f"spans more than {MOST_DAYS_OF_FILE} days"
-            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
 
 
 def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> IntArray:
@@ -290,9 +273,6 @@ class _Device:
         self._client, self._log, self._names = client, log, names
         self._held, self._task = client.allowance, client.task
         self._num_closed = 0
-
-    def due(self, now: float) -> Iterator[Slot]:
-        yield from self._held.due(now)
 
     def play_back(self, first: int, last: int) -> Iterator[Slot]:
         """Yield the slots of some days, each drawn before anything of its day is looked at."""
@@ -316,7 +296,8 @@ class _Device:
 
     def _report(self, slot: Slot, now: float | None, done: Perturbed) -> None:
         before = len(done.reports)
-        schedule, stored = self._task.schedule, self._stored(slot)
+        schedule = self._task.schedule
+        stored = {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
         moment = max(schedule.moment(*slot), self._held.seen) if now is None else now
         lapsed = moment > schedule.deadline(*slot)
         values = None if all(stored.values()) or lapsed else self._values(slot, done)
@@ -335,9 +316,6 @@ class _Device:
             done.reports.append(report)
         done.num_slots += len(done.reports) > before
         done.num_lapsed += lapsed and len(done.reports) == before
-
-    def _stored(self, slot: Slot) -> dict[str, bytes | None]:
-        return {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
 
     def _values(self, slot: Slot, done: Perturbed) -> list[Any]:
         at = np.array([slot.day * self._task.schedule.num_moments + slot.slot], dtype=np.int64)
@@ -365,19 +343,6 @@ def _check_replaced(target: Path, held: Allowance, first: int, last: int) -> Non
         raise OutputError(
             f"{target} holds reports of days that have closed since, which cannot be made again. "
             "Nothing was spent, and it was left as it is; choose another name."
-        )
-
-
-def _check_done(done: Perturbed, now: float | None) -> None:
-    """Refuse to write nothing."""
-    if not done.reports and done.num_silent:
-        raise AllowanceError(
-            f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
-        )
-    if now is None and not done.reports:
-        raise AllowanceError(
-            "no slot of the days in the file is open: their reports were made before, or have lapsed. "
-            "Nothing was spent or written. Give later rows, or keep the report file that was written then."
         )
 
 

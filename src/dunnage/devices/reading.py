@@ -126,7 +126,12 @@ class RowFile:
 
     def _header(self) -> list[str]:
         if not self._parquet:
-            return _csv_header(self.path)
+            with pa.input_stream(str(self.path), compression="detect") as stream:
+                content = stream.read(1 << 20)
+            text = bytes(content).decode("utf-8-sig", errors="replace")
+            if not text.strip():
+                raise InputError(str(self.path), ["is empty. Give a header line and at least one row."])
+            return next(cells for cells in csv.reader(text.splitlines()) if cells)
         with pq.ParquetFile(self.path) as source:
             self.num_rows = int(source.metadata.num_rows)
             self._schema = source.schema_arrow
@@ -134,7 +139,6 @@ class RowFile:
 
     @property
     def columns(self) -> list[str]:
-        """All columns that are read, each once."""
         return list(dict.fromkeys([*self.labels, *([self.time] if self.time else []), *self.numbers]))
 
     def _check(self, names: list[str]) -> None:
@@ -148,44 +152,40 @@ class RowFile:
     def _problems(self, names: list[str], name: str) -> Iterator[Problem]:
         if names.count(name) != 1:
             what = "there are several such columns" if name in names else "there is no such column"
-            yield Problem(what, where=name, remedy=self._naming(name))
+            remedy = "Name it as the task does; longitude and latitude are named with --place-columns."
+            if name in (*self.labels[:1], self.time):
+                option = "--vehicle-column" if name in self.labels else "--time-column"
+                remedy = f"Name it with {option}; audit and advise take the names of the policy."
+            elif name in self.labels:
+                remedy = "Name it with --tiers-column."
+            yield Problem(what, where=name, remedy=remedy)
         elif self._parquet:
             kind = self._schema.field(name).type
-            if name in self.numbers and not _reads_as_number(kind):
+            plain, kinds = _plain(kind), pa.types
+            counts = _is_text(kind) or kinds.is_integer(plain) or kinds.is_floating(plain)
+            if name in self.numbers and not (counts or kinds.is_decimal(plain) or kinds.is_null(plain)):
                 yield Problem("the column does not hold numbers", where=name, remedy="Write it as double, say.")
-            if name == self.time and not _reads_as_moment(kind):
+            if name == self.time and not (counts or kinds.is_timestamp(plain) or kinds.is_date(plain)):
                 yield Problem("the column does not hold moments", where=name, remedy="Write it as timestamps, say.")
             if name in self.labels and not (_is_text(kind) or pa.types.is_integer(_plain(kind))):
                 yield Problem("the column does not hold names", where=name, remedy="Write it as text.")
-
-    def _naming(self, name: str) -> str:
-        """Say what names a column: an option of ``dunnage device``, or the policy it was made by."""
-        if name in self.labels[1:]:
-            return "Name it with --tiers-column."
-        option = "--vehicle-column" if name in self.labels else "--time-column" if name == self.time else ""
-        if option:
-            return f"Name it with {option}; audit and advise take the names of the policy."
-        return "Name it as the task does; longitude and latitude are named with --place-columns."
 
     def __iter__(self) -> Iterator[Rows]:
         self.unreadable, self.num_skipped = dict.fromkeys(self.numbers, 0), 0
         if self.lost:
             return
         try:
-            yield from self._all_rows()
+            first = 1
+            with _reported(self.path):
+                for batch in self._parquet_batches() if self._parquet else self._csv_batches():
+                    sound = self._sound(batch) if self._lenient else batch
+                    if sound.num_rows:
+                        yield self._rows(first, sound)
+                    first += batch.num_rows
         except InputError:
             if not self._lenient:
                 raise
             self.lost = "the file is damaged; rows that cannot be read count as missing"
-
-    def _all_rows(self) -> Iterator[Rows]:
-        first = 1
-        with _reported(self.path):
-            for batch in self._parquet_batches() if self._parquet else self._csv_batches():
-                sound = self._sound(batch) if self._lenient else batch
-                if sound.num_rows:
-                    yield self._rows(first, sound)
-                first += batch.num_rows
 
     def _sound(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows whose vehicle and moment can be read, and count the others."""
@@ -313,33 +313,12 @@ def _reported(path: Path) -> Iterator[None]:
     raise InputError(str(path), [f"{reason}. Check it, or write it again."])
 
 
-def _csv_header(path: Path) -> list[str]:
-    with pa.input_stream(str(path), compression="detect") as stream:
-        content = stream.read(1 << 20)
-    text = bytes(content).decode("utf-8-sig", errors="replace")
-    if not text.strip():
-        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
-    return next(cells for cells in csv.reader(text.splitlines()) if cells)
-
-
 def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_text(kind: pa.DataType) -> bool:
     return str(_plain(kind)) in ("string", "large_string", "string_view")
-
-
-def _reads_as_number(kind: pa.DataType) -> bool:
-    plain, kinds = _plain(kind), pa.types
-    known = (kinds.is_integer, kinds.is_floating, kinds.is_decimal, kinds.is_null)
-    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
-
-
-def _reads_as_moment(kind: pa.DataType) -> bool:
-    plain, kinds = _plain(kind), pa.types
-    known = (kinds.is_timestamp, kinds.is_date, kinds.is_integer, kinds.is_floating)
-    return _is_text(plain) or any(is_kind(plain) for is_kind in known)
 
 
 def coded(column: pa.Array) -> pa.DictionaryArray:
@@ -352,7 +331,6 @@ def coded(column: pa.Array) -> pa.DictionaryArray:
 
 
 def _blank(labels: pa.DictionaryArray) -> BoolArray:
-    """Tell which names are missing or empty."""
     blank = pc.equal(labels.dictionary, "").fill_null(True).to_numpy(zero_copy_only=False)
     if not (labels.null_count or blank.any()):
         return np.zeros(len(labels), dtype=np.bool_)
@@ -372,17 +350,12 @@ def numbers_of(column: pa.Array) -> tuple[FloatArray, int]:
     try:
         return trimmed.cast(pa.float64()).to_numpy(zero_copy_only=False), 0
     except pa.ArrowInvalid:
-        return _numbers_of_text(trimmed)
-
-
-def _numbers_of_text(column: pa.Array) -> tuple[FloatArray, int]:
-    """Read text cell by cell, each text once."""
-    texts = column.dictionary_encode()
-    read = [_number(text) for text in texts.dictionary.to_pylist()]
-    numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
-    wrong = np.array([number is None for number in read] + [False])
-    codes = texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)
-    return numbers[codes], int(wrong[codes].sum())
+        texts = trimmed.dictionary_encode()
+        read = [_number(text) for text in texts.dictionary.to_pylist()]
+        numbers = np.array([math.nan if number is None else number for number in read] + [math.nan])
+        wrong = np.array([number is None for number in read] + [False])
+        codes = texts.indices.fill_null(len(read)).to_numpy(zero_copy_only=False)
+        return numbers[codes], int(wrong[codes].sum())
 
 
 def _number(text: str) -> float | None:
@@ -419,7 +392,6 @@ def moments_of(column: pa.Array) -> tuple[IntArray, BoolArray]:
 
 
 def _moments_of_text(column: pa.Array) -> tuple[IntArray, BoolArray]:
-    """Read moments, each text once."""
     texts = pc.utf8_trim_whitespace(column).dictionary_encode()
     try:  # quick, where no text has a zone
         counted = texts.dictionary.cast(pa.timestamp("us")).cast(pa.int64()).to_numpy(zero_copy_only=False)
@@ -498,7 +470,6 @@ class Window:
 
     @property
     def slot_seconds(self) -> int:
-        """Distance of slots."""
         return self.task.schedule.slot_minutes * 60
 
     @property
@@ -524,7 +495,6 @@ class Log:
         self._pieces: list[tuple[IntArray, IntArray, dict[str, FloatArray]]] = []
 
     def add(self, vehicles: IntArray, rows: Rows, kept: Any = slice(None)) -> None:
-        """Keep some rows, with the numbers of their vehicles."""
         assert rows.micros is not None
         numbers = {name: rows.numbers[name][kept] for name in self._names}
         self._pieces.append((vehicles[kept], rows.micros[kept], numbers))

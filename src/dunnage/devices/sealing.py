@@ -41,8 +41,7 @@ NONCE_BYTES = 12
 TAG_BYTES = 16
 PADDED_TO = 256
 MOST_RECORD = 1 << 20
-KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}
-"""Algorithms, and the length of their keys."""
+KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}  # Algorithms, and the length of their keys
 ACTIVE, RETIRED = "active", "retired"
 
 _RING_KIND = "dunnage key ring"
@@ -61,7 +60,6 @@ def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: 
 
 
 def decrypt(algorithm: str, key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
-    """Check and decrypt what :func:`encrypt` made."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
@@ -143,22 +141,14 @@ class KeyRing:
 
     @classmethod
     def new(cls, algorithm: str = "AES-256-GCM") -> KeyRing:
-        """Make a ring with one new key."""
         return cls((SealingKey.new(algorithm),))
 
     @property
     def active(self) -> SealingKey:
-        """The key that seals."""
         return next(key for key in self.keys if key.state == ACTIVE)
 
     def key(self, key_id: str) -> SealingKey:
-        """Return a key by its id.
-
-        Raises
-        ------
-        SealError
-            If the ring does not have it.
-        """
+        """Return a key by its id."""
         for key in self.keys:
             if key.key_id == key_id:
                 return key
@@ -181,23 +171,12 @@ class KeyRing:
         return f"<KeyRing of {len(self.keys)} keys, active {self.active.key_id}>"
 
     def write(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write the ring to a private file (mode 0600) that appears whole or not at all.
-
-        Raises
-        ------
-        OutputError
-            If the file exists already (``force`` replaces it) or cannot be written.
-        """
+        """Write the ring to a private file (mode 0600) that appears whole or not at all."""
         target = Path(path)
         if os.path.lexists(target) and not force:
             raise OutputError(f"{target} exists already. Choose another name; a replaced ring opens nothing any more.")
         keys = {
-            key.key_id: {
-                "algorithm": key.algorithm,
-                "key": packed(key.key),
-                "created": key.created,
-                "state": key.state,
-            }
+            key.key_id: {"algorithm": key.algorithm, "key": packed(key.key), "created": key.created, "state": key.state}
             for key in self.keys
         }
         text = json.dumps({"format": FORMAT, "kind": _RING_KIND, "keys": keys}, indent=2) + "\n"
@@ -206,18 +185,24 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> KeyRing:
-        """Read a ring.
-
-        Raises
-        ------
-        SealError
-            If the file cannot be read, others may read it, or it is not a key ring.
-        """
-        given = _table(_private_content(Path(path)), {"format", "kind", "keys"}, _RING_KIND)
-        keys = given["keys"]
+        """Read a ring."""
+        path = Path(path)
+        try:
+            with path.open("rb") as source:
+                if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
+                    raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
+                content = source.read(MOST_RECORD + 1)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
+        keys = _table(content, {"format", "kind", "keys"}, _RING_KIND)["keys"]
         if not isinstance(keys, dict) or not all(isinstance(item, dict) for item in keys.values()):
             raise SealError("the key ring is damaged. Restore it from a copy.")
-        return cls(tuple(_key_of(key_id, item) for key_id, item in keys.items()))
+        if any(set(item) != {"algorithm", "key", "created", "state"} for item in keys.values()):
+            raise SealError("a key of the ring is damaged. Restore the ring from a copy.")
+        return cls(
+            tuple(SealingKey(key_id=name, **item | {"key": _unpacked(item["key"])}) for name, item in keys.items())
+        )
 
 
 @contextmanager
@@ -254,23 +239,6 @@ def _locked(name: str, until: float) -> int:
         time.sleep(0.02)
 
 
-def _key_of(key_id: str, item: dict[str, Any]) -> SealingKey:
-    if set(item) != {"algorithm", "key", "created", "state"}:
-        raise SealError("a key of the ring is damaged. Restore the ring from a copy.")
-    return SealingKey(key_id=key_id, **{**item, "key": _unpacked(item["key"])})
-
-
-def _private_content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as source:
-            if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
-                raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
-            return source.read(MOST_RECORD + 1)
-    except OSError as error:
-        reason = error.strerror or type(error).__name__
-        raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class SealedRecord:
     """An encrypted record; safe to store, and useless without its key.
@@ -296,19 +264,12 @@ class SealedRecord:
             raise SealError("this is not a sealed record. Its key id, nonce or ciphertext is damaged. Use a copy.")
 
     def to_json(self) -> str:
-        """Write the record on one line."""
         fields = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
         return json.dumps({"format": FORMAT, "kind": _SEALED_KIND, **fields}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SealedRecord:
-        """Read what :meth:`to_json` wrote.
-
-        Raises
-        ------
-        SealError
-            If it is anything else.
-        """
+        """Read what :meth:`to_json` wrote."""
         given = _table(text, {"format", "kind", "key_id", "nonce", "ciphertext"}, _SEALED_KIND)
         return cls(key_id=given["key_id"], nonce=_unpacked(given["nonce"]), ciphertext=_unpacked(given["ciphertext"]))
 
@@ -339,7 +300,7 @@ def _bound(key: SealingKey, associated: str) -> bytes:
     return json.dumps([_SEALED_KIND, FORMAT, key.algorithm, key.key_id, associated]).encode("ascii")
 
 
-def seal(record: Mapping[str, Any], keyring: KeyRing, *, associated: str) -> SealedRecord:
+def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> SealedRecord:
     """Seal an identity record under the active key.
 
     Parameters
@@ -356,12 +317,6 @@ def seal(record: Mapping[str, Any], keyring: KeyRing, *, associated: str) -> Sea
     SealError
         If the record cannot be written as JSON, or is larger than a megabyte.
     """
-    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
-    sealed = encrypt(key.algorithm, key.key, nonce, _plain(record), _bound(key, associated))
-    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
-
-
-def _plain(record: Mapping[str, Any]) -> bytes:
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
             raise TypeError
@@ -370,10 +325,13 @@ def _plain(record: Mapping[str, Any]) -> bytes:
         raise SealError("a record must be names and plain values. Got something else. Pass text and numbers.") from None
     if len(plain) > MOST_RECORD:
         raise SealError(f"a record has at most {MOST_RECORD} bytes. Got more. Split it.")
-    return plain + b" " * (-len(plain) % PADDED_TO)
+    plain += b" " * (-len(plain) % PADDED_TO)
+    key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
+    sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated))
+    return SealedRecord(key_id=key.key_id, nonce=nonce, ciphertext=sealed)
 
 
-def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, Any]:
+def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
     """Open a sealed record.
 
     Parameters
@@ -521,22 +479,20 @@ def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
-    held = [_sealed_line(path, number, line) for number, line in enumerate(lines, 1)]
+    held = []
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict) or set(data) != _KEYS or not isinstance(data["alias"], str):
+            problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
+            raise InputError(str(path), [problem])
+        held.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
     if twice := _repeated([name for name, _ in held]):
         problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
         raise InputError(str(path), [problem])
     return held
-
-
-def _sealed_line(path: Path, number: int, line: bytes) -> tuple[str, SealedRecord]:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or set(data) != _KEYS or not isinstance(data["alias"], str):
-        problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
-        raise InputError(str(path), [problem])
-    return data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))
 
 
 def _line(alias: str, record: SealedRecord) -> str:

@@ -74,8 +74,7 @@ __all__ = [
 _KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph, Stops, Windows)}
 
 
-def domain_from(description: Mapping[str, Any]) -> Domain:
-    """Make the domain that ``describe()`` gave this description of."""
+def domain_from(description: Mapping[str, object]) -> Domain:
     kind = description.get("kind")
     made = _KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:

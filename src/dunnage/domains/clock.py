@@ -69,7 +69,6 @@ class _Parsed:
 
 
 def read_times(column: pa.Array, domain: Windows, null_words: Sequence[str] = ()) -> Readings:
-    """Read a column of times."""
     pieces = [
         _placed(_parsed(column.slice(start, _CHUNK), null_words), domain) for start in range(0, len(column), _CHUNK)
     ] or [_placed(_parsed(column, null_words), domain)]
@@ -81,7 +80,18 @@ def read_times(column: pa.Array, domain: Windows, null_words: Sequence[str] = ()
 
 def _parsed(column: pa.Array, null_words: Sequence[str]) -> _Parsed:
     if pa.types.is_timestamp(column.type):
-        return _of_timestamps(column)
+        days, seconds = np.divmod(_whole_seconds(column, pa.int64()), _DAY)
+        missing = _mask(pc.is_null(column))
+        ordinals = np.where(missing, _EPOCH, days + _EPOCH)
+        unreadable = (ordinals < _FIRST) | (ordinals > _LAST)
+        return _Parsed(
+            ordinals=np.clip(ordinals, _FIRST, _LAST),
+            seconds=seconds,
+            offsets=np.full(len(days), _NO_OFFSET if column.type.tz is None else 0, dtype=np.int64),
+            missing=missing,
+            unreadable=unreadable,
+            past_midnight=np.zeros(len(days), dtype=bool),
+        )
     if pa.types.is_time(column.type):
         return _of_times(column)
     if pa.types.is_string(column.type):
@@ -99,21 +109,6 @@ def _whole_seconds(column: pa.Array, kind: pa.DataType) -> IntArray:
 def _integers(column: pa.Array) -> IntArray:
     values: IntArray = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
     return values.astype(np.int64, copy=False)
-
-
-def _of_timestamps(column: pa.Array) -> _Parsed:
-    days, seconds = np.divmod(_whole_seconds(column, pa.int64()), _DAY)
-    missing = _mask(pc.is_null(column))
-    ordinals = np.where(missing, _EPOCH, days + _EPOCH)
-    unreadable = (ordinals < _FIRST) | (ordinals > _LAST)
-    return _Parsed(
-        ordinals=np.clip(ordinals, _FIRST, _LAST),
-        seconds=seconds,
-        offsets=np.full(len(days), _NO_OFFSET if column.type.tz is None else 0, dtype=np.int64),
-        missing=missing,
-        unreadable=unreadable,
-        past_midnight=np.zeros(len(days), dtype=bool),
-    )
 
 
 def _of_times(column: pa.Array) -> _Parsed:

@@ -10,11 +10,9 @@ from pathlib import Path
 
 from dunnage.errors import InputError, Problem
 
-MOST_FILE_BYTES = 64 * 2**20
-"""Largest hierarchy or edge file that is read."""
+MOST_FILE_BYTES = 64 * 2**20  # Largest hierarchy or edge file that is read
 
-MOST_LINES = 20
-"""Most lines of a file that an error names."""
+MOST_LINES = 20  # Most lines of a file that an error names
 
 
 def read_csv(path: str | PathLike[str], delimiter: str | None) -> list[tuple[int, list[str]]]:

@@ -24,8 +24,7 @@ from dunnage.exact import Exact, exact, shown, shown_number
 MOST_LENGTH = 10**12
 """Longest edge; one over it is the shortest. No sum, square or quotient of paths leaves the range of doubles."""
 _UNREACHED = 2**62
-_MOST_AT_ONCE = 2**22
-"""Distances that are worked out at a time."""
+_MOST_AT_ONCE = 2**22  # Distances that are worked out at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +51,7 @@ class Graph(Coded):
     if TYPE_CHECKING:
 
         def __init__(
-            self,
-            *,
-            edges: Iterable[tuple[str, str] | tuple[str, str, Exact] | Sequence[Any]],
-            directed: bool = False,
+            self, *, edges: Iterable[tuple[str, str] | tuple[str, str, Exact] | Sequence[Any]], directed: bool = False
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -70,25 +66,35 @@ class Graph(Coded):
             raise ParameterError("A graph needs one or more edges. Got none.")
         edges = tuple((start, end, length) for (start, end), length in sorted(lengths.items()))
         object.__setattr__(self, "edges", edges)
-        self._refuse_disconnected()
+        for backwards in (False, True) if self.directed else (False,):
+            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
+            for code, label in enumerate(self.labels):
+                if code not in reached:
+                    ends = (label, self.labels[0]) if backwards else (self.labels[0], label)
+                    raise ParameterError(
+                        f"Every vertex must be reachable from every other one. Got no path from {ends[0]!r} to "
+                        f"{ends[1]!r}. Add the edges that join them, or make one domain for each part."
+                    )
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], *, directed: bool = False) -> Graph:
-        """Read an edge list.
-
-        Parameters
-        ----------
-        path
-            UTF-8 file with the header ``from,to`` or ``from,to,length``.
-        directed
-            Whether an edge leads only one way.
-        """
+        """Read an edge list."""
         (header_line, header), *lines = read_csv(path, None)
         names = [name.strip().lower() for name in header]
         if names not in (["from", "to"], ["from", "to", "length"]):
             refuse_lines(path, [(header_line, "the header must be from,to or from,to,length. Add it.")])
         lengths: dict[tuple[str, str], Fraction] = {}
-        refuse_lines(path, list(_edge_problems(lines, len(names), lengths, directed)))
+        problems = []
+        for line, cells in lines:
+            if len(cells) != len(names):
+                what = f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line."
+                problems.append((line, what))
+                continue
+            try:
+                _add_edge(lengths, cells, directed)
+            except ParameterError as error:
+                problems.append((line, str(error)))
+        refuse_lines(path, problems)
         try:
             return cls(edges=[(*ends, length) for ends, length in lengths.items()], directed=directed)
         except ParameterError as error:
@@ -96,7 +102,6 @@ class Graph(Coded):
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The vertices, sorted."""
         return tuple(sorted({vertex for start, end, _ in self.edges for vertex in (start, end)}))
 
     @cached_property
@@ -105,33 +110,18 @@ class Graph(Coded):
         arcs = [(code[start], code[end], length) for start, end, length in self.edges]
         return arcs if self.directed else arcs + [(end, start, length) for start, end, length in arcs]
 
-    def _refuse_disconnected(self) -> None:
-        for backwards in (False, True) if self.directed else (False,):
-            reached = set(_reach(self._arcs, len(self.labels), backwards=backwards))
-            for code, label in enumerate(self.labels):
-                if code not in reached:
-                    start, end = (label, self.labels[0]) if backwards else (self.labels[0], label)
-                    raise ParameterError(
-                        f"Every vertex must be reachable from every other one. Got no path from {start!r} to "
-                        f"{end!r}. Add the edges that join them, or make one domain for each part."
-                    )
-
     @cached_property
     def diameter(self) -> float:
-        """Longest of all shortest paths."""
         self._check_number(len(self.labels))
         return max(float(found.max()) for found in self.distances_from(np.arange(len(self.labels))))
 
     def distance(self, a: str, b: str) -> float:
-        """Length of the shortest path from one vertex to another."""
         return float(next(self.distances_from(self.codes([a])))[0, self._code(b)])
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
-        """Distinct vertices, sorted."""
         return self._distinct(values)
 
     def width(self, generalised: Iterable[str]) -> float:
-        """Longest distance between the vertices of a set as a share of the diameter."""
         codes = self._some_codes(list(generalised))
         return float(self._measure(codes).max()) / self.diameter
 
@@ -148,7 +138,14 @@ class Graph(Coded):
         """Arcs into each vertex, the vertices in an order of reach, and how much a length of 1 is in the arcs' unit."""
         num = len(self.labels)
         unit = _common_unit(self._arcs, num)
-        return _incoming(self._arcs, num, unit), _reach(self._arcs, num, backwards=False), float(unit)
+        into: list[list[tuple[int, int]]] = [[] for _ in range(num)]
+        for start, end, length in self._arcs:
+            into[end].append((start, max(1, round(length * unit))))  # none is rounded to nothing
+        incoming = [
+            (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
+            for arrivals in into
+        ]
+        return incoming, _reach(self._arcs, num, backwards=False), float(unit)
 
     def _measure(self, codes: IntArray) -> FloatArray:
         rows = [found[:, codes] for found in self.distances_from(codes)]
@@ -177,23 +174,6 @@ def _add_edge(lengths: dict[tuple[str, str], Fraction], edge: object, directed: 
             f"An edge must have one length. Got {shown_number(lengths[ends])} and {shown_number(length)} for "
             f"{name}. Remove one" + ("." if directed else ", or make the graph directed.")
         )
-
-
-def _edge_problems(
-    lines: Iterable[tuple[int, list[str]]],
-    num_columns: int,
-    lengths: dict[tuple[str, str], Fraction],
-    directed: bool,
-) -> Iterator[tuple[int, str]]:
-    """Add the edges of a file to ``lengths``; give the problems met."""
-    for line, cells in lines:
-        if len(cells) != num_columns:
-            yield line, f"there must be {num_columns} cells as in the header. Got {len(cells)}. Mend the line."
-            continue
-        try:
-            _add_edge(lengths, cells, directed)
-        except ParameterError as error:
-            yield line, str(error)
 
 
 def _reach(arcs: list[tuple[int, int, Fraction]], num_vertices: int, *, backwards: bool) -> list[int]:
@@ -243,16 +223,3 @@ def _shortest_paths(incoming: list[tuple[IntArray, IntArray]], order: list[int],
             np.minimum(near[vertex], (near[starts] + lengths).min(axis=0), out=near[vertex])
         if np.array_equal(before, near):
             return near
-
-
-def _incoming(
-    arcs: list[tuple[int, int, Fraction]], num_vertices: int, unit: Fraction
-) -> list[tuple[IntArray, IntArray]]:
-    """For each vertex the starts of the arcs into it and, as a column, their lengths; none is rounded to nothing."""
-    into: list[list[tuple[int, int]]] = [[] for _ in range(num_vertices)]
-    for start, end, length in arcs:
-        into[end].append((start, max(1, round(length * unit))))
-    return [
-        (np.array([start for start, _ in arrivals]), np.array([[length] for _, length in arrivals], dtype=np.int64))
-        for arrivals in into
-    ]

@@ -29,11 +29,9 @@ from dunnage.domains.protocol import Domain
 from dunnage.domains.tree import Tree
 from dunnage.errors import ParameterError
 
-ANY = "*"
-"""Label of the generalisation of all values of an ordinal or category attribute."""
+ANY = "*"  # Label of the generalisation of all values of an ordinal or category attribute
 
-MOST_CELLS = 2**24
-"""Largest hierarchy of labels: leaves times levels."""
+MOST_CELLS = 2**24  # Largest hierarchy of labels: leaves times levels
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ class IntervalHierarchy:
 
     @cached_property
     def num_levels(self) -> int:
-        """Number of levels, the value itself included."""
         return 2 + (self._num_intervals - 1).bit_length()
 
     @cached_property
@@ -63,7 +60,6 @@ class IntervalHierarchy:
 
     @property
     def whole(self) -> int:
-        """Width of the whole domain, in the unit of :meth:`widths`."""
         return self._span // self._unit
 
     @property
@@ -81,7 +77,6 @@ class IntervalHierarchy:
         return self._index(values, level)
 
     def widths(self, values: FloatArray, level: int) -> IntArray:
-        """Width of the generalisation of each value."""
         if level == 0:
             return np.zeros(len(values), dtype=np.int64)
         step = self.domain.borders.step // self._unit << (level - 1)
@@ -119,25 +114,21 @@ class NodeHierarchy:
 
     @cached_property
     def num_levels(self) -> int:
-        """Number of levels, the value itself included."""
         if isinstance(self.domain, Tree):
             return self.domain.num_levels
         return min(2, len(self.domain.labels))
 
     @cached_property
     def whole(self) -> int:
-        """Width of the whole domain, in the unit of :meth:`widths`."""
         return max(1, len(self.domain.labels) - 1) if isinstance(self.domain, Tree) else 1
 
     @cached_property
     def _paths(self) -> list[tuple[str, ...]]:
-        """Generalisations of each label by level."""
         if isinstance(self.domain, Tree):
             return [self.domain.levels(leaf) for leaf in self.domain.labels]
         return [(label, ANY)[: self.num_levels] for label in self.domain.labels]
 
     def labels(self, level: int) -> list[str]:
-        """Generalisation of each label of the domain, by code."""
         return [path[level] for path in self._paths]
 
     @cached_property
@@ -154,7 +145,6 @@ class NodeHierarchy:
         return np.asarray(of_code, dtype=np.int64)[codes]
 
     def widths(self, codes: IntArray, level: int) -> IntArray:
-        """Width of the generalisation of each code."""
         widths = [self.node_widths[label] for label in self.labels(level)]
         return np.asarray(widths, dtype=np.int64)[codes]
 

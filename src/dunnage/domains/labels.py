@@ -17,8 +17,7 @@ from dunnage.domains.protocol import CodedDomain
 from dunnage.errors import ParameterError
 from dunnage.exact import shown
 
-MOST_IN_MATRIX = 16_384
-"""Most labels whose distances are put in a matrix (2 GiB)."""
+MOST_IN_MATRIX = 16_384  # Most labels whose distances are put in a matrix (2 GiB)
 
 
 def check_texts(values: object, name: str) -> tuple[str, ...]:
@@ -37,7 +36,6 @@ def check_texts(values: object, name: str) -> tuple[str, ...]:
 
 
 def check_text(label: object, name: str) -> None:
-    """Check one label: text, not empty."""
     if not isinstance(label, str) or not label:
         raise ParameterError(f"{name} must hold texts that are not empty. Got {shown(label)}. Put numbers in quotes.")
 
@@ -56,11 +54,9 @@ class Coded(CodedDomain, Protocol):
         return np.fromiter((find(value, -1) for value in given), dtype=np.int64, count=len(given))
 
     def contains(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is one of the labels."""
         return self._look_up(values) >= 0
 
     def codes(self, values: ArrayLike) -> IntArray:
-        """Positions of values in ``labels``; all values must be in the domain."""
         codes = self._look_up(values)
         strange = np.flatnonzero(codes < 0)
         if strange.size:
@@ -83,7 +79,6 @@ class Coded(CodedDomain, Protocol):
         return tuple(self.labels[code] for code in self._some_codes(values))
 
     def distances(self) -> FloatArray:
-        """Matrix of distances between all labels, by code; read-only."""
         return self._distance_matrix
 
     @cached_property
@@ -93,7 +88,6 @@ class Coded(CodedDomain, Protocol):
         return matrix
 
     def distances_between(self, codes: IntArray) -> FloatArray:
-        """Matrix of distances between some labels, given by their codes in rising order."""
         self._check_number(len(codes))
         return self._measure(codes)
 
@@ -135,25 +129,20 @@ class Ordinal(Coded):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The levels, lowest first."""
         return self.levels
 
     @property
     def diameter(self) -> float:
-        """Steps from the lowest to the highest level."""
         return float(len(self.levels) - 1)
 
     def distance(self, a: str, b: str) -> float:
-        """Distance in steps between two levels."""
         return float(abs(self._code(a) - self._code(b)))
 
     def generalise(self, values: ArrayLike) -> tuple[str, str]:
-        """Lowest and highest of the levels."""
         found = self._distinct(values)
         return found[0], found[-1]
 
     def width(self, generalised: tuple[str, str]) -> float:
-        """Share of all steps that lies between the two ends."""
         lowest, highest = (self._code(level) for level in generalised)
         if lowest > highest:
             raise ParameterError("A range of levels must be (lowest, highest). Got the higher one first.")
@@ -169,19 +158,15 @@ class _Unordered(Coded, Protocol):
 
     @property
     def diameter(self) -> float:
-        """One, or zero if there is a single label."""
         return float(len(self.labels) > 1)
 
     def distance(self, a: str, b: str) -> float:
-        """Zero for the same label, else one."""
         return float(self._code(a) != self._code(b))
 
     def generalise(self, values: ArrayLike) -> tuple[str, ...]:
-        """Distinct labels, in their order."""
         return self._distinct(values)
 
     def width(self, generalised: Iterable[str]) -> float:
-        """Other labels that a set leaves possible as a share of all others."""
         return share(len(self._distinct(list(generalised))) - 1, len(self.labels) - 1)
 
     def _measure(self, codes: IntArray) -> FloatArray:
@@ -210,7 +195,6 @@ class Category(_Unordered):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The values, sorted."""
         return self.values
 
 
@@ -236,5 +220,4 @@ class Stops(_Unordered):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The stops, in their own order."""
         return self.stops

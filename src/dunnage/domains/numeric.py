@@ -17,8 +17,7 @@ from dunnage.domains.protocol import Domain
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, nearest_float, shown, shown_number
 
-MOST_GRID = 2**52
-"""Largest integer on a grid: below it, neighbouring grid points are different doubles."""
+MOST_GRID = 2**52  # Largest integer on a grid: below it, neighbouring grid points are different doubles
 
 
 @dataclass(frozen=True)
@@ -106,9 +105,31 @@ class Numeric(Domain):
             raise ParameterError(f"unit must be text. Got {shown(self.unit)}. Write it like 'kg'.")
         self._check_bounds()
         if self.resolution is not None:
-            self._check_resolution(self.resolution)
+            resolution = self.resolution
+            if resolution <= 0:
+                raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
+            steps = (self.upper - self.lower) / resolution
+            if steps.denominator != 1:
+                below = self.lower + math.floor(steps) * resolution
+                raise ParameterError(
+                    "upper - lower must be a whole number of steps of the resolution. "
+                    f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
+                    f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
+                )
+            if not self._grid.is_exact(self.upper):
+                raise ParameterError(
+                    f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
+                    "Choose a coarser resolution, or bounds with fewer decimals."
+                )
         if self.doubling is not None:
-            self._check_doubling(self.doubling)
+            doubling = self.doubling
+            if doubling <= 0:
+                raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
+            if not self.borders.is_exact(self.upper):
+                raise ParameterError(
+                    f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
+                    "Choose a wider first interval, or bounds with fewer decimals."
+                )
 
     def _check_bounds(self) -> None:
         got = f"Got {shown_number(self.lower)} and {shown_number(self.upper)}."
@@ -116,32 +137,6 @@ class Numeric(Domain):
             raise ParameterError(f"lower must be below upper. {got} Swap them or widen the domain.")
         if not 0 < nearest_float(self.upper) - nearest_float(self.lower) < math.inf:
             raise ParameterError(f"The bounds must be different finite doubles. {got} Change the unit.")
-
-    def _check_resolution(self, resolution: Fraction) -> None:
-        if resolution <= 0:
-            raise ParameterError(f"resolution must be above 0. Got {shown_number(resolution)}.")
-        steps = (self.upper - self.lower) / resolution
-        if steps.denominator != 1:
-            below = self.lower + math.floor(steps) * resolution
-            raise ParameterError(
-                "upper - lower must be a whole number of steps of the resolution. "
-                f"Got {shown_number(self.upper - self.lower)} in steps of {shown_number(resolution)}. Move "
-                f"upper to {shown_number(below)} or {shown_number(below + resolution)}, or change resolution."
-            )
-        if not self._grid.is_exact(self.upper):
-            raise ParameterError(
-                f"The grid is too fine for exact arithmetic. Got a resolution of {shown_number(resolution)}. "
-                "Choose a coarser resolution, or bounds with fewer decimals."
-            )
-
-    def _check_doubling(self, doubling: Fraction) -> None:
-        if doubling <= 0:
-            raise ParameterError(f"doubling must be above 0. Got {shown_number(doubling)}.")
-        if not self.borders.is_exact(self.upper):
-            raise ParameterError(
-                f"The intervals are too narrow for exact arithmetic. Got a doubling of {shown_number(doubling)}. "
-                "Choose a wider first interval, or bounds with fewer decimals."
-            )
 
     @cached_property
     def _grid(self) -> Grid:
@@ -158,31 +153,25 @@ class Numeric(Domain):
 
     @property
     def lower_float(self) -> float:
-        """Lower bound as the nearest double."""
         return float(self.lower)
 
     @property
     def upper_float(self) -> float:
-        """Upper bound as the nearest double."""
         return float(self.upper)
 
     @property
     def span(self) -> float:
-        """Length of the domain."""
         return self.upper_float - self.lower_float
 
     @property
     def diameter(self) -> float:
-        """Largest distance between two values: the span."""
         return self.span
 
     @property
     def num_steps(self) -> int:
-        """Exact of steps of the grid, one less than its points."""
         return int((self.upper - self.lower) * self._grid.denominator) // self._grid.step
 
     def contains(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is between the bounds; NaN never is."""
         given = _floats(values)
         return (given >= self.lower_float) & (given <= self.upper_float)
 
@@ -191,25 +180,21 @@ class Numeric(Domain):
         return np.clip(_floats(values), self.lower_float, self.upper_float)
 
     def distance(self, a: float, b: float) -> float:
-        """Difference of two values."""
         return abs(float(a) - float(b))
 
     def generalise(self, values: ArrayLike) -> tuple[float, float]:
-        """Smallest closed interval that covers all ``values``."""
         given = _floats(values)
         if given.size == 0 or np.isnan(given).any():
             raise ParameterError("Only one or more numbers can be generalised. Got none, or a NaN.")
         return float(given.min()), float(given.max())
 
     def width(self, generalised: tuple[float, float]) -> float:
-        """Length of an interval as a share of the span."""
         lower, upper = generalised
         if not lower <= upper:
             raise ParameterError("An interval must be (lower, upper), the lower bound first.")
         return (upper - lower) / self.span
 
     def grid_values(self, steps: ArrayLike) -> FloatArray:
-        """Grid points at these steps, each the double nearest to its decimal."""
         return self._grid.points(steps)
 
     def steps_below(self, values: ArrayLike) -> IntArray:
@@ -227,7 +212,6 @@ class Numeric(Domain):
         return np.where(reached, below, below + 1)
 
     def on_grid(self, values: ArrayLike) -> BoolArray:
-        """Tell for each value whether it is a grid point."""
         given = _floats(values)
         known = self.contains(given)
         steps = self.steps_below(np.where(known, given, self.lower_float))

@@ -41,7 +41,7 @@ class Domain(Protocol):
     def width(self, generalised: Any) -> float:
         """Share of the domain, 0 to 1, that a generalised value leaves open."""
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Plain description that JSON can hold, numbers exact; :func:`dunnage.domains.domain_from` is its inverse."""
         return {"kind": self.kind, **{item.name: _plain(getattr(self, item.name)) for item in fields(self)}}
 

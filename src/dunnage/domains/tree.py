@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,17 +53,15 @@ class Tree(Coded):
     if TYPE_CHECKING:
 
         def __init__(
-            self,
-            *,
-            parents: Mapping[str, str] | Iterable[tuple[str, str]] = (),
-            rows: Sequence[Sequence[str]] = (),
+            self, *, parents: Mapping[str, str] | Iterable[tuple[str, str]] = (), rows: Sequence[Sequence[str]] = ()
         ) -> None: ...
 
     def __post_init__(self) -> None:
         parents = _parent_pairs(self.parents)
         rows = _level_rows(self.rows)
         if rows:
-            implied = _parents_of_rows(rows)
+            steps = (step for row in rows for step in pairwise(row))
+            implied = tuple(sorted({(child, parent) for child, parent in steps if child != parent}))
             if parents and parents != implied:
                 raise ParameterError("parents and rows must agree. Give only one of them.")
             parents = implied
@@ -75,27 +73,12 @@ class Tree(Coded):
 
     @classmethod
     def from_levels(cls, rows: Sequence[Sequence[str]]) -> Tree:
-        """Make a tree from one row per leaf, as ARX writes hierarchies.
-
-        Parameters
-        ----------
-        rows
-            The leaf, then its generalisation at each level; the last one is the same on every row,
-            conventionally ``*``. A label repeated over levels of a row is one node.
-        """
+        """Make a tree from one row per leaf, as ARX writes hierarchies."""
         return cls(rows=rows)
 
     @classmethod
     def from_csv(cls, path: str | PathLike[str], delimiter: str | None = None) -> Tree:
-        """Read a hierarchy in ARX's layout.
-
-        Parameters
-        ----------
-        path
-            UTF-8 file without header, one leaf a line.
-        delimiter
-            Between cells; by default ``;`` if it splits the first line, else ``,``.
-        """
+        """Read a hierarchy in ARX's layout."""
         lines = read_csv(path, delimiter)
         problems = _row_problems([cells for _, cells in lines])
         refuse_lines(path, [(lines[index][0], what) for index, what in problems])
@@ -118,17 +101,14 @@ class Tree(Coded):
 
     @property
     def root(self) -> str:
-        """Label of the node above all others."""
         return self._shape.root
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The leaves, depth first, children in sorted order."""
         return self._shape.leaves
 
     @cached_property
     def num_levels(self) -> int:
-        """Exact of labels that :meth:`levels` gives for each leaf."""
         return len(self.rows[0]) if self.rows else max(self._shape.depths.values()) + 1
 
     def levels(self, value: str) -> tuple[str, ...]:
@@ -166,21 +146,17 @@ class Tree(Coded):
 
     @property
     def diameter(self) -> float:
-        """Exact of leaves less one."""
         return float(len(self.labels) - 1)
 
     def distance(self, a: str, b: str) -> float:
-        """Count the leaves under the least common ancestor, less one."""
         first, last = sorted((self._code(a), self._code(b)))
         return float(self._num_others(self._ancestor(first, last)))
 
     def generalise(self, values: ArrayLike) -> str:
-        """Label of the least common ancestor."""
         codes = self._some_codes(values)
         return self._ancestor(int(codes[0]), int(codes[-1]))
 
     def width(self, generalised: str) -> float:
-        """Other leaves that a node leaves possible as a share of all others."""
         if generalised not in self._shape.spans:
             raise ParameterError("A generalised value must be the label of a node of the tree. Got another.")
         return share(self._num_others(generalised), self.diameter)
@@ -196,8 +172,7 @@ class Tree(Coded):
                 matrix[first:last, last:end] = self._num_others(node)
         return matrix
 
-    def describe(self) -> dict[str, Any]:
-        """Plain description: the rows if there are any, else the parents."""
+    def describe(self) -> dict[str, object]:
         if self.rows:
             return {"kind": self.kind, "rows": [list(row) for row in self.rows]}
         return {"kind": self.kind, "parents": dict(self.parents)}
@@ -207,19 +182,18 @@ def _parent_pairs(parents: object) -> tuple[tuple[str, str], ...]:
     entries = parents.items() if isinstance(parents, Mapping) else parents
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise ParameterError(f"parents must map each child to its parent. Got {shown(parents)}.")
-    pairs = sorted(_parent_pair(entry) for entry in entries)
+    pairs = []
+    for entry in entries:
+        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
+            raise ParameterError(f"parents must hold pairs (child, parent). Got {shown(entry)}.")
+        for label in entry:
+            check_text(label, "parents")
+        pairs.append((entry[0], entry[1]))
+    pairs.sort()
     for (child, first), (other, second) in pairwise(pairs):
         if child == other:
             raise ParameterError(f"{child!r} has two parents, {first!r} and {second!r}. Keep one of the entries.")
     return tuple(pairs)
-
-
-def _parent_pair(entry: object) -> tuple[str, str]:
-    if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != 2:
-        raise ParameterError(f"parents must hold pairs (child, parent). Got {shown(entry)}.")
-    for label in entry:
-        check_text(label, "parents")
-    return entry[0], entry[1]
 
 
 def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
@@ -227,7 +201,15 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
     children: dict[str, list[str]] = {}
     for child, parent in parents:
         children.setdefault(parent, []).append(child)
-    root = _only_root(parents)
+    roots = sorted(children.keys() - {child for child, _ in parents})
+    if len(roots) > 1:
+        raise ParameterError(
+            f"A tree must have one root. Got {len(roots)}: {roots[0]!r} and {roots[1]!r} have no parent. "
+            "Give both the same ancestor."
+        )
+    if not roots:
+        _refuse_cycle(parents, ())
+    root = roots[0]
     leaves: list[str] = []
     starts, spans, depths = {root: 0}, dict[str, tuple[int, int]](), {root: 0}
     todo = [(root, False)]
@@ -244,19 +226,6 @@ def _walk(parents: tuple[tuple[str, str], ...]) -> _Shape:
         depths.update((child, depths[node] + 1) for child in children.get(node, ()))
     _refuse_cycle(parents, spans)
     return _Shape(root, tuple(leaves), spans, depths, children)
-
-
-def _only_root(parents: tuple[tuple[str, str], ...]) -> str:
-    children = {child for child, _ in parents}
-    roots = sorted({parent for _, parent in parents} - children)
-    if len(roots) > 1:
-        raise ParameterError(
-            f"A tree must have one root. Got {len(roots)}: {roots[0]!r} and {roots[1]!r} have no parent. "
-            "Give both the same ancestor."
-        )
-    if not roots:
-        _refuse_cycle(parents, ())
-    return roots[0]
 
 
 def _refuse_cycle(parents: tuple[tuple[str, str], ...], reached: Iterable[str]) -> None:
@@ -290,77 +259,46 @@ def _level_rows(rows: object) -> tuple[tuple[str, ...], ...]:
 
 def _row_problems(rows: Sequence[Sequence[object]]) -> list[tuple[int, str]]:
     """All that keeps rows from being a hierarchy, each with the index of its row."""
-    malformed = list(_cell_problems(rows))
-    if malformed:
-        return malformed
+    found: list[tuple[int, str]] = []
+    for index, cells in enumerate(rows):
+        if len(cells) != len(rows[0]) or len(cells) < 2:
+            what = f"every row must have as many labels as the first, at least 2: the first has {len(rows[0])}, "
+            found.append((index, what + f"this one {len(cells)}. Repeat a label to fill a level."))
+        for level, cell in enumerate(cells):
+            if not isinstance(cell, str) or not cell:
+                found.append((index, f"the label at level {level} must be text. Got {shown(cell)}. Fill it in."))
+    if found:
+        return found
     texts = cast("Sequence[Sequence[str]]", rows)
-    found = [*_leaf_problems(texts), *_level_problems(texts), *_node_problems(texts)]
-    return sorted(found, key=lambda problem: problem[0])
-
-
-def _cell_problems(rows: Sequence[Sequence[object]]) -> Iterator[tuple[int, str]]:
-    for index, row in enumerate(rows):
-        if len(row) != len(rows[0]) or len(row) < 2:
-            yield (
-                index,
-                f"every row must have as many labels as the first, at least 2: the first has {len(rows[0])}, "
-                f"this one {len(row)}. Repeat a label to fill a level.",
-            )
-        for level, label in enumerate(row):
-            if not isinstance(label, str) or not label:
-                yield index, f"the label at level {level} must be text. Got {shown(label)}. Fill it in."
-
-
-def _leaf_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report leaves named twice, leaves above others and second roots."""
     leaves: set[str] = set()
-    for index, row in enumerate(rows):
+    for index, row in enumerate(texts):
         if row[0] in leaves:
-            yield index, f"the leaf {row[0]!r} has an earlier row already. Remove one of them."
+            found.append((index, f"the leaf {row[0]!r} has an earlier row already. Remove one of them."))
         leaves.add(row[0])
-    for index, row in enumerate(rows):
-        if row[-1] != rows[0][-1]:
-            yield index, f"the last label must be {rows[0][-1]!r} as in the first row. Got {row[-1]!r}. Use one root."
+    for index, row in enumerate(texts):
+        if row[-1] != texts[0][-1]:
+            what = f"the last label must be {texts[0][-1]!r} as in the first row. Got {row[-1]!r}. Use one root."
+            found.append((index, what))
         for label in sorted(set(row[1:]) - {row[0]}):
             if label in leaves:
-                yield index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."
-
-
-def _level_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report labels that are generalised in two ways at one level: the hierarchy is not monotone."""
+                found.append((index, f"{label!r} generalises {row[0]!r} but is a leaf itself. Rename one of them."))
     following: dict[tuple[int, str], str] = {}
-    for index, row in enumerate(rows):
+    for index, row in enumerate(texts):
         for level in range(1, len(row) - 1):
             above = following.setdefault((level, row[level]), row[level + 1])
             if above != row[level + 1]:
-                yield (
-                    index,
-                    f"not monotone: {row[level]!r} at level {level} becomes {row[level + 1]!r} here and "
-                    f"{above!r} in an earlier row. Make them the same.",
-                )
-
-
-def _node_problems(rows: Sequence[Sequence[str]]) -> Iterator[tuple[int, str]]:
-    """Report labels that name different nodes at different levels."""
-    tops: dict[str, int] = {}
-    for index, row in enumerate(rows):
-        for label, levels in _places(row).items():
+                what = f"not monotone: {row[level]!r} at level {level} becomes {row[level + 1]!r} here and "
+                found.append((index, what + f"{above!r} in an earlier row. Make them the same."))
+    tops: dict[str, int] = {}  # a label names one node, whatever the row
+    for index, row in enumerate(texts):
+        places: dict[str, list[int]] = {}
+        for level, label in enumerate(row):
+            places.setdefault(label, []).append(level)
+        for label, levels in places.items():
             if levels[-1] - levels[0] >= len(levels):
-                yield index, f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
+                what = f"{label!r} comes again at level {levels[-1]}, above another label. Rename one."
+                found.append((index, what))
             elif tops.setdefault(label, levels[-1]) != levels[-1]:
-                yield (
-                    index,
-                    f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one.",
-                )
-
-
-def _places(row: Sequence[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for level, label in enumerate(row):
-        places.setdefault(label, []).append(level)
-    return places
-
-
-def _parents_of_rows(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, str], ...]:
-    steps = (step for row in rows for step in pairwise(row))
-    return tuple(sorted({(child, parent) for child, parent in steps if child != parent}))
+                what = f"{label!r} means different things at levels {levels[-1]} and {tops[label]}. Rename one."
+                found.append((index, what))
+    return sorted(found, key=lambda problem: problem[0])

@@ -30,8 +30,7 @@ STAMPS_PER_DATE = 200_000
 DAYS = ("date", "weekday", "day-type")
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 DAY_TYPES = ("weekday", "saturday", "sunday")
-MOST_DATES = 3_700
-"""Most dates from the first to the last that may be told apart: ten years."""
+MOST_DATES = 3_700  # Most dates from the first to the last that may be told apart: ten years
 DAY_SECONDS = 86_400
 
 _NO_ZONES = ("localtime", "posixrules", "Factory")
@@ -56,7 +55,6 @@ def window_labels(lower_minutes: int, upper_minutes: int, window_minutes: int) -
 
 
 def clock_text(minutes: int) -> str:
-    """Write minutes of a service day as ``HH:MM``."""
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
@@ -112,20 +110,6 @@ class Windows(Domain):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        self._check_clock()
-        if self.zone is not None:
-            _check_zone(self.zone)
-        if self.day not in (None, *DAYS):
-            raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
-        if self.dates is not None:
-            object.__setattr__(self, "dates", _checked_dates(self.dates))
-        object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
-        if self.holidays and self.day != "day-type":
-            raise ParameterError(
-                'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
-            )
-
-    def _check_clock(self) -> None:
         minutes = self.window_minutes
         if isinstance(minutes, bool) or not isinstance(minutes, Integral) or not 1 <= minutes <= 1440:
             raise ParameterError(f"window_minutes must be a whole number from 1 to 1440. Got {shown(minutes)}.")
@@ -138,35 +122,61 @@ class Windows(Domain):
             )
         object.__setattr__(self, "lower", clock_text(lower))
         object.__setattr__(self, "upper", clock_text(upper))
+        if self.zone is not None:
+            zone = self.zone
+            import zoneinfo
+
+            if zone in _NO_ZONES:
+                raise ParameterError(
+                    f"zone {zone} means something else on each machine. Write the IANA name of a time zone, "
+                    "Europe/Madrid, say."
+                )
+            try:
+                if not isinstance(zone, str):
+                    raise ValueError
+                zoneinfo.ZoneInfo(zone)
+            except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+                raise ParameterError(
+                    f"zone must be the IANA name of a time zone. Got {shown(zone)}. Write it as Europe/Madrid, say; if "
+                    "it is one, this machine has no list of zones: install tzdata."
+                ) from None
+        if self.day not in (None, *DAYS):
+            raise ParameterError(f"day must be one of {', '.join(DAYS)}. Got {shown(self.day)}. Or leave it out.")
+        if self.dates is not None:
+            dates = self.dates
+            ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
+            if len(ends) != 2:
+                raise ParameterError(
+                    f"dates must be the first and the last service date. Got {shown(dates)}. Give two."
+                )
+            for day in ends:
+                _check_date(day, "dates")
+            if not 0 <= _ordinal(ends[1]) - _ordinal(ends[0]) < MOST_DATES:
+                raise ParameterError(
+                    f"dates must be the first and the last service date, at most {MOST_DATES} days. Got {ends[0]} and "
+                    f"{ends[1]}. Mend them."
+                )
+            object.__setattr__(self, "dates", (ends[0], ends[1]))
+        object.__setattr__(self, "holidays", _checked_holidays(self.holidays))
+        if self.holidays and self.day != "day-type":
+            raise ParameterError(
+                'holidays count as sundays, which needs day = "day-type". Got another. Leave them out.'
+            )
 
     @cached_property
     def lower_seconds(self) -> int:
-        """First second of the service day."""
         return 60 * _minutes(self.lower, "lower")
 
     @cached_property
     def upper_seconds(self) -> int:
-        """The second after the last of the service day."""
         return 60 * _minutes(self.upper, "upper")
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Start of each window."""
         return window_labels(self.lower_seconds // 60, self.upper_seconds // 60, self.window_minutes)
 
     def calendar(self, period: str | None = None) -> range | None:
-        """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said.
-
-        Parameters
-        ----------
-        period
-            A day (``YYYY-MM-DD``) or a month (``YYYY-MM``) that is looked at alone.
-
-        Raises
-        ------
-        ParameterError
-            If the period has none of the dates.
-        """
+        """Return the numbers of the service dates there can be, as far as they are public; None if nothing is said."""
         spans = [_span_of_period(period)] if period is not None else []
         if self.dates is not None:
             spans.append((_ordinal(self.dates[0]), _ordinal(self.dates[1])))
@@ -207,7 +217,6 @@ class Windows(Domain):
         return {name: num for name, num in zip(names, times, strict=True) if num}
 
     def _kinds(self, ordinals: IntArray) -> IntArray:
-        """Return which day of the week or type of day each date is."""
         weekday = (ordinals + 6) % 7
         if self.day == "weekday":
             return weekday
@@ -228,22 +237,13 @@ class Windows(Domain):
         return place[self._kinds(ordinals)]
 
     def slots(self, stamps: ArrayLike, period: str | None = None) -> IntArray:
-        """Return the slot of each time: position of its day times the number of windows, plus its window.
-
-        Parameters
-        ----------
-        stamps
-            Times that the domain contains; all of the period, if one is given.
-        period
-            As for :meth:`days`.
-        """
+        """Return the slot of each time: position of its day times the number of windows, plus its window."""
         ordinals, seconds = split_stamps(np.asarray(stamps, dtype=np.int64))
         windows = (seconds - self.lower_seconds) // (60 * self.window_minutes)
         return self.day_codes(ordinals, period) * len(self.labels) + windows
 
     @property
     def diameter(self) -> float:
-        """Seconds of a service day."""
         return float(self.upper_seconds - self.lower_seconds)
 
     def contains(self, values: ArrayLike) -> BoolArray:
@@ -261,18 +261,15 @@ class Windows(Domain):
         return known
 
     def distance(self, a: int, b: int) -> float:
-        """Seconds of the service day between two stamps, whatever their dates."""
         return float(abs(a % STAMPS_PER_DATE - b % STAMPS_PER_DATE))
 
     def generalise(self, values: ArrayLike) -> tuple[int, int]:
-        """First and last second of the service day."""
         seconds = split_stamps(np.asarray(values, dtype=np.int64).reshape(-1))[1]
         if not seconds.size:
             raise ParameterError("Only one or more values can be generalised. Got none.")
         return int(seconds.min()), int(seconds.max())
 
     def width(self, generalised: tuple[int, int]) -> float:
-        """Share of the service day between the two ends."""
         first, last = generalised
         if first > last:
             raise ParameterError("A range of times must be (first, last). Got the later one first.")
@@ -286,24 +283,6 @@ def _minutes(text: object, name: str) -> int:
     return minutes
 
 
-def _check_zone(zone: object) -> None:
-    import zoneinfo
-
-    if zone in _NO_ZONES:
-        raise ParameterError(
-            f"zone {zone} means something else on each machine. Write the IANA name of a time zone, Europe/Madrid, say."
-        )
-    try:
-        if not isinstance(zone, str):
-            raise ValueError
-        zoneinfo.ZoneInfo(zone)
-    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
-        raise ParameterError(
-            f"zone must be the IANA name of a time zone. Got {shown(zone)}. Write it as Europe/Madrid, say; if it is "
-            "one, this machine has no list of zones: install tzdata."
-        ) from None
-
-
 def _ordinal(day: str) -> int:
     return date.fromisoformat(day).toordinal()
 
@@ -314,20 +293,6 @@ def _check_date(day: object, name: str) -> None:
             raise ValueError
     except ValueError:
         raise ParameterError(f"{name} must be dates YYYY-MM-DD. Got {shown(day)}. Put each in quotes.") from None
-
-
-def _checked_dates(dates: object) -> tuple[str, str]:
-    ends = tuple(dates) if isinstance(dates, Iterable) and not isinstance(dates, str) else ()
-    if len(ends) != 2:
-        raise ParameterError(f"dates must be the first and the last service date. Got {shown(dates)}. Give two.")
-    for day in ends:
-        _check_date(day, "dates")
-    if not 0 <= _ordinal(ends[1]) - _ordinal(ends[0]) < MOST_DATES:
-        raise ParameterError(
-            f"dates must be the first and the last service date, at most {MOST_DATES} days. Got {ends[0]} and "
-            f"{ends[1]}. Mend them."
-        )
-    return ends[0], ends[1]
 
 
 def _checked_holidays(holidays: object) -> tuple[str, ...]:

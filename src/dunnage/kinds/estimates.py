@@ -42,7 +42,6 @@ class Estimates(Kind):
     table_words: ClassVar = {"data": "one line an estimated value, with its interval"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
-        """Return the one table, of those columns that its purposes need."""
         return {"data": {name: COLUMN_TYPES[name] for name in COLUMN_TYPES if name in release.data.column_names}}
 
     def recount(self, release: Release) -> Iterator[str]:
@@ -54,7 +53,6 @@ class Estimates(Kind):
         return ()
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
-        """Say what a column of estimates is."""
         level = _level(release.certificate)
         words = {
             "quantity": "what is estimated: mean, present (share of vehicles that have a value), share, quantile",
@@ -82,7 +80,6 @@ class Estimates(Kind):
         return tuple(_tier_words(tier, told, loss.lifetime) for tier, told in sorted(loss.tiers.items()))
 
     def readme(self, release: Release, columns: str) -> str:
-        """Explain reports, intervals and subjects."""
         certificate = release.certificate
         reports = sorted(certificate.estimates.reports.items())
         said = "\n".join(f"- {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports)
@@ -140,7 +137,6 @@ Whatever is computed from these files alone keeps the promise.
         return lines
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
-        """Say from how many reports."""
         reports = sorted(certificate.estimates.reports.items())
         return [f"Reports   {purpose}: {tiers_words(tiers)}" for purpose, tiers in reports]
 

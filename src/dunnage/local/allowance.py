@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
@@ -51,10 +51,8 @@ from dunnage.noise import Noise
 
 FORMAT = 1
 MOST_BYTES = 1 << 26
-MOST_KEPT_BYTES = 1 << 28
-"""How much the reports of closed days may take up."""
-MOST_JUMP_DAYS = 400
-"""How far a clock may go forwards at once."""
+MOST_KEPT_BYTES = 1 << 28  # How much the reports of closed days may take up
+MOST_JUMP_DAYS = 400  # How far a clock may go forwards at once
 _MOST_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
 _KIND = "dunnage allowance"
 _MARKER, _CLOSED = ".enrolled", ".closed"
@@ -88,16 +86,24 @@ class Spent:
             return f"no bound ({self.num_unbounded} of {self.num_reports} reports have none)"
         return f"epsilon {decimal_text(self.loss)} in {self.num_reports} reports"
 
-    def to_list(self) -> list[Any]:
-        return [str(self.loss), self.num_reports, self.num_unbounded]
+    def to_list(self) -> tuple[str, int, int]:
+        return str(self.loss), self.num_reports, self.num_unbounded
 
     @classmethod
-    def from_list(cls, data: Any) -> Spent:
+    def from_list(cls, data: tuple[str, int, int]) -> Spent:
         loss, reports, unbounded = data
         spent = cls(Fraction(loss), int(reports), int(unbounded))
         if spent.loss < 0 or not 0 <= spent.num_unbounded <= spent.num_reports:
             raise ValueError
         return spent
+
+
+class _DayData(TypedDict):
+    """A day as it stands in the file."""
+
+    slots: list[int]
+    spent: dict[str, tuple[str, int, int]]
+    reports: list[tuple[int, str, str | None]]
 
 
 @dataclass
@@ -108,17 +114,17 @@ class _Day:
     spent: dict[str, Spent] = field(default_factory=dict)
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> _DayData:
         return {
             "slots": list(self.slots),
             "spent": {name: spent.to_list() for name, spent in self.spent.items()},
             "reports": [
-                [slot, name, None if data is None else packed(data)] for (slot, name), data in self.reports.items()
+                (slot, name, None if data is None else packed(data)) for (slot, name), data in self.reports.items()
             ],
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> _Day:
+    def from_dict(cls, data: _DayData) -> _Day:
         """Read a day; whatever does not fit raises."""
         reports = {
             (int(slot), str(name)): None if text is None else unpacked(text) for slot, name, text in data["reports"]
@@ -212,7 +218,10 @@ class _Kept:
                 f"the reports of closed days take up more than {MOST_KEPT_BYTES} bytes, and wait to be written. "
                 "Those made so far are kept; play back fewer days at a time, from the same first one."
             )
-        _append_file(self._path, line, durable=self._durable)
+        is_new = not os.path.lexists(self._path)
+        _write_file(self._path, line, os.O_APPEND, durable=self._durable)
+        if self._durable and is_new:
+            synchronise_folder(os.path.dirname(self._path))
         self._lines[self._task, day], self.days[day] = line, held
 
     @property
@@ -257,51 +266,19 @@ class Allowance:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
-        task: Task,
+        path: str | os.PathLike[str],  # The file; .lock, .enrolled and, with keep_from, .closed lie beside it
+        task: Task,  # The task the vehicle reports for
         *,
-        tier: str | None = None,
-        enrol: bool = False,
-        adopt: bool = False,
-        now: float | None = None,
-        accept_clock: bool = False,
-        keep_from: int | None = None,
-        noise: Noise | None = None,
-        durable: bool = True,
+        tier: str | None = None,  # The vehicle's public tier; needed to enrol where the task has several
+        enrol: bool = False,  # Start the allowance of a vehicle that has none and never had
+        adopt: bool = False,  # Take on another task: what was spent stays spent, its slots begin on the next day
+        now: float | None = None,  # Seconds after 1 January 1970; needed to enrol and to adopt
+        accept_clock: bool = False,  # Accept that the clock goes forwards by more than 400 days, once
+        keep_from: int | None = None,  # Keep what is stored of this day and later ones, until forget_kept
+        noise: Noise | None = None,  # Source of the drawn slots
+        durable: bool = True,  # Synchronise each write with the disk; switch it off in simulations only
     ) -> Allowance:
-        """Open the allowance of a vehicle, or start one.
-
-        Parameters
-        ----------
-        path
-            The file; ``<path>.lock`` and ``<path>.enrolled`` lie beside it, and ``<path>.closed`` with ``keep_from``.
-        task
-            The task the vehicle reports for.
-        tier
-            The vehicle's public tier; needed to enrol where the task has several.
-        enrol
-            Start the allowance of a vehicle that has none and never had.
-        adopt
-            Take on another task than the file was written for. What was spent stays spent; the new task's slots
-            begin on the next day.
-        now
-            Seconds after 1 January 1970; needed to enrol and to adopt.
-        accept_clock
-            Accept that the clock goes forwards by more than 400 days, once.
-        keep_from
-            A day: keep what is stored of it and of later days when they close, until :meth:`forget_kept`. Earlier days
-            stay kept as long as there is room.
-        noise
-            Source of the drawn slots.
-        durable
-            Synchronise each write with the disk. Switch it off in simulations only: after a power cut the file may be
-            older than what was sent.
-
-        Raises
-        ------
-        AllowanceError
-            If the file is missing, damaged, in use, or of another task.
-        """
+        """Open the allowance of a vehicle, or start one."""
         name = os.path.abspath(os.fspath(path))
         with _reported(name):
             _check_place(name, enrol)  # before a lock is left beside what is no allowance
@@ -333,46 +310,38 @@ class Allowance:
 
     def _resume(self, tier: str | None, adopt: bool, now: float | None) -> None:
         self._book = _read_book(self.path)
-        if not os.path.lexists(self._marker):
+        if not os.path.lexists(self.path + _MARKER):
             self._mark()  # the crash came between the first write and the marker
         if self._book.task != self.task.digest:
-            self._adopt(tier, adopt, now)
+            book = self._book
+            if not adopt:
+                raise AllowanceError(
+                    f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
+                    f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
+                )
+            moment = self._forwards(now)
+            chosen = tier or book.tier
+            self.task.tier_index(self.task.purposes[0], chosen)
+            book.earlier_tasks.append(book.task)
+            book.task, book.tier, book.seen = self.task.digest, chosen, moment
+            today = moment // SECONDS_PER_DAY
+            # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
+            book.days = {day: held for day, held in book.days.items() if day <= today}
+            for held in book.days.values():
+                held.slots = ()
+            book.days.setdefault(today, _Day(()))
+            self._draw_days(moment)
+            self._write()
         elif tier not in (None, self._book.tier):
             raise AllowanceError(f"the vehicle is in tier {self._book.tier}. Got {tier}. A tier is fixed for a task.")
 
-    def _adopt(self, tier: str | None, adopt: bool, now: float | None) -> None:
-        book = self._book
-        if not adopt:
-            raise AllowanceError(
-                f"the allowance {self.path} was written for another task. Got task {self.task.digest[:16]}, not "
-                f"{book.task[:16]}. Use that task, or adopt the new one (what was spent stays spent)."
-            )
-        moment = self._forwards(now)
-        chosen = tier or book.tier
-        self.task.tier_index(self.task.purposes[0], chosen)
-        book.earlier_tasks.append(book.task)
-        book.task, book.tier, book.seen = self.task.digest, chosen, moment
-        today = moment // SECONDS_PER_DAY
-        # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
-        book.days = {day: held for day, held in book.days.items() if day <= today}
-        for held in book.days.values():
-            held.slots = ()
-        book.days.setdefault(today, _Day(()))
-        self._draw_days(moment)
-        self._write()
-
-    @property
-    def _marker(self) -> str:
-        return self.path + _MARKER
-
     def _mark(self) -> None:
-        os.close(os.open(self._marker, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(os.open(self.path + _MARKER, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if self._durable:
             synchronise_folder(os.path.dirname(self.path))
 
     @property
     def tier(self) -> str:
-        """The vehicle's tier."""
         return self._book.tier
 
     @property
@@ -399,35 +368,20 @@ class Allowance:
             yield
 
     def advance(self, now: float) -> int:
-        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days.
-
-        Returns
-        -------
-        int
-            The moment to go by: never before the last one seen.
-
-        Raises
-        ------
-        AllowanceError
-            If the clock went back by more than the task's ``skew_seconds``, or forwards by more than 400 days.
-        """
+        """Take note of the time, draw the slots of today and tomorrow if that is still to do, forget closed days."""
         with self.turn(), _reported(self.path):
             moment = self._forwards(now)
-            self._forget_closed(moment)
+            schedule = self.task.schedule
+            closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
+            for day in closed:
+                if self._kept is not None:
+                    self._kept.add(day, self._book.days[day])
+                del self._book.days[day]
+                self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
             if self._draw_days(moment):
                 self._book.seen = moment
                 self._write()
             return moment
-
-    def _forget_closed(self, moment: int) -> None:
-        """Drop days that have closed on every clock; the next write takes that to the disk."""
-        schedule = self.task.schedule
-        closed = [day for day in self._book.days if moment > schedule.closes(day) + schedule.skew_seconds]
-        for day in closed:
-            if self._kept is not None:
-                self._kept.add(day, self._book.days[day])
-            del self._book.days[day]
-            self._book.seen = moment  # or a clock that goes back would find the day undrawn, and draw it again
 
     def _forwards(self, now: float | None) -> int:
         moment, seen = _moment(now), self._book.seen
@@ -470,11 +424,9 @@ class Allowance:
         return min((moment for moment in moments if moment > now), default=None)
 
     def is_spent(self, slot: Slot, purpose: str) -> bool:
-        """Return whether a slot was spent for a purpose, with or without a report."""
         return (slot.slot, purpose) in self._held(slot).reports
 
     def stored(self, slot: Slot, purpose: str) -> bytes | None:
-        """Return the stored report of a slot and purpose."""
         return self._held(slot).reports.get((slot.slot, purpose))
 
     def _held(self, slot: Slot) -> _Day:
@@ -484,22 +436,7 @@ class Allowance:
         return held
 
     def spend(self, slot: Slot, purpose: str, loss: Fraction | None, now: float) -> None:
-        """Spend one slot for one purpose, before anything is drawn for it.
-
-        Parameters
-        ----------
-        slot, purpose
-            What is spent; a slot that is due, and not spent for this purpose.
-        loss
-            True loss of the report; None if it has no bound.
-        now
-            Seconds after 1 January 1970.
-
-        Raises
-        ------
-        AllowanceError
-            If the slot is not due or spent already, or a limit would be exceeded. Nothing is spent then.
-        """
+        """Spend a due slot for one purpose, before anything is drawn for it; a refusal spends nothing."""
         with self.turn(), _reported(self.path):
             if slot not in self.due(now):
                 raise AllowanceError("the slot is not due: it lies ahead, has lapsed or was never drawn. Wait for one.")
@@ -567,7 +504,6 @@ class Allowance:
         return _total(self._book.lifetime)
 
     def spent_by_purpose(self) -> dict[str, Spent]:
-        """Return what each purpose spent in the vehicle's lifetime."""
         return {name: Spent(own.loss, own.num_reports, own.num_unbounded) for name, own in self._book.lifetime.items()}
 
     def summary(self) -> str:
@@ -615,7 +551,6 @@ def _total(spends: Mapping[str, Spent]) -> Spent:
 
 
 def _moment(now: float | None) -> int:
-    """Check a time and return it in whole seconds."""
     usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
     if not usable or not 0 <= now < _MOST_SECONDS:  # type: ignore[operator]
         raise AllowanceError(
@@ -674,24 +609,15 @@ def _content(name: str, most: int) -> bytes:
     return content
 
 
-def _append_file(name: str, line: bytes, *, durable: bool) -> None:
-    """Write a line behind a file."""
-    is_new = not os.path.lexists(name)
-    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+def _write_file(name: str, content: bytes, how: int, *, durable: bool) -> None:
+    sink = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
     try:
-        _write_whole(sink, line)
+        while content:
+            content = content[os.write(sink, content) :]
         if durable:
             os.fsync(sink)
     finally:
         os.close(sink)
-    if durable and is_new:
-        synchronise_folder(os.path.dirname(name))
-
-
-def _write_whole(sink: int, content: bytes) -> None:
-    written = 0
-    while written < len(content):
-        written += os.write(sink, content[written:])
 
 
 def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
@@ -699,13 +625,7 @@ def _replace_file(name: str, content: bytes, *, durable: bool) -> None:
     work = name + ".partial"  # one name: whoever writes holds the lock, and what a crash left is overwritten
     with suppress(FileNotFoundError):
         os.unlink(work)
-    sink = os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        _write_whole(sink, content)
-        if durable:
-            os.fsync(sink)
-    finally:
-        os.close(sink)
+    _write_file(work, content, os.O_EXCL, durable=durable)
     os.rename(work, name)
     if durable:
         synchronise_folder(os.path.dirname(name))

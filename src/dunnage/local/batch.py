@@ -48,8 +48,7 @@ from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
 
-MOST_DIMENSIONS = 62
-"""Most numbers that a joint report may have here: their signs are drawn as one word."""
+MOST_DIMENSIONS = 62  # Most numbers that a joint report may have here: their signs are drawn as one word
 
 _ROUNDING_BITS = 16  # random digits that decide nearly all roundings; tests shrink them
 _SLACK = 2.0**-50  # eight times the unit of rounding: covers the few operations of a rounding
@@ -258,7 +257,11 @@ def find_paths(code: PathCode, cells: IntArray) -> IntArray:
         groups = _joined(inner >> code.grid.inner_bits, code.grid.num_areas)
         inside = _joined(inner & (code.grid.num_inner - 1), code.grid.num_inner)
         return np.where(missing, code.num_groups * code.group_size, groups * code.group_size + inside)
-    return np.where(missing, code.num_paths, _reachable_paths(code, inner))
+    from dunnage.local.batch_kernels import split_cells
+
+    places = np.stack([split_cells(row) for row in inner], axis=1)  # (column or row, step, path)
+    columns, rows = (_ranks(code, walk) for walk in places)
+    return np.where(missing, code.num_paths, (columns * code.num_walks + rows))
 
 
 def _joined(digits: IntArray, base: int) -> IntArray:
@@ -267,14 +270,6 @@ def _joined(digits: IntArray, base: int) -> IntArray:
     for row in digits:
         numbers = numbers * base + row
     return numbers
-
-
-def _reachable_paths(code: ReachablePaths, cells: IntArray) -> IntArray:
-    from dunnage.local.batch_kernels import split_cells
-
-    places = np.stack([split_cells(row) for row in cells], axis=1)  # (column or row, step, path)
-    columns, rows = (_ranks(code, walk) for walk in places)
-    return columns * code.num_walks + rows
 
 
 def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:
@@ -288,7 +283,6 @@ def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:
 
 
 def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
-    """Draw for each input of a planar law a cell near it."""
     from dunnage.local.batch_kernels import join_cells, split_cells
 
     last = law.grid.num_columns - 1
@@ -330,8 +324,7 @@ def _accept(noise: Noise, law: Planar, rates: list[Fraction], drawn: IntArray) -
 
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 
-CHUNK_ROWS = 1 << 16
-"""Rows perturbed at a time: their reports stay in the processor's cache, or nearly."""
+CHUNK_ROWS = 1 << 16  # Rows perturbed at a time: their reports stay in the processor's cache, or nearly
 
 
 def perturb_column(
@@ -384,7 +377,6 @@ def _tallier(mechanism: Mechanism, tier: Tier | str) -> Callable[[Tally, list[Fl
 
 
 def _attributes(mechanism: LocalNumeric, columns: list[FloatArray]) -> list[tuple[Attribute, FloatArray]]:
-    """Return each attribute with the column that it is made of."""
     of_quantity = {quantity.name: column for quantity, column in zip(mechanism.quantities, columns, strict=True)}
     return [(attribute, of_quantity[attribute.quantity.name]) for attribute in mechanism.attributes]
 
@@ -401,14 +393,11 @@ def add_numbers(
     for place, ((attribute, column), rows) in enumerate(zip(attributes, told, strict=True)):
         points = find_points(attribute, column[rows], noise)
         for key, symbols in number_symbols(noise, report.laws[place], points):
-            _add_symbols(tally, place, key, report.reading(place, key), symbols)
-
-
-def _add_symbols(tally: Tally, place: int, key: str, law: Any, symbols: IntArray) -> None:
-    if isinstance(law, SquareWave):
-        tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
-    elif symbols.size:
-        tally.sums(place, key).add(symbols)
+            law = report.reading(place, key)
+            if isinstance(law, SquareWave):
+                tally.counts((place, key), SYMBOLS, 2 * law.last + 1).add_symbols(symbols + law.last)
+            elif symbols.size:
+                tally.sums(place, key).add(symbols)
 
 
 def _add_joint(

@@ -33,7 +33,6 @@ def count_bytes(rows: Any, counts: Any) -> None:
 
 @kernel
 def count_symbols(symbols: Any, counts: Any) -> None:
-    """Count how often each symbol comes up."""
     for symbol in symbols:
         counts[symbol] += 1
 
@@ -137,7 +136,6 @@ def gathered(code: int) -> int:
 
 @kernel
 def split_cells(cells: Any) -> Any:
-    """Return columns and rows of cells, in two rows."""
     places = np.empty((2, len(cells)), dtype=np.int64)
     for place in range(len(cells)):
         places[0, place], places[1, place] = gathered(cells[place] >> 1), gathered(cells[place])
@@ -146,7 +144,6 @@ def split_cells(cells: Any) -> Any:
 
 @kernel
 def join_cells(columns: Any, rows: Any) -> Any:
-    """Return the cells in columns and rows."""
     cells = np.empty(len(columns), dtype=np.int64)
     for place in range(len(columns)):
         cells[place] = spaced(columns[place]) << 1 | spaced(rows[place])

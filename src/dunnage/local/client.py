@@ -41,7 +41,6 @@ def mechanism_of(task: Task, purpose: Purpose, *, tiers: Sequence[Tier] | None =
 
 
 def mechanisms_of(task: Task) -> dict[str, Mechanism]:
-    """Make the mechanism of each purpose of a task."""
     return {purpose.name: mechanism_of(task, purpose) for purpose in task.purposes}
 
 
@@ -55,7 +54,8 @@ class TaskLosses:
 
     def of_slot(self, tier: str) -> Fraction | None:
         """Return the loss of one slot: all purposes together; None if there is no bound."""
-        return _sum([self.by_report[tier, purpose.name] for purpose in self.task.purposes])
+        bounded = all(self.by_report[tier, purpose.name] is not None for purpose in self.task.purposes)
+        return self.bounded_of_slot(tier) if bounded else None
 
     def bounded_of_slot(self, tier: str) -> Fraction:
         """Return the loss of the purposes of one slot that have a bound."""
@@ -69,33 +69,26 @@ class TaskLosses:
 
     def statements(self) -> list[str]:
         """Say, for each tier, what a slot, a day, a window and a lifetime of reports give away."""
-        return [line for tier in self.task.tier_names for line in self._of_tier(tier)]
-
-    def _of_tier(self, tier: str) -> list[str]:
-        slot, day, schedule = self.of_slot(tier), self.of_day(tier), self.task.schedule
-        name = f"tier {tier}"
-        if slot is None or day is None:
-            return [f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime"]
-        lifetime, num = self.task.limits.lifetime, schedule.slots_per_day
-        lines = [
-            f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
-            f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
-            f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} days; "
-            "then the vehicle falls silent",
-        ]
-        if schedule.window is not None:
-            width = schedule.window
-            lines.append(
-                f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
-                f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) and "
-                "not for a lifetime, over which the loss grows with every slot up to the limit"
-            )
+        lines, schedule, lifetime = [], self.task.schedule, self.task.limits.lifetime
+        num, width = schedule.slots_per_day, schedule.window
+        for tier in self.task.tier_names:
+            slot, day, name = self.of_slot(tier), self.of_day(tier), f"tier {tier}"
+            if slot is None or day is None:
+                lines.append(f"{name}: one slot gives away more than any bound; so do a day, a window and a lifetime")
+                continue
+            lines += [
+                f"{name}: one slot, all purposes: at most epsilon {decimal_text(slot)}",
+                f"{name}: a day of {num} slot{'s' if num > 1 else ''}: at most epsilon {decimal_text(day)}",
+                f"{name}: a lifetime: at most epsilon {decimal_text(lifetime)}, which lasts for {lifetime // day} "
+                "days; then the vehicle falls silent",
+            ]
+            if width is not None:
+                lines.append(
+                    f"{name}: any {width} consecutive slots: at most epsilon {decimal_text(slot * width)}. That is a "
+                    f"promise for {width} slots, not for a day ({decimal_text(Fraction(num, width))} times as much) "
+                    "and not for a lifetime, over which the loss grows with every slot up to the limit"
+                )
         return lines
-
-
-def _sum(losses: Sequence[Fraction | None]) -> Fraction | None:
-    known = [loss for loss in losses if loss is not None]
-    return sum(known, Fraction(0)) if len(known) == len(losses) else None
 
 
 def check_task(task: Task) -> TaskLosses:
@@ -126,19 +119,15 @@ def check_task(task: Task) -> TaskLosses:
                 "Use a mechanism with a bound, or allow it in the task."
             )
     for tier in task.tier_names:
-        _check_fits(found, tier)
+        limits, schedule = found.task.limits, found.task.schedule
+        limit = limits.lifetime if limits.day is None else limits.day
+        day = found.bounded_of_slot(tier) * schedule.slots_per_day
+        if day > limit:
+            raise TaskError(
+                f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
+                f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
+            )
     return found
-
-
-def _check_fits(losses: TaskLosses, tier: str) -> None:
-    limits, schedule = losses.task.limits, losses.task.schedule
-    limit = limits.lifetime if limits.day is None else limits.day
-    day = losses.bounded_of_slot(tier) * schedule.slots_per_day
-    if day > limit:
-        raise TaskError(
-            f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
-            f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
-        )
 
 
 class Client:
@@ -169,63 +158,32 @@ class Client:
     """
 
     def __init__(
-        self,
-        task: Task,
-        allowance: Allowance,
-        *,
-        clock: Callable[[], float] = time.time,
-        noise: Noise | None = None,
+        self, task: Task, allowance: Allowance, *, clock: Callable[[], float] = time.time, noise: Noise | None = None
     ) -> None:
         if allowance.task.digest != task.digest:
             raise AllowanceError("the allowance was opened for another task. Open it with the client's task.")
         self.task, self.allowance = task, allowance
         self.losses = check_task(task)
         self._clock, self._noise = clock, noise or Noise()
-        self._duties = {purpose.name: self._duty(number, purpose) for number, purpose in enumerate(task.purposes)}
-
-    def _duty(self, number: int, purpose: Purpose) -> _Duty:
-        index = self.task.tier_index(purpose, self.allowance.tier)
-        tier = self.task.slot_tiers(purpose)[index]
-        mechanism = mechanism_of(self.task, purpose, tiers=(tier,))
-        loss = None if self._noise.seeded else self.losses.by_report[self.allowance.tier, purpose.name]
-        return _Duty(purpose.name, number, index, tier, mechanism, loss)
+        self._duties = {}
+        for number, purpose in enumerate(task.purposes):
+            index = task.tier_index(purpose, allowance.tier)
+            tier = task.slot_tiers(purpose)[index]
+            mechanism = mechanism_of(task, purpose, tiers=(tier,))
+            loss = None if self._noise.seeded else self.losses.by_report[allowance.tier, purpose.name]
+            self._duties[purpose.name] = _Duty(purpose.name, number, index, tier, mechanism, loss)
 
     def due(self, now: float | None = None) -> tuple[Slot, ...]:
-        """Return the slots that still lack a report of some purpose and may be sent now, the earliest first.
-
-        Raises
-        ------
-        AllowanceError
-            If the clock went back, or the allowance cannot be written.
-        """
+        """Return the slots that still lack a report of some purpose and may be sent now, the earliest first."""
         slots = self.allowance.due(self._now(now))
         return tuple(s for s in slots if any(self.allowance.stored(s, name) is None for name in self._duties))
 
     def report(self, purpose: str, value: object, now: float | None = None, *, slot: Slot | None = None) -> bytes:
         """Make the report of one purpose, or give the stored one again.
 
-        Parameters
-        ----------
-        purpose
-            Name of the purpose.
-        value
-            ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for a
-            path. Anything else counts as missing, and still makes a report.
-        now
-            The time; the clock's if left out.
-        slot
-            Which slot; left out, the earliest due one without a report, else the latest due one (whose stored
-            report is given again).
-
-        Returns
-        -------
-        bytes
-            The report in its binary form.
-
-        Raises
-        ------
-        AllowanceError
-            If no slot is due, the allowance is used up, or the clock went back. Nothing is spent then.
+        A value is ``{name: number}`` for numbers, ``(longitude, latitude)`` for a place, a sequence of such places for
+        a path; anything else counts as missing, and still makes a report. Without a slot the earliest due one without a
+        report is meant, else the latest due one. If none is due, or the allowance is used up, nothing is spent.
         """
         duty, moment = self._find(purpose), self._now(now)
         with self.allowance.turn():
@@ -234,20 +192,9 @@ class Client:
             return stored if stored is not None else self._make(duty, value, chosen, moment)
 
     def reports(self, values: Mapping[str, object], now: float | None = None) -> list[bytes]:
-        """Make all reports that are due and not made: one for each due slot and purpose.
+        """Make all reports that are due and not made: one for each due slot and purpose; what is left out is missing.
 
-        Parameters
-        ----------
-        values
-            For each purpose its value; one that is left out counts as missing, and still makes a report.
-        now
-            The time; the clock's if left out.
-
-        Raises
-        ------
-        AllowanceError
-            If the allowance is used up or the clock went back. Reports made before that are stored:
-            :meth:`resend` gives them.
+        If the allowance is used up, or the clock went back, those made before that are stored: :meth:`resend` has them.
         """
         moment = self._now(now)
         for name in values:
@@ -283,7 +230,10 @@ class Client:
         """Spend, perturb, encode, store; a slot that was spent in vain before reports the missing input."""
         if self.allowance.is_spent(slot, duty.name):
             value = None
-            self._check_due(slot, now)
+            if slot not in self.allowance.due(now):
+                raise AllowanceError(
+                    "the slot has lapsed: no collector takes its report any more. Wait for the next one."
+                )
         else:
             self.allowance.spend(slot, duty.name, duty.loss, now)
         payload = self._perturbed(duty, value)
@@ -304,10 +254,6 @@ class Client:
             return duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
         except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
             return duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
-
-    def _check_due(self, slot: Slot, now: float) -> None:
-        if slot not in self.allowance.due(now):
-            raise AllowanceError("the slot has lapsed: no collector takes its report any more. Wait for the next one.")
 
     def __repr__(self) -> str:
         return f"<Client of task {self.task.digest[:16]}, tier {self.allowance.tier}>"

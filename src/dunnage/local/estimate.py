@@ -32,12 +32,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dunnage.certificate import Certificate, EstimateLoss, EstimateMeasures, SpendStatement, certify
+from dunnage.certificate import EstimateMeasures, SpendStatement, certify
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.exact import shown
 from dunnage.folders import new_folder
 from dunnage.kinds import ESTIMATES
-from dunnage.local.client import TaskLosses, check_task, mechanisms_of
+from dunnage.local import promises
+from dunnage.local.client import check_task, mechanisms_of
 from dunnage.local.estimators import (
     Estimates,
     Mean,
@@ -50,34 +51,14 @@ from dunnage.local.estimators import (
 from dunnage.local.location import NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.promises import (
-    COMBINATIONS,
-    EMPTY,
-    LEFT_OUT,
-    ONE_TIER,
-    OTHER,
-    PRECISION,
-    QUANTILES,
-    bin_edges,
-    columns_of,
-    composed,
-    describe_subjects,
-    estimates_promise,
-    has_bins,
-    loss_measures,
-    path_text,
-    place_of,
-    spend_id,
-)
 from dunnage.local.report import Report
-from dunnage.local.subjects import Grid, Quantity
+from dunnage.local.subjects import Quantity
 from dunnage.local.tally import Counts, Tallies, Tally, check_repeated, check_tally
-from dunnage.local.task import Mechanism, Purpose, Task
+from dunnage.local.task import Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 
-MOST_LISTED = 1000
-"""Paths that are listed at most, besides those whose interval lies above 0."""
+MOST_LISTED = 1000  # Paths that are listed at most, besides those whose interval lies above 0
 
 
 @dataclass
@@ -85,7 +66,7 @@ class _Lines:
     """Lines of the table as they are found, and what is said of each purpose."""
 
     lines: list[dict[str, str | float | None]] = field(default_factory=list)
-    combined: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    combined: dict[str, dict[str, dict[str, str | float]]] = field(default_factory=dict)
     verdicts: dict[str, NoiseVerdict] = field(default_factory=dict)
     paths: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -95,8 +76,7 @@ class _Lines:
         self.lines.append({"quantity": quantity, "purpose": purpose, **told, **cells})
 
     def table(self, columns: Mapping[str, pa.DataType]) -> pa.Table:
-        """Return the lines as a table; what a line does not speak of is empty."""
-        found = {name: [line.get(name, EMPTY[name]) for line in self.lines] for name in columns}
+        found = {name: [line.get(name, promises.EMPTY[name]) for line in self.lines] for name in columns}
         return pa.table({name: pa.array(found[name], kind) for name, kind in columns.items()})
 
 
@@ -161,13 +141,26 @@ def estimate(
     ('estimates', ['speed'])
     """
     level = check_confidence(confidence)
-    if combine not in COMBINATIONS:
-        raise ParameterError(f"combine must be one of {', '.join(COMBINATIONS)}. Got {shown(combine)}. Use auto, say.")
+    if combine not in promises.COMBINATIONS:
+        raise ParameterError(
+            f"combine must be one of {', '.join(promises.COMBINATIONS)}. Got {shown(combine)}. Use auto, say."
+        )
     losses, mechanisms = check_task(task), mechanisms_of(task)
     tallies, found_out = _tallied(reports, task)
     told_out = found_out if left_out is None else _checked_left_out(left_out)
     check_repeated(tallies)
-    held = {purpose.name: _of_purpose(tallies, task, purpose) for purpose in task.purposes}
+    held: dict[str, list[Tally]] = {}
+    merged: dict[tuple[str, str], Tally] = {}
+    known = {(duty.name, tier.name) for duty in task.purposes for tier in duty.tiers}
+    for tally in tallies:
+        names = tally.purpose, tally.tier
+        if names not in known:
+            problem = Problem("a tally of a purpose or tier that the task does not have", remedy="Give the right task.")
+            raise InputError("the tallies", [problem])
+        merged.setdefault(names, Tally(purpose=tally.purpose, tier=tally.tier)).merge(tally)
+    for duty in task.purposes:
+        of_tiers = (merged.get((duty.name, tier.name)) for tier in duty.tiers)
+        held[duty.name] = [tally for tally in of_tiers if tally is not None and tally.num_reports]
     for name, of_purpose in held.items():
         for tally in of_purpose:
             check_tally(mechanisms[name], tally)
@@ -192,9 +185,36 @@ def estimate(
         if isinstance(mechanism, LocalTrajectory):
             _add_paths(lines, name, mechanism, shares)
         else:
-            _add_cells(lines, name, mechanism.grid, shares)
-    certificate = _certificate(task, losses, mechanisms, held, lines, level, combine, told_out, void)
-    return Release(certificate=certificate, data=lines.table(columns_of(mechanisms)))
+            for cell in range(shares.value.size):
+                lines.add("share", name, _ends(shares, cell), cell=cell, **promises.place_of(mechanism.grid, cell))
+    rules = {str(item["rule"]) for of_purpose in lines.combined.values() for item in of_purpose.values()}
+    promise = promises.estimates_promise(
+        task, losses, mechanisms, confidence=level, combine=combine, rules=rules, verdicts=lines.verdicts
+    )
+    if void:
+        promise = promise.voided(void)
+    measures = {
+        "task": task.to_dict(),
+        "task_digest": task.digest,
+        "reports": {name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
+        "lines": len(lines.lines),
+        "combined": lines.combined,
+        "loss": promises.loss_measures(task, losses).plain(),
+        **({"maps": {name: verdict.message for name, verdict in lines.verdicts.items()}} if lines.verdicts else {}),
+        **({"paths": lines.paths} if lines.paths else {}),
+        **({"left_out": dict(told_out)} if told_out else {}),
+    }
+    certificate = certify(
+        promise,
+        kind=ESTIMATES,
+        dataset=task.dataset,
+        period=None,
+        attributes=[subject.plain() for subject in promises.describe_subjects(mechanisms)],
+        measures=EstimateMeasures.model_validate(measures),
+        spend=SpendStatement(id=promises.spend_id(task), at=datetime.now(UTC).isoformat(timespec="seconds")),
+        composed=promises.composed(task, losses, promise).plain(),
+    )
+    return Release(certificate=certificate, data=lines.table(promises.columns_of(mechanisms)))
 
 
 def write_estimates(
@@ -231,22 +251,11 @@ def _tallied(reports: Any, task: Task) -> tuple[list[Tally], dict[str, int]]:
 
 def _checked_left_out(given: Mapping[str, int]) -> dict[str, int]:
     """Return how many reports were left out, by every kind there is."""
-    if not given.keys() <= set(LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
-        raise ParameterError(f"left_out must be whole numbers by kind: {', '.join(LEFT_OUT)}. Got others. Mend it.")
-    return {kind: given.get(kind, 0) for kind in LEFT_OUT}
-
-
-def _of_purpose(tallies: Sequence[Tally], task: Task, purpose: Purpose) -> list[Tally]:
-    """Return one tally for each tier of a purpose that has reports."""
-    known = {(duty.name, tier.name) for duty in task.purposes for tier in duty.tiers}
-    found: dict[str, Tally] = {}
-    for tally in tallies:
-        if (tally.purpose, tally.tier) not in known:
-            problem = Problem("a tally of a purpose or tier that the task does not have", remedy="Give the right task.")
-            raise InputError("the tallies", [problem])
-        if tally.purpose == purpose.name:
-            found.setdefault(tally.tier, Tally(purpose=purpose.name, tier=tally.tier)).merge(tally)
-    return [found[tier.name] for tier in purpose.tiers if tier.name in found and found[tier.name].num_reports]
+    if not given.keys() <= set(promises.LEFT_OUT) or not all(type(num) is int and num >= 0 for num in given.values()):
+        raise ParameterError(
+            f"left_out must be whole numbers by kind: {', '.join(promises.LEFT_OUT)}. Got others. Mend it."
+        )
+    return {kind: given.get(kind, 0) for kind in promises.LEFT_OUT}
 
 
 def _num_reports(tallies: Sequence[Tally]) -> int:
@@ -263,7 +272,7 @@ def _add_numbers(
     for share in presences:
         lines.add("present", purpose, (share.value, share.lower, share.upper), attribute=share.name)
     lines.combined[purpose] = {mean.name: {**mean.combination.to_dict(), "reports": mean.num_told} for mean in means}
-    if has_bins(mechanism):
+    if promises.has_bins(mechanism):
         for place, (quantity, mean) in enumerate(zip(mechanism.quantities, means, strict=True)):
             _add_distribution(lines, purpose, mechanism, tallies, place, quantity, mean, confidence, rule)
 
@@ -286,19 +295,19 @@ def _add_distribution(
         return
     laws = [mechanism.reading(tally.tier, place, SquareWave.key) for tally, _ in told]
     num = _num_reports([tally for tally, _ in told])
-    together = mean.combination.rule in (PRECISION, ONE_TIER)
+    together = mean.combination.rule in (promises.PRECISION, promises.ONE_TIER)
     fitted = fit_distribution(
         [law for law in laws if isinstance(law, SquareWave)],
         [part.counts for _, part in told],
         [tally.num_reports / num for tally, _ in told],
         confidence,
         fit_together=together,
-        bound_together=rule == PRECISION,
+        bound_together=rule == promises.PRECISION,
     )
-    for at, (low, high) in enumerate(itertools.pairwise(bin_edges(quantity))):
+    for at, (low, high) in enumerate(itertools.pairwise(promises.bin_edges(quantity))):
         ends = _ends(fitted.shares, at)
         lines.add("share", purpose, ends, attribute=quantity.name, bin_lower=low, bin_upper=high)
-    for at, level in enumerate(QUANTILES):
+    for at, level in enumerate(promises.QUANTILES):
         points = map(quantity.in_units, _ends(fitted.quantiles, at))
         lines.add(f"quantile {level}", purpose, points, attribute=quantity.name, unit=quantity.unit)
 
@@ -307,67 +316,16 @@ def _ends(found: Estimates | Shares, at: int) -> tuple[float, float, float]:
     return float(found.value[at]), float(found.lower[at]), float(found.upper[at])
 
 
-def _add_cells(lines: _Lines, purpose: str, grid: Grid, shares: Shares) -> None:
-    for cell in range(shares.value.size):
-        lines.add("share", purpose, _ends(shares, cell), cell=cell, **place_of(grid, cell))
-
-
 def _add_paths(lines: _Lines, purpose: str, mechanism: LocalTrajectory, shares: Shares) -> None:
     """Add the paths whose interval lies above 0, the most frequent ones, and all others as one line."""
     order = np.argsort(-shares.value, kind="stable")
     listed = [int(at) for place, at in enumerate(order) if place < MOST_LISTED or shares.lower[at] > 0]
     for at in listed:
-        lines.add("share", purpose, _ends(shares, at), path=path_text(mechanism, at))
+        lines.add("share", purpose, _ends(shares, at), path=promises.path_text(mechanism, at))
     lines.paths[purpose] = {"paths": shares.value.size, "listed": len(listed)}
     if len(listed) < shares.value.size:
         rest = np.delete(shares.value, listed).sum()
         # Others are what the listed ones leave over.
         lower, upper = (1 - float(ends[listed].sum()) for ends in (shares.upper, shares.lower))
         ends = min(max(lower, 0.0), float(rest)), max(min(upper, 1.0), float(rest))
-        lines.add("share", purpose, (float(rest), *ends), path=OTHER)
-
-
-def _certificate(
-    task: Task,
-    losses: TaskLosses,
-    mechanisms: Mapping[str, Mechanism],
-    held: Mapping[str, Sequence[Tally]],
-    lines: _Lines,
-    confidence: float,
-    combine: str,
-    left_out: Mapping[str, int],
-    void: str,
-) -> Certificate:
-    rules = {item["rule"] for of_purpose in lines.combined.values() for item in of_purpose.values()}
-    promise = estimates_promise(
-        task,
-        losses,
-        mechanisms,
-        confidence=confidence,
-        combine=combine,
-        rules=rules,
-        verdicts=lines.verdicts,
-    )
-    if void:
-        promise = promise.voided(void)
-    measures = EstimateMeasures(
-        task=task.to_dict(),
-        task_digest=task.digest,
-        reports={name: {tally.tier: tally.num_reports for tally in of_purpose} for name, of_purpose in held.items()},
-        lines=len(lines.lines),
-        combined=lines.combined,
-        loss=EstimateLoss.model_validate(loss_measures(task, losses)),
-    )
-    maps = {name: verdict.message for name, verdict in lines.verdicts.items()}
-    more = {"maps": maps, "paths": lines.paths, "left_out": dict(left_out)}
-    measures = measures.model_copy(update={name: value for name, value in more.items() if value})
-    return certify(
-        promise,
-        kind=ESTIMATES,
-        dataset=task.dataset,
-        period=None,
-        attributes=describe_subjects(mechanisms),
-        measures=measures,
-        spend=SpendStatement(id=spend_id(task), at=datetime.now(UTC).isoformat(timespec="seconds")),
-        composed=composed(task, losses, promise),
-    )
+        lines.add("share", purpose, (float(rest), *ends), path=promises.OTHER)

@@ -34,7 +34,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -73,12 +72,10 @@ class Estimates:
 
 
 def single(value: float, lower: float, upper: float, variance: float) -> Estimates:
-    """Return the estimates of one number."""
     return Estimates(*(np.asarray(number, dtype=np.float64) for number in (value, lower, upper, variance)))
 
 
-UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)
-"""What is known of a number that nobody reported."""
+UNKNOWN = single(math.nan, -math.inf, math.inf, math.inf)  # What is known of a number that nobody reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,12 +85,11 @@ class Combination:
     rule: str  # `precision`, `stratify`, or `one tier`
     p_value: float | None = None  # Of Cochran's Q for tiers that do not differ; None with one tier
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | float]:
         return {"rule": self.rule} | ({} if self.p_value is None else {"p_value": float(f"{self.p_value:.4g}")})
 
 
 def check_confidence(confidence: object) -> float:
-    """Return a confidence that intervals can have."""
     number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
     if not number or not 0.5 <= float(confidence) < 1:  # type: ignore[arg-type]
         raise ParameterError(f"confidence must lie between 0.5 and 1. Got {shown(confidence)}. Use 0.95, say.")
@@ -164,7 +160,6 @@ def combine(parts: Sequence[Estimates], weights: Sequence[float]) -> Estimates:
 
 
 def shares_of(amounts: Sequence[float]) -> list[float]:
-    """Return amounts as parts of their sum."""
     whole = math.fsum(amounts)
     return [amount / whole for amount in amounts]
 
@@ -172,7 +167,6 @@ def shares_of(amounts: Sequence[float]) -> list[float]:
 def combine_tiers(
     tiers: Sequence[Estimates], nums: Sequence[int], precisions: Sequence[float], rule: str
 ) -> tuple[Estimates, Combination]:
-    """Put the estimates of tiers together."""
     if len(tiers) == 1:
         return tiers[0], Combination(rule=ONE_TIER)
     p_value = heterogeneity(tiers)
@@ -264,8 +258,7 @@ def walsh_hadamard(table: IntArray) -> IntArray:
     return done
 
 
-MOST_GROUPS = 64
-"""Groups of symbols that a distribution is fitted to, at most."""
+MOST_GROUPS = 64  # Groups of symbols that a distribution is fitted to, at most
 MOST_PLANAR_CELLS = 1 << 12
 _MOST_ROUNDS = 2_000
 _STILL = 1e-6
@@ -287,7 +280,14 @@ class Distribution:
 
 def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     """Return the chance of each symbol (line) for a value that is anywhere in a bin (column), evenly."""
-    points = _point_weights(law.steps, bins)  # (points, bins)
+    # How likely each point (line) is for a value anywhere in a bin (column), rounded at random.
+    inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
+    scaled = inside * 2 * law.steps
+    below = np.minimum(scaled.astype(np.int64), 2 * law.steps - 1)
+    points = np.zeros((2 * law.steps + 1, bins))
+    of_bin = np.arange(inside.size) // _SUB_VALUES
+    np.add.at(points, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
+    np.add.at(points, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
     total = np.concatenate([np.zeros((1, bins)), np.cumsum(points, axis=0)])
     symbols = np.arange(-law.last, law.last + 1)
     first = np.clip(symbols - law.half + law.steps, 0, law.num_inputs)
@@ -295,18 +295,6 @@ def wave_matrix(law: SquareWave, bins: int) -> FloatArray:
     odds = float(odds_of(law.epsilon))
     found: FloatArray = 1 + (odds - 1) * (total[stop] - total[first])
     return found / (law.window * odds + law.num_outside)
-
-
-def _point_weights(steps: int, bins: int) -> FloatArray:
-    """Return how likely each point (line) is for a value anywhere in a bin (column), rounded at random."""
-    inside = (np.arange(bins * _SUB_VALUES) + 0.5) / (bins * _SUB_VALUES)  # of [0, 1]
-    scaled = inside * 2 * steps
-    below = np.minimum(scaled.astype(np.int64), 2 * steps - 1)
-    weights = np.zeros((2 * steps + 1, bins))
-    of_bin = np.arange(inside.size) // _SUB_VALUES
-    np.add.at(weights, (below, of_bin), (1 - (scaled - below)) / _SUB_VALUES)
-    np.add.at(weights, (below + 1, of_bin), (scaled - below) / _SUB_VALUES)
-    return weights
 
 
 def _grouped(array: FloatArray, most: int = MOST_GROUPS) -> FloatArray:
@@ -444,17 +432,15 @@ def planar_matrix(law: Planar) -> FloatArray:
     # Moves by -size .. size columns and rows, the ends for all beyond, added up from the lower left; one more for none.
     sums = np.pad(_displacements(law).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
     places = np.array([law.grid.column_row(cell) for cell in range(cells)])
-    columns, rows = (_moves(places[:, axis], size) for axis in (0, 1))
+    ends = []  # where the moves from each true place (column) to each reported one (line) begin and end in the sums
+    for axis in (0, 1):
+        reported = np.broadcast_to(places[:, axis, None], (cells, cells))
+        moved = reported - places[None, :, axis] + size
+        ends.append((np.where(reported == 0, 0, moved), np.where(reported == size - 1, 2 * size + 1, moved + 1)))
+    columns, rows = ends
     found = sums[columns[1], rows[1]] - sums[columns[0], rows[1]] - sums[columns[1], rows[0]]
     chances: FloatArray = np.maximum(found + sums[columns[0], rows[0]], 0.0)
     return chances
-
-
-def _moves(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Return where the moves from each true place (column) to each reported one (line) begin and end in the sums."""
-    moved = places[:, None] - places[None, :] + size
-    reported = np.broadcast_to(places[:, None], moved.shape)
-    return np.where(reported == 0, 0, moved), np.where(reported == size - 1, 2 * size + 1, moved + 1)
 
 
 def _displacements(law: Planar) -> FloatArray:
@@ -485,29 +471,21 @@ def planar_map(
     if confidence is None:
         nothing = np.full(likeliest.size, math.nan)
         return likeliest, Estimates(nothing, nothing, nothing, nothing)
-    return likeliest, _inverted(matrices[0], counts[0] / nums[0], channel @ likeliest, nums[0], confidence)
-
-
-def _inverted(
-    matrix: FloatArray, observed: FloatArray, expected: FloatArray, num: float, confidence: float
-) -> Estimates:
     try:
-        inverse = np.linalg.inv(matrix)
+        inverse = np.linalg.inv(matrices[0])
     except np.linalg.LinAlgError:
-        inverse = np.full(matrix.shape, math.nan)
-    value = inverse @ observed
+        inverse = np.full(matrices[0].shape, math.nan)
+    value = inverse @ (counts[0] / nums[0])
     # Frequencies as fitted, none of which is 0, so that no variance is.
-    variance = np.maximum((inverse**2) @ expected - np.clip(value, 0.0, 1.0) ** 2, 0.0) / num
+    variance = np.maximum((inverse**2) @ (channel @ likeliest) - np.clip(value, 0.0, 1.0) ** 2, 0.0) / nums[0]
     sound = np.isfinite(value) & np.isfinite(variance)
     value, variance = np.where(sound, value, 0.5), np.where(sound, variance, 1.0)
     width = normal_quantile(confidence) * np.sqrt(variance)
-    return Estimates(value, value - width, value + width, variance)
+    return likeliest, Estimates(value, value - width, value + width, variance)
 
 
-FEW = 8
-"""With fewer reports than this their own variance says too little; the law's largest is taken."""
-_SPREAD = 1 / 3
-"""Mean square of a number that is spread evenly over its domain: what weights are reckoned with."""
+FEW = 8  # With fewer reports than this their own variance says too little; the law's largest is taken
+_SPREAD = 1 / 3  # Mean square of a number that is spread evenly over its domain: what weights are reckoned with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -559,7 +537,6 @@ def _variance(reading: Reading, sums: Sums, mean: float) -> float:
 
 
 def tier_mean(mechanism: LocalNumeric, tally: Tally, attribute: int, confidence: float) -> tuple[Estimates, float]:
-    """Estimate the mean of one attribute from the reports of one tier."""
     parts, precisions = [], []
     for key, part in tally.parts.items():
         if key[0] == attribute:
@@ -602,19 +579,22 @@ def estimate_means(
         for attribute, estimate in zip(mechanism.attributes, found, strict=True)
         if attribute.presence
     }
-    means = [
-        _ratio_mean(quantity, estimate, presences[quantity.name])
-        if quantity.name in presences
-        else _plain_mean(quantity, *estimate)
-        for quantity, estimate in zip(mechanism.quantities, found, strict=False)
-    ]
+    means = []
+    for quantity, (top, combination, num) in zip(mechanism.quantities, found, strict=False):
+        value, ends = float(top.value), (float(top.lower), float(top.upper))
+        if quantity.name in presences:
+            # Over present values: the mean of numbers which are 0 where missing, by the share of present ones.
+            share = presences[quantity.name][0].scaled(0.5, 0.5)
+            value, ends = math.nan, (-1.0, 1.0)
+            if bool(top.known) and bool(share.known) and share.value > 0:
+                value, ends = float(np.clip(top.value / share.value, -1.0, 1.0)), ratio_bounds(top, share)
+        means.append(_mean(quantity, value, ends, combination, num))
     shares = {name: Quantity(name=name, low=Fraction(0), high=Fraction(1)) for name in presences}
-    return means, [_plain_mean(shares[name], *estimate) for name, estimate in presences.items()]
-
-
-def _in_units(quantity: Quantity, number: float) -> float:
-    """Return a normalised number in units, never outside the domain by rounding."""
-    return min(max(quantity.in_units(number), float(quantity.low)), float(quantity.high))
+    told = [
+        _mean(shares[name], float(share.value), (float(share.lower), float(share.upper)), combination, num)
+        for name, (share, combination, num) in presences.items()
+    ]
+    return means, told
 
 
 def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combination: Combination, num: int) -> Mean:
@@ -622,33 +602,19 @@ def _mean(quantity: Quantity, value: float, ends: tuple[float, float], combinati
     inside = [float(np.clip(number, -1.0, 1.0)) for number in (value, *ends)]
     known = math.isfinite(value)
     lower, upper = (min(inside[0], inside[1]), max(inside[0], inside[2])) if known else (-1.0, 1.0)
+    low, high = float(quantity.low), float(quantity.high)  # rounding may leave the domain
+    units = [min(max(quantity.in_units(number), low), high) for number in (inside[0], lower, upper)]
     return Mean(
         name=quantity.name,
-        value=_in_units(quantity, inside[0]) if known else None,
-        lower=_in_units(quantity, lower),
-        upper=_in_units(quantity, upper),
+        value=units[0] if known else None,
+        lower=units[1],
+        upper=units[2],
         combination=combination,
         num_told=num,
     )
 
 
-def _plain_mean(quantity: Quantity, estimate: Estimates, combination: Combination, num: int) -> Mean:
-    return _mean(quantity, float(estimate.value), (float(estimate.lower), float(estimate.upper)), combination, num)
-
-
-def _ratio_mean(
-    quantity: Quantity, top: tuple[Estimates, Combination, int], present: tuple[Estimates, Combination, int]
-) -> Mean:
-    """Return the mean over present values: that of numbers which are 0 where missing, by the share of present ones."""
-    share = present[0].scaled(0.5, 0.5)
-    if not (bool(top[0].known) and bool(share.known)) or share.value <= 0:
-        return _mean(quantity, math.nan, (-1.0, 1.0), top[1], top[2])
-    ratio = float(np.clip(top[0].value / share.value, -1.0, 1.0))
-    return _mean(quantity, ratio, ratio_bounds(top[0], share), top[1], top[2])
-
-
-MOST_SHARES = 1 << 24
-"""Most inputs whose shares are estimated at once."""
+MOST_SHARES = 1 << 24  # Most inputs whose shares are estimated at once
 
 
 @dataclass(frozen=True)
@@ -687,7 +653,6 @@ def estimate_shares(
 
 
 def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
-    """Return unbiased shares of all inputs of a law from the reports of one tier."""
     if isinstance(law, Independent):
         return _product_shares(law, tally, confidence)
     if isinstance(law, InClear):
@@ -699,7 +664,6 @@ def tier_shares(law: object, tally: Tally, confidence: float) -> Estimates:
 
 
 def oracle_shares(oracle: Oracle, part: Counts, confidence: float, *, of: int | None = None) -> Estimates:
-    """Return unbiased shares of all inputs of an oracle."""
     num = of or part.num
     here = part.num / num
     if isinstance(oracle, HadamardResponse):
@@ -766,7 +730,14 @@ def _product_shares(law: Independent, tally: Tally, confidence: float) -> Estima
         means = _products(part.counts, -oracle.q * oracle.scale, oracle.scale) / num
         # b is 0 or 1, so ((b - q) / (p - q))^2 is linear in b as well
         squares = _products(part.counts, (oracle.q * oracle.scale) ** 2, (1 - 2 * oracle.q) * oracle.scale**2) / num
-        target, source = _group_places(law, key)
+        # Where the places of a sequence of areas are among all, and among those of the areas.
+        size, last = law.place.group_size, law.place.num_inputs - 1
+        targets, sources = [], []
+        for area in key:
+            inner = np.arange(size + (area == 0))  # "outside or missing" is reported in the first area
+            sources.append(inner)
+            targets.append(np.where(inner == size, last, int(area) * size + inner))
+        target, source = np.ix_(*targets), np.ix_(*sources)
         value[target] = means[source]
         square[target] = squares[source]
     variance = np.maximum(square - value**2, square / num) / num
@@ -782,17 +753,6 @@ def _products(counts: IntArray, constant: float, slope: float) -> FloatArray:
         bits = np.moveaxis(found, axis, 0)
         found = np.moveaxis(constant * bits[-1:] + slope * bits[:-1], 0, axis)
     return found
-
-
-def _group_places(law: Independent, key: tuple[int | str, ...]) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
-    """Return where the places of a sequence of areas are among all, and among those of the areas."""
-    size, last = law.place.group_size, law.place.num_inputs - 1
-    targets, sources = [], []
-    for area in key:
-        inner = np.arange(size + (area == 0))  # "outside or missing" is reported in the first area
-        sources.append(inner)
-        targets.append(np.where(inner == size, last, int(area) * size + inner))
-    return np.ix_(*targets), np.ix_(*sources)
 
 
 def _projected(value: FloatArray, law: object, held: Sequence[Tally]) -> FloatArray:

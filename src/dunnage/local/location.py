@@ -13,19 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, plain, shown, shown_number
-from dunnage.guarantees import (
-    REPORT_ASSUMPTIONS,
-    Basis,
-    LocalDP,
-    MetricLocalDP,
-    Neighbours,
-    Promise,
-    WithinCluster,
-)
+from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, MetricLocalDP, Neighbours, Promise, WithinCluster
 from dunnage.local.oracles import (
     ORACLES,
     HadamardResponse,
@@ -213,7 +205,7 @@ class OnGrid(Tiered[Law], ABC):
         stated = f"{num_devices:,} vehicles at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
         return NoiseVerdict(is_noise=noise, predicted_sd=sd, limit=limit, levels=depth, epsilon=more, message=stated)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         return {
             "name": self.name,
             "grid": self.grid.to_dict(),
@@ -316,7 +308,6 @@ class LocalLocation(OnGrid):
             raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")
 
     def law(self, grid: Grid, epsilon: Fraction) -> Law:
-        """Return the law of a report on a grid at an epsilon."""
         if self.as_published:
             return InClear(
                 oracle=PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=epsilon), num_groups=grid.num_areas
@@ -341,13 +332,7 @@ class LocalLocation(OnGrid):
         return law.index(longitude, latitude) if isinstance(law, Planar) else self.grid.cell(longitude, latitude)
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as one pair: the area (None if it is hidden) and a symbol of :meth:`oracle`.
-
-        Raises
-        ------
-        ReportError
-            If no report of this tier can hold the payload.
-        """
+        """Read a payload as one pair: the area (None if it is hidden) and a symbol of :meth:`oracle`."""
         return [read_symbol(decode_symbol(payload, law := self.channel(tier)), law)]
 
     def promise(self) -> Promise:
@@ -382,5 +367,4 @@ def read_place(value: object) -> tuple[object, object]:
 
 
 def areas_text(grid: Grid) -> str:
-    """Say what the areas of a grid are."""
     return f"the {grid.num_areas} areas of the first {grid.area_levels} levels of the grid"

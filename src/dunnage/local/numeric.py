@@ -42,12 +42,9 @@ EPSILON_EACH = Fraction(5, 2)
 _MOST_VARINT_BYTES = 10
 _RARE = 7  # Laplace noise of more than seven scales comes up less than once in a thousand times
 
-Entry = tuple[int, int]
-"""An attribute and its symbol."""
-Symbol = tuple[int, str, int]
-"""An attribute, the key of the law that drew its symbol, and the symbol."""
-Points = Callable[[int], int]
-"""From an attribute to its point; only those drawn are asked for."""
+Entry = tuple[int, int]  # An attribute and its symbol
+Symbol = tuple[int, str, int]  # An attribute, the key of the law that drew its symbol, and the symbol
+Points = Callable[[int], int]  # From an attribute to its point; only those drawn are asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +178,6 @@ class SampledReport:
         return self.laws[attribute].worst(self.share) / self.share
 
     def draw(self, points: Points, noise: Noise) -> bytes:
-        """Draw the set, then the symbols, and pack them."""
         rank = noise.below(self.num_sets)
         drawn = []
         for attribute in combination(rank, len(self.laws), self.num_sampled):
@@ -201,33 +197,28 @@ class SampledReport:
 
     def entries(self, payload: bytes) -> list[Entry]:
         """Unpack a payload: the exact inverse of packing."""
-        if self._num_payloads is None:
-            return self._read_varints(payload)
-        due = _num_bytes(self._num_payloads)
-        if len(payload) != due:
-            raise _refused(f"{len(payload)} bytes where {due} are due")
-        number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
-        found = []
+        endless, found = self._num_payloads is None, []
+        start, number = _num_bytes(self.num_sets), 0
+        rank, rest = int.from_bytes(payload[:start], "little"), payload[start:]
+        if endless and (len(payload) < start or rank >= self.num_sets):
+            raise _refused("it does not say which numbers it tells")
+        if self._num_payloads is not None:
+            due = _num_bytes(self._num_payloads)
+            if len(payload) != due:
+                raise _refused(f"{len(payload)} bytes where {due} are due")
+            number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
         for attribute in combination(rank, len(self.laws), self.num_sampled):
-            number, code = divmod(number, self._sizes[attribute] or 1)
+            size = self._sizes[attribute]
+            if endless:
+                code, rest = _read_varint(rest)
+                if size is not None and code >= size:
+                    raise _refused("a symbol is none of its law")
+            else:
+                number, code = divmod(number, size or 1)
             found.append((attribute, self.laws[attribute].symbol(code)))
         if number:
             raise _refused("its number is too large")
-        return found
-
-    def _read_varints(self, payload: bytes) -> list[Entry]:
-        start = _num_bytes(self.num_sets)
-        rank = int.from_bytes(payload[:start], "little")
-        if len(payload) < start or rank >= self.num_sets:
-            raise _refused("it does not say which numbers it tells")
-        found, rest = [], payload[start:]
-        for attribute in combination(rank, len(self.laws), self.num_sampled):
-            code, rest = _read_varint(rest)
-            size = self._sizes[attribute]
-            if size is not None and code >= size:
-                raise _refused("a symbol is none of its law")
-            found.append((attribute, self.laws[attribute].symbol(code)))
-        if rest:
+        if endless and rest:
             raise _refused(f"{len(rest)} bytes too many")
         return found
 
@@ -288,7 +279,6 @@ class JointReport:
 
     @property
     def num_inputs(self) -> int:
-        """Number of inputs: vectors of signs."""
         return self.law.num_inputs
 
     @property
@@ -301,7 +291,6 @@ class JointReport:
         return self.law.reading
 
     def worst(self, attribute: int) -> float:
-        """Return the variance of an attribute's estimated mean, times the number of devices, at worst."""
         return self.law.reading.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
@@ -312,7 +301,6 @@ class JointReport:
         return self.perturb(index, noise).to_bytes(_num_bytes(self.num_inputs), "little")
 
     def read(self, payload: bytes) -> list[Symbol]:
-        """Read a payload as attributes, the key of the law and their signs."""
         due, signs = _num_bytes(self.num_inputs), int.from_bytes(payload, "little")
         if len(payload) != due or signs >= self.num_inputs:
             raise _refused(f"{len(payload)} bytes where {len(self.steps)} bits in {due} are due")
@@ -322,7 +310,6 @@ class JointReport:
         return self.law.perturb(index, noise)
 
     def symbols(self) -> range:
-        """All vectors of signs; refuses where they are too many."""
         return self.law.symbols()
 
     def exponent(self, index: int, symbol: int) -> Fraction:
@@ -382,7 +369,6 @@ def sampled_report(
 
 
 def joint_report(attributes: Sequence[Attribute], epsilon: Fraction) -> JointReport:
-    """Return Duchi's report of all attributes at once."""
     law = JointDuchi(epsilon=epsilon, dimensions=len(attributes))
     return JointReport(law, tuple(attribute.steps for attribute in attributes))
 
@@ -454,7 +440,14 @@ class LocalNumeric(Tiered[Report]):
 
     def __post_init__(self) -> None:
         self._set_levels()
-        object.__setattr__(self, "quantities", _checked_quantities(self.quantities))
+        quantities = tuple(self.quantities) if isinstance(self.quantities, tuple | list) else ()
+        if not 1 <= len(quantities) <= MOST_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
+            raise ParameterError(
+                f"quantities must be a list of 1 to {MOST_QUANTITIES} Quantity. Give Quantity(name=...)."
+            )
+        if len({quantity.name for quantity in quantities}) < len(quantities):
+            raise ParameterError("quantities must have different names. Rename one.")
+        object.__setattr__(self, "quantities", quantities)
         object.__setattr__(self, "attributes", attributes_of(self.quantities))
         self._check_method()
         object.__setattr__(self, "_laws", {tier.name: self._report(tier.epsilon) for tier in self.levels})
@@ -485,18 +478,7 @@ class LocalNumeric(Tiered[Report]):
         return self.channel(tier).reading(attribute, key)
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
-        """Draw a report of a value for each quantity; there is always one, whatever the values.
-
-        Parameters
-        ----------
-        value
-            A mapping from names to numbers, or the numbers in the order of the quantities. What is not there, or no
-            number, is missing.
-        tier
-            The tier of the device.
-        noise
-            Where the randomness comes from.
-        """
+        """Draw a report of a value for each quantity; there is always one, whatever the values."""
         report, values = self.channel(tier), self._values(value)
 
         def point(at: int) -> int:
@@ -516,13 +498,7 @@ class LocalNumeric(Tiered[Report]):
             return {}
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[Symbol]:
-        """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law.
-
-        Raises
-        ------
-        ReportError
-            If no report of this tier can hold the payload.
-        """
+        """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law."""
         return self.channel(tier).read(payload)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> tuple[float, ...]:
@@ -540,8 +516,7 @@ class LocalNumeric(Tiered[Report]):
             for quantity, variance in zip(self.quantities, variances, strict=False)
         )
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
+    def describe(self) -> dict[str, object]:
         return {
             "name": self.name,
             "quantities": [quantity.to_dict() for quantity in self.quantities],
@@ -552,7 +527,6 @@ class LocalNumeric(Tiered[Report]):
         }
 
     def num_told(self, tier: Tier | str) -> int:
-        """Return how many numbers one report tells."""
         report = self.channel(tier)
         return report.num_sampled if isinstance(report, SampledReport) else len(self.attributes)
 
@@ -580,12 +554,3 @@ class LocalNumeric(Tiered[Report]):
             holds=LocalDP(epsilon=loss, protects="report", neighbours=Neighbours.REPLACE_ONE),
             why=f"each of {num} numbers is hidden at the whole epsilon: a report gives away {shown_number(loss)}",
         )
-
-
-def _checked_quantities(given: object) -> tuple[Quantity, ...]:
-    quantities = tuple(given) if isinstance(given, tuple | list) else ()
-    if not 1 <= len(quantities) <= MOST_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
-        raise ParameterError(f"quantities must be a list of 1 to {MOST_QUANTITIES} Quantity. Give Quantity(name=...).")
-    if len({quantity.name for quantity in quantities}) < len(quantities):
-        raise ParameterError("quantities must have different names. Rename one.")
-    return quantities

@@ -43,8 +43,7 @@ from dunnage.local.oracles import MOST_ENUMERATED
 from dunnage.noise import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, rational
 
 LEAST_EPSILON = Fraction(1, 10**6)
-MOST_EPSILON = 100
-"""Smallest and largest epsilon of a law: outside, a report says nothing, or everything."""
+MOST_EPSILON = 100  # Smallest and largest epsilon of a law: outside, a report says nothing, or everything
 HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
 """Up to this epsilon the hybrid law is Duchi's alone (Wang et al. 2019, eq. 8: 0.6102...)."""
 MOST_STRIDE = 16
@@ -85,7 +84,6 @@ class OddsCoin(Coin):
         self.likely, self.other, self.epsilon = likely, other, epsilon
 
     def bounds(self, bits: int) -> Interval:
-        """Enclose the probability of yes, times ``2**bits``, between two integers at most 3 apart."""
         width = bits + self.other.bit_length() + 4
         low, high = exp_interval(self.epsilon, width)
         yes = self.likely << width
@@ -99,7 +97,6 @@ class _LiteralCoin(Coin):
         self.epsilon = epsilon
 
     def bounds(self, bits: int) -> Interval:
-        """Enclose the probability of yes, times ``2**bits``, between two integers at most 3 apart."""
         width = bits + 4
         (half_low, half_high), (low, high) = exp_interval(self.epsilon / 2, width), exp_interval(self.epsilon, width)
         one = 1 << width
@@ -162,7 +159,6 @@ class Reading(ABC):
 
     @cached_property
     def worst_variance(self) -> float:
-        """Variance of the estimate of the number for which it is largest."""
         return self.worst()
 
 
@@ -174,18 +170,18 @@ class NumberLaw(Reading):
         return self.epsilon
 
     @property
-    @abstractmethod
     def num_inputs(self) -> int:
-        """Number of inputs."""
+        """Number of inputs: of points, unless the law knows ends only."""
+        return 2 * self.steps + 1
 
     @property
     @abstractmethod
     def symbol_range(self) -> range | None:
         """All symbols in order, however many; None if they are endless."""
 
-    @abstractmethod
     def index_of(self, point: int, noise: Noise) -> int:
         """Make an input of a point; at random where the law knows ends only."""
+        return point + self.steps
 
     @abstractmethod
     def perturb(self, index: int, noise: Noise) -> int:
@@ -206,7 +202,6 @@ class NumberLaw(Reading):
 
     @cached_property
     def num_symbols(self) -> int | None:
-        """Number of symbols; None if they are endless."""
         return None if self.symbol_range is None else len(self.symbol_range)
 
     def code(self, symbol: int) -> int:
@@ -253,7 +248,6 @@ class _SignLaw(NumberLaw):
         return int(noise.below(2 * self.steps) < self.steps + point)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a sign: the input's with odds of e to the epsilon."""
         sign = 2 * index - 1
         return sign if noise.bernoulli_logistic(self.epsilon) else -sign
 
@@ -261,12 +255,10 @@ class _SignLaw(NumberLaw):
         return self.epsilon if symbol == 2 * index - 1 else Fraction(0)
 
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Return (E + 1) / (E - 1)."""
         return (odds + 1) / (odds - 1)
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Give the second moment, the same for all numbers."""
         return float(self.scale_at(odds_of(self.epsilon)) ** 2), 0.0
 
     def variance(self, index: int) -> float:
@@ -315,15 +307,8 @@ class LaplaceNumber(NumberLaw):
     key: ClassVar[str] = "laplace"
 
     @property
-    def num_inputs(self) -> int:
-        return 2 * self.steps + 1
-
-    @property
     def symbol_range(self) -> None:
         return None
-
-    def index_of(self, point: int, noise: Noise) -> int:
-        return point + self.steps
 
     @property
     def noise_scale(self) -> Fraction:
@@ -334,11 +319,9 @@ class LaplaceNumber(NumberLaw):
         return index - self.steps + noise.discrete_laplace(self.noise_scale)
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return minus the distance in units of the scale."""
         return -abs(symbol - index + self.steps) / self.noise_scale
 
     def scale_at(self, odds: Fraction) -> Fraction:
-        """Return 1 / m, whatever E is."""
         return Fraction(1, self.steps)
 
     @cached_property
@@ -382,22 +365,14 @@ class WindowLaw(NumberLaw):
         return self.steps * self.stride + self.half
 
     @property
-    def num_inputs(self) -> int:
-        return 2 * self.steps + 1
-
-    @property
     def symbol_range(self) -> range:
         return range(-self.last, self.last + 1)
-
-    def index_of(self, point: int, noise: Noise) -> int:
-        return point + self.steps
 
     @cached_property
     def _inside(self) -> Coin:
         return OddsCoin(self.window, self.num_outside, self.epsilon)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw whether to land in the window, then where."""
         below = index * self.stride  # symbols below the window; it begins at this one, counted from -N
         if self._inside.toss(noise):
             return below - self.last + noise.below(self.window)
@@ -405,7 +380,6 @@ class WindowLaw(NumberLaw):
         return other - self.last + (self.window if other >= below else 0)
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return epsilon inside the window."""
         return self.epsilon if abs(symbol - (index - self.steps) * self.stride) <= self.half else Fraction(0)
 
     def scale_at(self, odds: Fraction) -> Fraction:
@@ -419,7 +393,6 @@ class WindowLaw(NumberLaw):
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Give a and b of the second moment ``a + b t^2`` of the estimate of a point ``t = i / m``."""
         constant, square = self.quadratic_at(odds_of(self.epsilon))
         return float(constant), float(square)
 
@@ -443,23 +416,20 @@ def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
     """
     odds = odds_of(epsilon)
     strides = range(1, max(MOST_STRIDE // steps, 4) + 1)
-    found = [(*_best_half(odds, steps, stride), stride) for stride in strides]
+    found = []
+    for stride in strides:
+
+        def end_variance(half: int, stride: int = stride) -> Fraction:
+            constant, square = _window_moments(odds, steps, stride, half)
+            return constant + square - 1
+
+        low, high = 0, steps * stride
+        while low < high:  # the variance at an end falls up to the best half width and rises from there on
+            middle = (low + high) // 2
+            low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
+        found.append((end_variance(low), low, stride))
     enough = min(found)[0] * _WORTH
     return next((stride, half) for variance, half, stride in found if variance <= enough)
-
-
-def _best_half(odds: Fraction, steps: int, stride: int) -> tuple[Fraction, int]:
-    """Return the least variance at an end, and its half width: it falls up to there and rises from there on."""
-
-    def end_variance(half: int) -> Fraction:
-        constant, square = _window_moments(odds, steps, stride, half)
-        return constant + square - 1
-
-    low, high = 0, steps * stride
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
-    return end_variance(low), low
 
 
 class Piecewise(WindowLaw):
@@ -476,7 +446,6 @@ class Piecewise(WindowLaw):
 
     @property
     def design(self) -> tuple[int, int]:
-        """Stride and half width by :func:`best_window`."""
         return best_window(self.steps, self.epsilon)
 
 
@@ -490,7 +459,6 @@ class SquareWave(WindowLaw):
 
     @property
     def design(self) -> tuple[int, int]:
-        """Stride 1 and the half width of Li et al."""
         odds = odds_of(self.epsilon)
         share = (self.epsilon * odds - odds + 1) / (2 * odds * (odds - 1 - self.epsilon))
         return 1, math.floor(share * (2 * self.steps + 1))
@@ -532,7 +500,6 @@ class Hybrid(NumberLaw):
 
     @property
     def num_inputs(self) -> int:
-        """Number of points, each with either sign."""
         return 2 * self.piecewise.num_inputs
 
     @property
@@ -543,19 +510,16 @@ class Hybrid(NumberLaw):
         return 2 * (point + self.steps) + self.duchi.index_of(point, noise)
 
     def perturb(self, index: int, noise: Noise) -> int:
-        """Draw the law, then its symbol."""
         if noise.bernoulli_exp(self.epsilon / 2):
             return self.last * self.duchi.perturb(index & 1, noise)
         return self.piecewise.perturb(index >> 1, noise)
 
     def split(self, symbol: int) -> tuple[str, int]:
-        """Return which law drew a symbol, and its symbol there."""
         if abs(symbol) == self.last:
             return Duchi.key, 1 if symbol > 0 else -1
         return Piecewise.key, symbol
 
     def part(self, key: str) -> NumberLaw:
-        """Return the law of a key that :meth:`split` gave."""
         parts = {Duchi.key: self.duchi, Piecewise.key: self.piecewise}
         if key not in parts:
             raise ParameterError(f"the hybrid law has the parts {' and '.join(parts)}. Got {shown(key)}.")
@@ -659,12 +623,10 @@ class LiteralPiecewise(PublishedPiecewise):
         return self.scale * shift * self.stride * self.steps
 
     def bias(self, number: float) -> float:
-        """Return the mean of the estimate of a number less the number."""
         return (self.slope - 1) * number
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Give a and b of the second moment of an estimate about zero."""
         half, window, reach, last = self.half, self.window, self.steps * self.stride, self.last
         inner = half * (half + 1) / 3
         everything = last * (last + 1) * (2 * last + 1) / 3
@@ -726,7 +688,6 @@ class JointDuchi:
         return OddsCoin(self.num_likely, self.num_inputs - self.num_likely, self.epsilon)
 
     def symbols(self) -> range:
-        """All sign vectors; refuses where they are too many."""
         if self.num_inputs**2 > MOST_ENUMERATED:
             raise ParameterError(f"the sign vectors of {self.dimensions} numbers are too many to list. Use fewer.")
         return range(self.num_inputs)
@@ -765,5 +726,4 @@ class JointSign(Reading):
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        """Give the second moment, the same for all numbers."""
         return self.scale**2, 0.0

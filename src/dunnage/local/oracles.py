@@ -38,8 +38,7 @@ from dunnage.exact import shown_number
 from dunnage.local.subjects import Grid, read_number
 from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
 
-MOST_ENUMERATED = 1 << 20
-"""Most pairs of an input and a symbol that :func:`enumerated_loss` looks at."""
+MOST_ENUMERATED = 1 << 20  # Most pairs of an input and a symbol that :func:`enumerated_loss` looks at
 
 
 class Channel(Protocol):
@@ -90,8 +89,7 @@ LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**6), 100
 """What a report of a place or path may be asked to give away: below it is noise alone, above it hides nothing."""
 MOST_INPUTS = 1 << 48
 MOST_UNARY_INPUTS = 1 << 20
-MOST_REPORT_BITS = 4097
-"""Longest report that :func:`choose_oracle` makes unless told otherwise: half a kilobyte."""
+MOST_REPORT_BITS = 4097  # Longest report that :func:`choose_oracle` makes unless told otherwise: half a kilobyte
 NEARLY_AS_GOOD = Fraction(11, 10)
 """An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
 
@@ -300,7 +298,6 @@ class RandomisedResponse(_Oracle):
         return index
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return the part of the logarithm of the probability that depends on the input."""
         return self.epsilon if symbol == index else Fraction(0)
 
     def supports(self, symbol: int, index: int) -> bool:
@@ -387,7 +384,6 @@ class PublishedUnary(SymmetricUnary):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
         return self.epsilon
 
 
@@ -432,7 +428,6 @@ class HadamardResponse(_Oracle):
         return (block + (half >> 1)) % blocks * columns + column
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return the part of the logarithm of the probability that depends on the input."""
         return self.epsilon if self.supports(symbol, index) else Fraction(0)
 
     def supports(self, symbol: int, index: int) -> bool:
@@ -600,12 +595,10 @@ class Law(Channel, Protocol):
 
 
 def encode_symbol(symbol: int, law: Law) -> bytes:
-    """Write a symbol as the bytes of a payload, the lowest first."""
     return symbol.to_bytes(ceil_divide(law.payload_bits, 8), "little")
 
 
 def decode_symbol(payload: bytes, law: Law) -> int:
-    """Read a symbol from a payload."""
     size = ceil_divide(law.payload_bits, 8)
     if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
         raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
@@ -673,7 +666,6 @@ class Planar:
 
     @property
     def num_inputs(self) -> int:
-        """Number of cells, and one more for a missing place."""
         return self.grid.num_cells + 1
 
     @property
@@ -692,7 +684,6 @@ class Planar:
 
     @property
     def centre(self) -> int:
-        """The cell that a missing place counts as."""
         middle = self.grid.num_columns // 2
         return self.grid.cell_at(middle, middle)
 

@@ -12,11 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
-from typing import Any
 
 import pyarrow as pa
 
-from dunnage.certificate import Composed
+from dunnage.certificate import (
+    AttributeStatement,
+    Composition,
+    EstimateLoss,
+    JsonObject,
+    TierLoss,
+    Total,
+    composition_rule,
+)
 from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
@@ -43,13 +50,11 @@ from dunnage.local.task import Mechanism, Task
 from dunnage.local.trajectory import LocalTrajectory
 
 NAME = "estimates"
-ONE_SLOT = "slot of reports"
-"""What is protected if there are several purposes."""
+ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
 """How tiers may be put together; see :func:`~dunnage.local.estimators.combine_tiers`."""
-SIGNIFICANCE = 0.05
-"""Below this p-value of Cochran's Q tiers are taken to differ."""
+SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q tiers are taken to differ
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
 LEFT_OUT = ("damaged", "other_task", "impossible", "duplicate", "conflicting")
@@ -65,7 +70,6 @@ _NOTE = "local-loss-over-time.md#composition"
 
 
 def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
-    """Return the columns that the table of a task has."""
     wanted = set(_ALWAYS)
     for mechanism in mechanisms.values():
         if isinstance(mechanism, LocalNumeric):
@@ -81,12 +85,10 @@ def has_bins(mechanism: LocalNumeric) -> bool:
 
 
 def num_bins(steps: int) -> int:
-    """Return how many bins a number of so many steps has."""
     return min(MAX_BINS, 2 * steps)
 
 
 def bin_edges(quantity: Quantity) -> list[float]:
-    """Return the borders of the bins of a number."""
     bins = num_bins(quantity.steps)
     return [float(quantity.low + (quantity.high - quantity.low) * at / bins) for at in range(bins + 1)]
 
@@ -107,7 +109,6 @@ def has_outside(mechanism: LocalLocation) -> bool:
 
 
 def num_paths(mechanism: LocalTrajectory) -> int:
-    """Return how many paths are told apart."""
     return mechanism.channel(mechanism.levels[0]).num_inputs
 
 
@@ -225,54 +226,55 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
     return max(slots)
 
 
-def loss_measures(task: Task, losses: TaskLosses) -> dict[str, Any]:
+def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
     """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
 
     def told(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
     tiers = {
-        tier: {
-            "reports": {purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
-            "slot": told(losses.of_slot(tier)),
-            "day": told(losses.of_day(tier)),
-        }
+        tier: TierLoss(
+            reports={purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
+            slot=told(losses.of_slot(tier)),
+            day=told(losses.of_day(tier)),
+        )
         for tier in task.tier_names
     }
     bounded = all(losses.of_day(tier) is not None for tier in task.tier_names)
-    return {"tiers": tiers, "lifetime": plain(task.limits.lifetime) if bounded else None}
+    return EstimateLoss(tiers=tiers, lifetime=plain(task.limits.lifetime) if bounded else None)
 
 
-def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composed:
+def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
     """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
     known = [day for day in days if day is not None]
-    neighbours = Neighbours.REPLACE_ONE
-    if len(known) < len(days) or not promise.true_loss(neighbours).bounded:
-        return {"neighbours": str(neighbours), "total": "none", "total_per_period": "none"}
-    return {
-        "neighbours": str(neighbours),
-        "total": {"epsilon": plain(task.limits.lifetime), "delta": 0},
-        "total_per_period": {"epsilon": plain(max(known)), "delta": 0},
-    }
+    bounded = len(known) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded
+    return Composition(
+        rule=composition_rule(promise.guarantee),
+        neighbours=str(Neighbours.REPLACE_ONE),
+        total=Total(epsilon=plain(task.limits.lifetime), delta=0) if bounded else "none",
+        total_per_period=Total(epsilon=plain(max(known)), delta=0) if bounded else "none",
+    )
 
 
-def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[dict[str, Any]]:
+def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStatement]:
     """Describe in public what is estimated: numbers with their domains, grids, paths."""
-    found: list[dict[str, Any]] = []
+    found = []
     for name, mechanism in mechanisms.items():
-        common = {"role": "estimate", "purpose": name}
-        domain: dict[str, Any]
+        domain: JsonObject
         if isinstance(mechanism, LocalNumeric):
             for quantity in mechanism.quantities:
                 domain = {"kind": "numeric", "lower": plain(quantity.low), "upper": plain(quantity.high)}
                 domain |= {"unit": quantity.unit, **({"bins": num_bins(quantity.steps)} if has_bins(mechanism) else {})}
-                found.append({"name": quantity.name, **common, "missing": quantity.missing, "domain": domain})
+                statement = AttributeStatement(
+                    name=quantity.name, role="estimate", purpose=name, missing=quantity.missing, domain=domain
+                )
+                found.append(statement)
             continue
         if isinstance(mechanism, LocalTrajectory):
             domain = {"kind": "paths", **mechanism.grid.to_dict(), "steps": mechanism.steps, "hops": mechanism.hops}
             domain["num_paths"] = num_paths(mechanism)
         else:
             domain = {"kind": "grid", **mechanism.grid.to_dict(), "outside": has_outside(mechanism)}
-        found.append({"name": name, **common, "domain": domain})
+        found.append(AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
     return found

@@ -87,7 +87,6 @@ class Report:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
     def to_bytes(self) -> bytes:
-        """Write the binary form."""
         body = b"".join(
             (
                 bytes((VERSION,)),
@@ -101,7 +100,6 @@ class Report:
         return body + zlib.crc32(body).to_bytes(4, "big")
 
     def to_json(self) -> str:
-        """Write the JSON form, on one line."""
         fields = {
             "format": VERSION,
             "task": self.task.hex(),
@@ -117,35 +115,37 @@ class Report:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, task: Task | None = None) -> Report:
-        """Read the binary form; with a task, only a report made for it.
-
-        Raises
-        ------
-        ReportError
-            If the bytes are not exactly one report, or not one of the task.
-        """
+        """Read the binary form; with a task, only a report made for it."""
         return _checked(_Reader(data).report(), task)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
-        """Read the JSON form; with a task, only a report made for it.
-
-        Raises
-        ------
-        ReportError
-            If the text is not exactly one report, or not one of the task.
-        """
+        """Read the JSON form; with a task, only a report made for it."""
         parsed = parse_json(text, what="a report", most_bytes=MOST_LINE, error=ReportError)
-        return _checked(_from_plain(parsed), task)
+        version = parsed.get("format", VERSION) if isinstance(parsed, dict) else VERSION
+        if type(version) is not int or version != VERSION:  # another version may have other keys
+            got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
+            raise ReportError(
+                f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report."
+            )
+        given = check_keys(parsed, "a report", _KEYS, (), ReportError)
+        try:
+            report = Report(
+                task=_hexed(given["task"]),
+                report_id=_hexed(given["id"]),
+                payload=unpacked(given["payload"]),
+                day=_day(given["day"]),
+                **{name: given[name] for name in ("purpose", "tier", "slot")},
+            )
+            checksum = _hexed(given["crc32"])
+        except (ValueError, TypeError) as error:
+            raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
+        if checksum != report.to_bytes()[-4:]:
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+        return _checked(report, task)
 
     def check(self, task: Task) -> None:
-        """Check that the report was made for a task.
-
-        Raises
-        ------
-        ReportError
-            If it names another task, or a purpose, tier or slot that the task does not have.
-        """
+        """Check that the report was made for a task."""
         if self.task != task.prefix:
             raise ReportError(
                 f"the report was made for another task. Got task {self.task.hex()}, not {task.prefix.hex()}. "
@@ -196,7 +196,12 @@ class _Reader:
         numbers = {name: self._number(name, most) for name, most in _MOST.items()}
         report_id = self._take(ID_BYTES)
         payload = self._take(self._number("length", MOST_PAYLOAD))
-        self._check_end()
+        body = self._data[: self._at]
+        found = self._take(4)
+        if self._at < len(self._data):
+            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
+        if found != zlib.crc32(body).to_bytes(4, "big"):
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
         return Report(task=task, report_id=report_id, payload=payload, **numbers)
 
     def _take(self, count: int) -> bytes:
@@ -220,36 +225,6 @@ class _Reader:
             raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
         return number
 
-    def _check_end(self) -> None:
-        body = self._data[: self._at]
-        found = self._take(4)
-        if self._at < len(self._data):
-            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
-        if found != zlib.crc32(body).to_bytes(4, "big"):
-            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
-
-
-def _from_plain(data: object) -> Report:
-    version = data.get("format", VERSION) if isinstance(data, dict) else VERSION
-    if type(version) is not int or version != VERSION:  # another version may have other keys
-        got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
-        raise ReportError(f"only reports of version {VERSION} are known. {got}. Update Dunnage, or mend the report.")
-    given = check_keys(data, "a report", _KEYS, (), ReportError)
-    try:
-        report = Report(
-            task=_hexed(given["task"]),
-            report_id=_hexed(given["id"]),
-            payload=unpacked(given["payload"]),
-            day=_day(given["day"]),
-            **{name: given[name] for name in ("purpose", "tier", "slot")},
-        )
-        checksum = _hexed(given["crc32"])
-    except (ValueError, TypeError) as error:
-        raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
-    if checksum != report.to_bytes()[-4:]:
-        raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
-    return report
-
 
 def _hexed(text: Any) -> bytes:
     if not isinstance(text, str) or not all(digit in "0123456789abcdef" for digit in text):
@@ -258,7 +233,6 @@ def _hexed(text: Any) -> bytes:
 
 
 def packed(data: bytes) -> str:
-    """Write bytes as Base64."""
     return binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
@@ -353,7 +327,6 @@ class ReportFile:
             self.first_bad.append(BadReport(where, why))
 
     def summary(self) -> str:
-        """Say how many reports were read, and which places were bad."""
         text = f"{self.path}: {self.num_read} reports read, {self.num_bad} bad"
         return "\n".join([text, *(f"  {bad}" for bad in self.first_bad)])
 

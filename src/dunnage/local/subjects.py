@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dunnage.errors import ParameterError, TaskError
-from dunnage.exact import Exact, exact, plain, shown
+from dunnage.exact import Exact, Json, exact, plain, shown
 from dunnage.noise import Noise
 
 MOST_LEVELS = 12
@@ -33,7 +33,6 @@ def task_error(what: str, got: object, remedy: str) -> TaskError:
 
 
 def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> None:
-    """Check that a field is a short printable text."""
     value = getattr(owner, name)
     fits = isinstance(value, str) and len(value) <= MOST_TEXT and value.isprintable() and value == value.strip()
     if not fits or not (value or empty):
@@ -52,7 +51,6 @@ def set_number(owner: object, name: str, what: str) -> Fraction:
 
 
 def check_whole(value: object, what: str, least: int, most: int) -> None:
-    """Check that a value is a whole number in a range."""
     if type(value) is not int or not least <= value <= most:
         raise task_error(f"{what} must be a whole number from {least} to {most}", value, "Choose one in that range.")
 
@@ -62,7 +60,7 @@ def number_text(value: Fraction) -> str:
     return str(plain(value))
 
 
-def _told(value: Any) -> Any:
+def _told(value: Any) -> Json:
     if isinstance(value, Fraction):
         return number_text(value)
     if isinstance(value, tuple):
@@ -74,7 +72,7 @@ def _told(value: Any) -> Any:
 class Described:
     """What stands in a task field by field: numbers as text, and nothing for what is left open."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Json]:
         """Give it as plain data without a floating-point number."""
         told = {item.name: _told(getattr(self, item.name)) for item in fields(self)}
         return {name: value for name, value in told.items() if value is not None}
@@ -252,12 +250,10 @@ class Grid(Described):
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
         return self.num_columns
 
     @property
     def num_cells(self) -> int:
-        """Number of cells."""
         return self.num_columns**2
 
     @property
@@ -267,7 +263,6 @@ class Grid(Described):
 
     @property
     def num_areas(self) -> int:
-        """Number of areas."""
         return 1 << 2 * (self.area_levels - 1)
 
     @property
@@ -277,7 +272,6 @@ class Grid(Described):
 
     @property
     def num_inner(self) -> int:
-        """Number of cells of one area."""
         return 1 << self.inner_bits
 
     def cell(self, longitude: object, latitude: object) -> int:
@@ -307,7 +301,6 @@ class Grid(Described):
         return _spread_bits(column) << 1 | _spread_bits(row)
 
     def column_row(self, cell: int) -> tuple[int, int]:
-        """Return column and row of a cell."""
         return _gathered_bits(cell >> 1), _gathered_bits(cell)
 
     def area(self, cell: int) -> int:
@@ -319,7 +312,6 @@ class Grid(Described):
         return cell & (self.num_inner - 1)
 
     def joined(self, area: int, inner: int) -> int:
-        """Return the cell of an area and a place inside it."""
         return area << self.inner_bits | inner
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
@@ -330,14 +322,12 @@ class Grid(Described):
         return sorted(self.cell_at(x, y) for x in columns for y in rows)
 
     def bounds(self, cell: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Return west, south, east and north of a cell."""
         west, south, east, north = self.box
         column, row = self.column_row(cell)
         width, height = (east - west) / self.num_columns, (north - south) / self.num_rows
         return west + column * width, south + row * height, west + (column + 1) * width, south + (row + 1) * height
 
     def centre(self, cell: int) -> tuple[float, float]:
-        """Return longitude and latitude of the middle of a cell."""
         west, south, east, north = self.bounds(cell)
         return float((west + east) / 2), float((south + north) / 2)
 
@@ -351,7 +341,14 @@ class Grid(Described):
         is at most that loss per true kilometre.
         """
         west, south, east, north = self.box
-        cosine = _cosine_below(max(abs(south), abs(north)))
+        # The cosine of the angle, rounded down to six decimals.
+        degrees = max(abs(south), abs(north))
+        angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
+        term, total = Fraction(1), Fraction(0)
+        for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
+            total += term
+            term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
+        cosine = max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))
         wide = (east - west) * _EAST_WEST_KM * cosine / self.num_columns
         return wide, (north - south) * _SOUTH_NORTH_KM / self.num_rows
 
@@ -364,13 +361,3 @@ def _spread_bits(number: int) -> int:
 def _gathered_bits(code: int) -> int:
     """Take every second bit of a code, the last one included."""
     return sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2))
-
-
-def _cosine_below(degrees: Fraction) -> Fraction:
-    """Return the cosine of an angle from 0 to 90 degrees, rounded down to six decimals."""
-    angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
-    term, total = Fraction(1), Fraction(0)
-    for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
-        total += term
-        term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
-    return max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))

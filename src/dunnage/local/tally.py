@@ -22,9 +22,9 @@ import hashlib
 import json
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,30 @@ from dunnage.noise import ceil_divide
 Packed = NDArray[np.uint8]
 Key = tuple[int | str, ...]
 
+
+class PartData(TypedDict, total=False):
+    """A part of a tally as it stands in a file: sums, or counts."""
+
+    key: list[int | str]
+    kind: str
+    num: int
+    total: int
+    squares: int
+    shape: list[int]
+    counts: list[int]
+
+
+class TallyData(TypedDict):
+    """A tally as it stands in a file."""
+
+    purpose: str
+    tier: str
+    num_reports: int
+    parts: list[PartData]
+
+
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
-MOST_COUNTS = 1 << 26
-"""Most counts of one part: half a gigabyte."""
+MOST_COUNTS = 1 << 26  # Most counts of one part: half a gigabyte
 SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
@@ -84,7 +105,7 @@ class Sums:
         self.total += other.total
         self.squares += other.squares
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PartData:
         return {"kind": "sums", "num": self.num, "total": self.total, "squares": self.squares}
 
 
@@ -98,7 +119,6 @@ class Counts:
 
     @classmethod
     def zeros(cls, kind: str, *shape: int) -> Counts:
-        """Begin a part."""
         num = math.prod(shape)
         if not 1 <= num <= MOST_COUNTS:
             raise ParameterError(f"a tally has at most {MOST_COUNTS} counts. Got {num}. Use a coarser grid, say.")
@@ -116,7 +136,6 @@ class Counts:
         self.num += 1
 
     def add_rows(self, rows: Packed) -> None:
-        """Count the set bits of packed rows, bit by bit."""
         from dunnage.local.batch_kernels import count_bytes
 
         by_value = np.zeros((rows.shape[1], 256), dtype=np.int64)
@@ -145,7 +164,7 @@ class Counts:
         self.counts += other.counts
         self.num += other.num
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> PartData:
         shape, counts = list(self.counts.shape), self.counts.ravel().tolist()
         return {"kind": self.kind, "num": self.num, "shape": shape, "counts": counts}
 
@@ -196,39 +215,29 @@ class Tally:
         return found
 
     def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
-        """Add one report.
-
-        Raises
-        ------
-        ReportError
-            If no report of the tier can hold the payload. Nothing has been added then.
-        """
+        """Add one report."""
         read = mechanism.read(payload, tier=tier)
         if isinstance(mechanism, LocalNumeric):
-            self._add_numbers(mechanism.channel(tier), read)
+            for attribute, name, symbol in read:
+                if name == SquareWave.key:
+                    last = mechanism.channel(tier).reading(attribute, name).last  # type: ignore[attr-defined]
+                    self.counts((attribute, name), SYMBOLS, 2 * last + 1).add_one(symbol + last)
+                else:
+                    self.sums(attribute, name).add_one(symbol)
         else:
-            self._add_places(mechanism.oracle(tier), read)
-        self.num_reports += 1
-
-    def _add_numbers(self, law: Any, read: list[tuple[int, str, int]]) -> None:
-        for attribute, key, symbol in read:
-            if key == SquareWave.key:
-                last = law.reading(attribute, key).last
-                self.counts((attribute, key), SYMBOLS, 2 * last + 1).add_one(symbol + last)
+            oracle, places = mechanism.oracle(tier), []
+            key: Key = tuple(area for area, _ in read if area is not None)
+            if isinstance(oracle, OptimisedUnary | SymmetricUnary):
+                num_bits, together = oracle.num_inputs, len(read) > 1
+                for _, symbol in read:
+                    data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
+                    bits = np.flatnonzero(np.unpackbits(data, bitorder="little"))
+                    # With several places the last of each axis stands for any bit.
+                    places.append(np.append(bits, num_bits) if together else bits)
+                self.counts(key, BITS, *((num_bits + together,) * len(places))).add_one(*places)
             else:
-                self.sums(attribute, key).add_one(symbol)
-
-    def _add_places(self, oracle: Any, read: list[tuple[int | None, int]]) -> None:
-        key: Key = tuple(area for area, _ in read if area is not None)
-        if not isinstance(oracle, OptimisedUnary | SymmetricUnary):
-            self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
-            return
-        num_bits = oracle.num_inputs
-        places = [_set_bits(symbol, num_bits) for _, symbol in read]
-        if len(places) > 1:  # the last of each axis stands for any bit
-            places = [np.append(bits, num_bits) for bits in places]
-        shape = (num_bits,) if len(places) == 1 else (num_bits + 1,) * len(places)
-        self.counts(key, BITS, *shape).add_one(*places)
+                self.counts(key, SYMBOLS, oracle.num_symbols).add_one(read[0][1])
+        self.num_reports += 1
 
     @staticmethod
     def of_reports(task: Task, reports: Iterable[Report]) -> Tallies:
@@ -239,13 +248,7 @@ class Tally:
         return tallies
 
     def merge(self, other: Tally) -> None:
-        """Add the tally of other reports of the same purpose and tier.
-
-        Raises
-        ------
-        ParameterError
-            If it is of another purpose, tier or law. Nothing has been added then.
-        """
+        """Add the tally of other reports of the same purpose and tier."""
         if (self.purpose, self.tier) != (other.purpose, other.tier):
             raise ParameterError(
                 f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
@@ -260,20 +263,15 @@ class Tally:
                 self.parts[key] = copy.deepcopy(part)
         self.num_reports += other.num_reports
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the tally as plain data."""
-        parts = [{"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)]
+    def to_dict(self) -> TallyData:
+        parts: list[PartData] = [
+            {"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)
+        ]
         return {"purpose": self.purpose, "tier": self.tier, "num_reports": self.num_reports, "parts": parts}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Tally:
-        """Read what :meth:`to_dict` gave.
-
-        Raises
-        ------
-        InputError
-            If it is something else.
-        """
+    def from_dict(cls, data: TallyData) -> Tally:
+        """Read what :meth:`to_dict` gave."""
         try:
             parts = {_key(part["key"]): _part(part) for part in data["parts"]}
             names = data["purpose"], data["tier"]
@@ -295,13 +293,13 @@ def _whole(value: object, *, signed: bool = False) -> int:
     return value
 
 
-def _key(given: list[Any]) -> Key:
+def _key(given: list[int | str]) -> Key:
     if not all(type(name) in (int, str) for name in given):
         raise ValueError
     return tuple(given)
 
 
-def _part(data: Mapping[str, Any]) -> Part:
+def _part(data: PartData) -> Part:
     num = _whole(data["num"])
     if data["kind"] == "sums":
         return Sums(num, _whole(data["total"], signed=True), _whole(data["squares"]))
@@ -312,11 +310,6 @@ def _part(data: Mapping[str, Any]) -> Part:
     part.counts[...] = np.array(counts, dtype=np.int64).reshape(part.counts.shape)
     part.num = num
     return part
-
-
-def _set_bits(symbol: int, num_bits: int) -> IntArray:
-    data = np.frombuffer(symbol.to_bytes(ceil_divide(num_bits, 8), "little"), dtype=np.uint8)
-    return np.flatnonzero(np.unpackbits(data, bitorder="little"))
 
 
 class Tallies:
@@ -352,7 +345,6 @@ class Tallies:
 
     @property
     def num_reports(self) -> int:
-        """How many reports were counted."""
         return sum(tally.num_reports for tally in self.by_tier.values())
 
     def add(self, report: Report) -> bool:
@@ -377,23 +369,20 @@ class Tallies:
         self._seen[report.report_id] = checksum
         return True
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give all tallies as plain data."""
+    def to_dict(self) -> dict[str, object]:
         tallies = [tally.to_dict() for _, tally in sorted(self.by_tier.items())]
         return {"format": FORMAT, "kind": TALLIES_KIND, "task": self.task.digest, "tallies": tallies}
 
 
 def check_tally(mechanism: Any, tally: Tally) -> None:
-    """Check that a tally can be one of a mechanism."""
-    numeric = isinstance(mechanism, LocalNumeric)
-    fits = _numbers_fit(mechanism, tally) if numeric else _places_fit(mechanism, tally)
-    if not fits:
+    """Refuse a tally whose keys, shapes and sums no reports of a mechanism can add up to."""
+    fits = _numbers_fit if isinstance(mechanism, LocalNumeric) else _places_fit
+    if not fits(mechanism, tally):
         problem = Problem(f"no reports of {tally.purpose} add up to it", remedy="Tally the reports of this task again.")
         raise InputError("a tally", [problem])
 
 
 def tally_digest(tally: Tally) -> str:
-    """Return the SHA-256 of what a tally holds."""
     text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -409,7 +398,6 @@ def check_repeated(tallies: Iterable[Tally]) -> None:
 
 
 def repeated_problem(tally: Tally) -> Problem:
-    """Say that a tally came before."""
     return Problem(
         f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice",
         remedy="Give each tally once. If they are of different reports, tally those together.",
@@ -422,24 +410,21 @@ def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
         if len(key) != 2 or type(key[0]) is not int or not 0 <= key[0] < len(mechanism.attributes):
             return False
         try:
-            reading = report.reading(key[0], str(key[1]))
+            reading: Any = report.reading(key[0], str(key[1]))
         except ParameterError:
             return False
-        if not _sums_fit(reading, part) or part.num > tally.num_reports:
+        if isinstance(reading, SquareWave):
+            fits = isinstance(part, Counts) and part.law == (SYMBOLS, (2 * reading.last + 1,)) and _counted(part)
+        elif not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
+            fits = False
+        elif isinstance(reading, Duchi | Warner | JointSign):
+            fits = part.squares == part.num and (part.num + part.total) % 2 == 0
+        else:
+            fits = isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
+        if not fits or part.num > tally.num_reports:
             return False
         told += part.num
     return told == round(report.share * len(mechanism.attributes)) * tally.num_reports
-
-
-def _sums_fit(reading: Any, part: Part) -> bool:
-    if isinstance(reading, SquareWave):
-        shape = (2 * reading.last + 1,)
-        return isinstance(part, Counts) and part.kind == SYMBOLS and part.counts.shape == shape and _counted(part)
-    if not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
-        return False
-    if isinstance(reading, Duchi | Warner | JointSign):
-        return part.squares == part.num and (part.num + part.total) % 2 == 0
-    return isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
 
 
 def _counted(part: Counts) -> bool:
@@ -451,22 +436,13 @@ def _places_fit(mechanism: Any, tally: Tally) -> bool:
     law, oracle = mechanism.channel(tally.tier), mechanism.oracle(tally.tier)
     unary = isinstance(oracle, OptimisedUnary | SymmetricUnary)
     shape = (oracle.num_inputs,) if unary else (oracle.num_symbols,)
+    num_keys, num_groups = (1, law.num_groups) if isinstance(law, InClear) else (0, 0)
     if isinstance(law, Independent):
-        shape = (oracle.num_inputs + 1,) * law.steps
+        shape, num_keys, num_groups = (oracle.num_inputs + 1,) * law.steps, law.steps, law.place.num_groups
     for key, part in tally.parts.items():
-        fits = isinstance(part, Counts) and part.kind == (BITS if unary else SYMBOLS) and part.counts.shape == shape
-        if not fits or not _key_fits(law, key) or not isinstance(part, Counts):
+        named = len(key) == num_keys and all(type(group) is int and 0 <= group < num_groups for group in key)
+        if not named or not isinstance(part, Counts) or part.law != (BITS if unary else SYMBOLS, shape):
             return False
         if not (bool(np.all((part.counts >= 0) & (part.counts <= part.num))) if unary else _counted(part)):
             return False
     return sum(part.num for part in tally.parts.values()) == tally.num_reports
-
-
-def _key_fits(law: Any, key: Key) -> bool:
-    if isinstance(law, Independent):
-        return len(key) == law.steps and all(_group_fits(law.place, group) for group in key)
-    return len(key) == 1 and _group_fits(law, key[0]) if isinstance(law, InClear) else key == ()
-
-
-def _group_fits(law: InClear, group: int | str) -> bool:
-    return type(group) is int and 0 <= group < law.num_groups

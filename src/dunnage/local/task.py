@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from dunnage.errors import TaskError
-from dunnage.exact import shown
+from dunnage.exact import Json, shown
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric
 from dunnage.local.oracles import Planar
@@ -44,8 +44,7 @@ __all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", 
 
 FORMAT = 1
 _KIND = "dunnage task"
-PREFIX_BYTES = 8
-"""How many bytes of the task's digest each report carries."""
+PREFIX_BYTES = 8  # How many bytes of the task's digest each report carries
 MOST_BYTES = 1 << 20
 MOST_PURPOSES = 16
 MOST_QUANTITIES = 64
@@ -53,12 +52,12 @@ MOST_TIERS = 32
 MOST_PARAMETERS = 16
 MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
-MOST_DAYS = 2_932_896
-"""The last day of the year 9999, counted from 1 January 1970."""
+MOST_DAYS = 2_932_896  # The last day of the year 9999, counted from 1 January 1970
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
 Parameter = bool | int | str
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +99,6 @@ class Purpose(Described):
             )
         _set_items(self, "tiers", Tier, least=1, most=MOST_TIERS)
         _set_items(self, "quantities", Quantity, least=0, most=MOST_QUANTITIES)
-        self._check_subject()
-        object.__setattr__(self, "parameters", _checked_parameters(self.name, self.parameters))
-
-    def _check_subject(self) -> None:
         kind = MECHANISMS[self.mechanism]
         numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
@@ -114,10 +109,27 @@ class Purpose(Described):
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
+        purpose, given = self.name, self.parameters
+        if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
+            raise task_error(
+                f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
+            )
+        for key, value in given.items():
+            short = (
+                len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
+            )
+            if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
+                raise task_error(
+                    f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
+                )
+            if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
+                raise task_error(
+                    f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
+                )
+        object.__setattr__(self, "parameters", {key: given[key] for key in sorted(given)})
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the purpose as plain data."""
-        told = {**super().to_dict(), "parameters": dict(self.parameters)}
+    def to_dict(self) -> dict[str, Json]:
+        told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
         left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
         return {name: value for name, value in told.items() if name not in left_out or value != left_out[name]}
 
@@ -132,24 +144,6 @@ def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> N
     if len(set(names)) < len(names):
         raise task_error(f"{name} must have different names", names, "Rename one.")
     object.__setattr__(owner, name, items)
-
-
-def _checked_parameters(purpose: str, given: object) -> dict[str, Parameter]:
-    if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
-        raise task_error(
-            f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
-        )
-    for key, value in given.items():
-        short = len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
-        if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
-            raise task_error(
-                f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
-            )
-        if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
-            raise task_error(
-                f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
-            )
-    return {key: given[key] for key in sorted(given)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +196,6 @@ class Schedule(Described):
 
     @property
     def num_moments(self) -> int:
-        """Number of moments of a day."""
         return MINUTES_PER_DAY // self.slot_minutes
 
     def moment(self, day: int, slot: int) -> int:
@@ -210,7 +203,6 @@ class Schedule(Described):
         return day * SECONDS_PER_DAY + slot * self.slot_minutes * 60
 
     def closes(self, day: int) -> int:
-        """Return when a day closes."""
         return (day + 1) * SECONDS_PER_DAY + _minutes_of(self.closing) * 60
 
     def deadline(self, day: int, slot: int) -> int:
@@ -233,7 +225,6 @@ class Schedule(Described):
 
 
 def _minutes_of(time: object) -> int:
-    """Read HH:MM as minutes after midnight."""
     digits = isinstance(time, str) and len(time) == 5 and time[2] == ":" and (time[:2] + time[3:])
     if not digits or not (digits.isascii() and digits.isdigit()) or digits > "2359" or digits[2:] > "59":
         raise task_error("closing must be a time of day, HH:MM", time, 'Write "03:00", say.')
@@ -320,15 +311,12 @@ class Task(Described):
         for name, kind in (("schedule", Schedule), ("limits", Limits)):
             if not isinstance(getattr(self, name), kind):
                 raise task_error(f"{name} must be a {kind.__name__}", type(getattr(self, name)).__name__, "Make one.")
-        self._check_tiers()
-        self._check_stated_loss()
-
-    def _check_tiers(self) -> None:
         several = {tuple(sorted(tier.name for tier in p.tiers)) for p in self.purposes if len(p.tiers) > 1}
         if len(several) > 1:
             raise task_error(
                 "purposes with several tiers must have the same ones", sorted(several), "List the same names in each."
             )
+        self._check_stated_loss()
 
     def _check_stated_loss(self) -> None:
         limit = self.limits.day or self.limits.lifetime
@@ -368,14 +356,12 @@ class Task(Described):
         return self.slot_tiers(purpose)[self.tier_index(purpose, tier)]
 
     def purpose_index(self, name: str) -> int:
-        """Return the number of a purpose in reports."""
         names = [purpose.name for purpose in self.purposes]
         if name not in names:
             raise task_error("the task has no such purpose", name, f"Choose one of {', '.join(names)}.")
         return names.index(name)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give the task as plain data without a floating-point number."""
+    def to_dict(self) -> dict[str, Json]:
         return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
 
     def to_bytes(self) -> bytes:
@@ -398,13 +384,7 @@ class Task(Described):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Task:
-        """Read a task strictly: nothing unknown, nothing twice, nothing too large.
-
-        Raises
-        ------
-        TaskError
-            If the text is not a task of a format known here.
-        """
+        """Read a task strictly: nothing unknown, nothing twice, nothing too large."""
         return _task(parse_json(text, what="a task", most_bytes=MOST_BYTES, error=TaskError))
 
 
@@ -425,7 +405,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"the number {shown(text)}, where decimals are written as text")
 
 
-def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key that comes twice")
@@ -435,7 +415,7 @@ def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def check_keys(
     data: object, where: str, required: Collection[str], optional: Collection[str], error: Callable[[str], Exception]
 ) -> dict[str, Any]:
-    """Check that plain data is a table with the given keys and no others."""
+    """Check that plain data is a table with the given keys and no others; of which types its values are, is open."""
     if not isinstance(data, dict):
         raise error(f"{where} must be a table. Got {type(data).__name__}. Write it as {{...}}.")
     missing = sorted(set(required) - set(data))
@@ -448,17 +428,17 @@ def check_keys(
     return data
 
 
-def _fields_of(kind: type[Any], data: object, where: str, *, all_due: bool = False) -> dict[str, Any]:
-    """Check the keys of plain data by the fields of a class (``all_due``: by default, too), and decimals to be text."""
-    due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}
+def _made(kind: type[_T], data: object, where: str, *, all_due: bool = False, **changes: Callable[..., object]) -> _T:
+    """Make a class of plain data by its fields (``all_due``: by default, too); decimals must be text."""
+    due = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(kind)}  # type: ignore[arg-type]
     if all_due:
-        due = {f.name: f.default is not None for f in fields(kind)}
+        due = {f.name: f.default is not None for f in fields(kind)}  # type: ignore[arg-type]
     required, optional = ([name for name in due if due[name] == wanted] for wanted in (True, False))
     given = check_keys(data, where, required, optional, TaskError)
-    for item in fields(kind):
+    for item in fields(kind):  # type: ignore[arg-type]
         if item.name in given and str(item.type).startswith("Fraction"):
             _check_decimal(given[item.name], item.name)
-    return given
+    return kind(**given | {name: change(given[name]) for name, change in changes.items() if name in given})
 
 
 def _task(data: object) -> Task:
@@ -470,37 +450,41 @@ def _task(data: object) -> Task:
     given = check_keys(data, "a task", required, (), TaskError)
     if given["kind"] != _KIND or type(given["format"]) is not int:
         raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
-    schedule = Schedule(**_fields_of(Schedule, given["schedule"], "schedule", all_due=True))
-    limits = _fields_of(Limits, given["limits"], "limits")
+    schedule = _made(Schedule, given["schedule"], "schedule", all_due=True)
+    limits = _made(Limits, given["limits"], "limits")
     return Task(
         **{name: given[name] for name in ("dataset", "protects", "version")},
-        purposes=tuple(_purpose(item) for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)),
+        purposes=tuple(
+            _made(
+                Purpose,
+                item,
+                "a purpose",
+                tiers=lambda tiers: tuple(_made(Tier, tier, "a tier") for tier in _listed(tiers, "tiers")),
+                quantities=lambda items: tuple(
+                    _made(Quantity, quantity, "a quantity") for quantity in _listed(items, "quantities")
+                ),
+                grid=lambda grid: _made(Grid, grid, "a grid", box=_box),
+            )
+            for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)
+        ),
         schedule=schedule,
-        limits=Limits(**limits),
+        limits=limits,
     )
 
 
-def _purpose(data: object) -> Purpose:
-    given = dict(_fields_of(Purpose, data, "a purpose"))
-    for name, kind, what in (("tiers", Tier, "a tier"), ("quantities", Quantity, "a quantity")):
-        if name in given:
-            given[name] = tuple(kind(**_fields_of(kind, item, what)) for item in _listed(given[name], name))
-    if "grid" in given:
-        grid = _fields_of(Grid, given["grid"], "a grid")
-        box = _listed(grid["box"], "box", 4)
-        for side in box:
-            _check_decimal(side, "a side of the box")
-        given["grid"] = Grid(**{**grid, "box": tuple(box)})
-    return Purpose(**given)
+def _box(sides: object) -> tuple[object, ...]:
+    box = _listed(sides, "box", 4)
+    for side in box:
+        _check_decimal(side, "a side of the box")
+    return tuple(box)
 
 
-def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[Any]:
+def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[object]:
     if not isinstance(data, list) or len(data) > most:
         raise task_error(f"{what} must be a list of at most {most}", type(data).__name__, "Write it as [...].")
     return data
 
 
 def _check_decimal(value: object, name: str) -> None:
-    """Check that a decimal is written as text of a sensible length."""
     if not (isinstance(value, str) and len(value) <= 200):
         raise task_error(f"{name} must be a decimal written as text", value, 'Write "0.5", say.')

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -29,10 +29,13 @@ from pydantic import (
 from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
 from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.local.location import LocalLocation
+from dunnage.local.numeric import LocalNumeric
+from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.local.trajectory import LocalTrajectory
 from dunnage.policy import (
-    CARRIER_MECHANISMS,
     AnyRole,
+    Document,
     Info,
     MadeTable,
     Reading,
@@ -54,12 +57,10 @@ from dunnage.policy import (
 )
 from dunnage.schema import Role
 
-ONLY_TIER = "all"
-"""Name of the one tier of a mechanism that has an epsilon of its own."""
+ONLY_TIER = "all"  # Name of the one tier of a mechanism that has an epsilon of its own
 
 _MOST_TEXT = 64
 _POSITIVE = "a number above 0"
-_NUMERIC = CARRIER_MECHANISMS[0]
 _PUBLISHED = "is for publishing, not for devices"
 
 
@@ -99,7 +100,7 @@ class CarrierPolicy:
     time: str | None = None
     version: int = 1
     path: Path | None = field(default=None, compare=False)
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    document: Document = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -130,7 +131,6 @@ def read_carriers(path: str | os.PathLike[str]) -> CarrierPolicy:
 
 
 def carriers_from_text(text: str, *, path: Path | None = None) -> CarrierPolicy:
-    """Read a policy for devices from TOML text."""
     return _carriers_of(Written.from_text(text, path))
 
 
@@ -158,7 +158,8 @@ def _carriers_of(written: Written) -> CarrierPolicy:
     purposes = []
     for name, duty in tables.mechanisms.items():
         assert isinstance(duty, Duty)  # one without a known name was refused
-        subjects = duty.attributes or tuple(numbers if duty.name == _NUMERIC else grids)
+        numeric = _KIND_OF[duty.name] == "numeric"
+        subjects = duty.attributes or tuple(numbers if numeric else grids)
         try:
             purposes.append(
                 Purpose(
@@ -166,8 +167,8 @@ def _carriers_of(written: Written) -> CarrierPolicy:
                     mechanism=duty.name,
                     tiers=tuple(Tier(name=tier, epsilon=epsilon) for tier, epsilon in duty.levels(tables.tiers)),
                     parameters=duty.parameters,
-                    quantities=tuple(numbers[at] for at in subjects) if duty.name == _NUMERIC else (),
-                    grid=None if duty.name == _NUMERIC else grids[subjects[0]],
+                    quantities=tuple(numbers[at] for at in subjects) if numeric else (),
+                    grid=None if numeric else grids[subjects[0]],
                     steps=duty.steps if isinstance(duty, TrajectoryDuty) else 1,
                 )
             )
@@ -194,7 +195,6 @@ def _carriers_of(written: Written) -> CarrierPolicy:
 
 
 def read_task(path: str | os.PathLike[str]) -> Task:
-    """Read a policy file for devices and make its task."""
     return task_of(read_carriers(path))
 
 
@@ -395,7 +395,7 @@ AnyColumn = Annotated[
 ]
 
 
-def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
+def _roles(document: Document) -> dict[str, str | None]:
     """Return the role of each column as it is written; None where that is no role."""
     tables = document.get("attributes")
     roles = {
@@ -405,9 +405,9 @@ def _roles(document: Mapping[str, Any]) -> dict[str, str | None]:
     return {name: role if isinstance(role, str) and role in tuple(Role) else None for name, role in roles.items()}
 
 
-def _reported(document: Mapping[str, Any], mechanism: str) -> tuple[list[str], bool]:
+def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
     """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
-    kind = "numeric" if mechanism == _NUMERIC else "grid"
+    kind = _KIND_OF[mechanism]
     roles = _roles(document)
     fitting, unclear = [], None in roles.values()
     for name, role in roles.items():
@@ -494,34 +494,23 @@ class Duty(Table):
     @model_validator(mode="after")
     def _fits(self, info: Info) -> Self:
         """Compare with tiers and columns as they are written, so that what is wrong with them hides nothing here."""
-        reading = info.context
-        problems = [*self._tier_problems(reading.table("tiers")), *self._subject_problems(reading.document)]
-        if problems:
-            raise Flaws(*problems)
-        return self
-
-    def _tier_problems(self, tiers: Mapping[str, Any]) -> list[Problem]:
-        if self.epsilon is not None:
-            both = Problem("and tiers are both given", where="epsilon", remedy="Keep one of them.")
-            return [both] if self.tiers is not None else []
-        chosen = self.tiers if self.tiers is not None else tuple(tiers)
-        problems = []
-        if not chosen:
-            remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
-            problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
-        if len(set(chosen)) < len(chosen):
-            problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
-        strange = [name for name in chosen if name not in tiers]
-        return problems + [
-            Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
-        ]
-
-    def _subject_problems(self, document: Mapping[str, Any]) -> list[Problem]:
-        mechanism = self.name
-        kind = "numeric" if mechanism == _NUMERIC else "grid"
+        tiers, document, problems = info.context.table("tiers"), info.context.document, list[Problem]()
+        levels = self.tiers if self.tiers is not None else tuple(tiers)
+        if self.epsilon is not None and self.tiers is not None:
+            problems.append(Problem("and tiers are both given", where="epsilon", remedy="Keep one of them."))
+        elif self.epsilon is None:
+            if not levels:
+                remedy = "Write epsilon = ..., or [tiers]: what it promises is yours to choose, so it has no default."
+                problems.append(Problem("is missing, and there are no [tiers]", where="epsilon", remedy=remedy))
+            if len(set(levels)) < len(levels):
+                problems.append(Problem("names a tier twice", where="tiers", remedy="Name each once."))
+            strange = [name for name in levels if name not in tiers]
+            problems += [
+                Problem(f"{name!r} is not a tier", where="tiers", remedy=suggestion(name, tiers)) for name in strange
+            ]
+        mechanism, kind = self.name, _KIND_OF[self.name]
         fitting, unclear = _reported(document, mechanism)
         chosen = self.attributes if self.attributes is not None else tuple(fitting)
-        problems = []
         for name in chosen:
             if name not in fitting and not (unclear and name in _roles(document)):
                 what = f"{name!r} is not a quasi-identifier of kind = {kind!r}, as {mechanism} needs"
@@ -532,25 +521,24 @@ class Duty(Table):
             what = f"there is nothing that {mechanism} could report"
             remedy = f'Declare one with role = "quasi-identifier" and kind = "{kind}".'
             problems.append(Problem(what, where="attributes", remedy=remedy))
-        if mechanism != _NUMERIC and len(chosen) > 1:
+        if kind == "grid" and len(chosen) > 1:
             what = f"{mechanism} reports the cells of one grid, and there are {len(chosen)}"
             remedy = f'Choose one: attributes = ["{chosen[0]}"], say.'
             problems.append(Problem(what, where="attributes", remedy=remedy))
-        return problems
+        if problems:
+            raise Flaws(*problems)
+        return self
 
 
 class NumericDuty(Duty):
-    name: Literal["local-numeric"]
     sampled: int | None = key("a whole number", None)
 
 
 class LocationDuty(Duty):
-    name: Literal["local-location"]
     area_in_clear: bool = key("true or false", False)
 
 
 class TrajectoryDuty(Duty):
-    name: Literal["local-trajectory"]
     area_in_clear: bool = key("true or false", False)
     hops: int | None = key("a whole number", None)
     steps: int = key("a whole number", 2)
@@ -560,14 +548,24 @@ class UnnamedDuty(Table):
     """A mechanism that there is not: nobody knows which parameters it would have."""
 
     model_config = ConfigDict(extra="allow")
-    name: Literal["local-numeric", "local-location", "local-trajectory"]
+    if TYPE_CHECKING:
+        name: str
+    else:
+        name: Literal[tuple(MECHANISMS)]
 
 
-_DUTIES = {"local-numeric": "NumericDuty", "local-location": "LocationDuty", "local-trajectory": "TrajectoryDuty"}
+_DUTIES: Mapping[str, type[Table]] = {
+    LocalNumeric.name: NumericDuty,
+    LocalLocation.name: LocationDuty,
+    LocalTrajectory.name: TrajectoryDuty,
+}
+_KIND_OF = {name: "numeric" if made.subject == "quantities" else "grid" for name, made in MECHANISMS.items()}
+"""The kind of attributes that each mechanism reports."""
 
 
 def _sort_of_duty(data: object) -> str:
-    return _DUTIES.get(str(data.get("name")), "UnnamedDuty") if isinstance(data, Mapping) else "UnnamedDuty"
+    name = str(data.get("name")) if isinstance(data, Mapping) else ""
+    return _DUTIES.get(name, UnnamedDuty).__name__
 
 
 AnyDuty = Annotated[
@@ -625,7 +623,7 @@ class CarrierTables(Table):
                 what = f"differ from those of {first!r}, and a vehicle has the same tier in all"
                 where = f"mechanisms.{name}.tiers"
                 problems.append(Problem(what, where=where, remedy="Write the same names, or one."))
-        for mechanism in CARRIER_MECHANISMS[:2]:
+        for mechanism in (LocalNumeric.name, LocalLocation.name):
             for name in _reported(reading.document, mechanism)[0]:
                 if name not in used:
                     remedy = 'Name it in the attributes of a mechanism that fits, or write role = "drop".'

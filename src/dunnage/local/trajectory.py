@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from dunnage.errors import ParameterError
 from dunnage.guarantees import Promise
@@ -35,8 +35,7 @@ from dunnage.local.oracles import (
 from dunnage.local.subjects import Grid, Tier
 from dunnage.noise import Noise, integer
 
-Path = tuple[int, ...]
-"""Cells in order of time; ``grid.outside`` for a place that is outside or missing."""
+Path = tuple[int, ...]  # Cells in order of time; `grid.outside` for a place that is outside or missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +146,6 @@ class AreaPaths:
         return int(self.grid.num_inner**self.steps)
 
     def index(self, path: Path) -> int:
-        """Return the number of a path; the last if a place is missing."""
         if self.grid.outside in path:
             return self.num_groups * self.group_size
         group = inner = 0
@@ -157,7 +155,6 @@ class AreaPaths:
         return group * self.group_size + inner
 
     def cells(self, index: int) -> Path | None:
-        """Return the path of a number; None for the last, of paths with a place that is missing."""
         if index == self.num_groups * self.group_size:
             return None
         group, inner = divmod(index, self.group_size)
@@ -241,7 +238,6 @@ class Independent:
         return self.place.loss_within * self.steps
 
     def symbols(self) -> range:
-        """Return all symbols; refuses if there are too many to look at."""
         return listed_symbols(self.num_inputs, self.num_symbols)
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
@@ -356,7 +352,6 @@ class LocalTrajectory(OnGrid):
         return self._reachable(self.grid)
 
     def law(self, grid: Grid, epsilon: Fraction) -> Law:
-        """Return the law of a report on a grid at an epsilon."""
         if self.method in ("product", "qlp"):
             each = epsilon if self.method == "product" else epsilon / self.steps
             place = PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=each)
@@ -403,11 +398,6 @@ class LocalTrajectory(OnGrid):
         """Read a payload as pairs of an area (or sequence of areas as one number; None if hidden) and a symbol.
 
         There is one pair, or with ``product`` and ``qlp`` one for each place.
-
-        Raises
-        ------
-        ReportError
-            If no report of this tier can hold the payload.
         """
         law = self.channel(tier)
         symbol = decode_symbol(payload, law)
@@ -415,8 +405,7 @@ class LocalTrajectory(OnGrid):
             return [read_symbol(of_place, law.place) for of_place in law.split(symbol)]
         return [read_symbol(symbol, law)]
 
-    def describe(self) -> dict[str, Any]:
-        """Give name and all parameters as plain data."""
+    def describe(self) -> dict[str, object]:
         return {**super().describe(), "steps": self.steps, "hops": self.hops}
 
     def promise(self) -> Promise:

@@ -47,12 +47,12 @@ from dunnage.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing,
 from dunnage.trips import Trip
 
 MOST_POLICY_BYTES = 1 << 20
-CARRIER_MECHANISMS = ("local-numeric", "local-location", "local-trajectory")
+DEVICE_PREFIX = "local-"  # How the names of mechanisms begin that run on devices
 ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
-_ADVISED = ("k", "epsilon")
-"""Parameters that a draft leaves blank, and that advice chooses."""
+_ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank, and that advice chooses
 _DEEPEST = 16
 V = TypeVar("V")
+Document = Mapping[str, Any]  # Plain data as TOML holds it, which the tables below judge
 PERIOD_FORMATS = {"day": "%Y-%m-%d", "month": "%Y-%m"}
 _DELIMITERS = frozenset(string.punctuation + " \t") - {'"'}
 
@@ -106,25 +106,19 @@ class Policy:
 
     dataset: str
     schema: Schema
-    mechanism: Mapping[str, Any]
+    mechanism: Mapping[str, object]
     small: str = "refuse"
     allow_unbounded: bool = False
     read_options: ReadOptions = field(default_factory=ReadOptions)
     period: PeriodRule | None = None
     budget: Budget | None = None
     path: Path | None = field(default=None, compare=False)
-    document: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    document: Document = field(default_factory=dict, repr=False, compare=False)
     files: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
-        """Read a policy file.
-
-        Raises
-        ------
-        PolicyError
-            With all problems found, if it is not a usable policy.
-        """
+        """Read a policy file."""
         written = Written.read(path)
         return cls.from_dict(written.document, path=written.path)
 
@@ -134,7 +128,7 @@ class Policy:
         return cls.from_dict(Written.from_text(text, path).document, path=path)
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], *, path: Path | None = None) -> Policy:
+    def from_dict(cls, document: Document, *, path: Path | None = None) -> Policy:
         """Read a policy from plain data, in the shape of the TOML file."""
         document = checked_copy(document, path)
         if is_for_devices(document):
@@ -168,7 +162,6 @@ class Policy:
         )
 
     def to_toml(self) -> str:
-        """Write the policy as TOML text."""
         import tomli_w
 
         return tomli_w.dumps(dict(self.document))
@@ -188,7 +181,7 @@ class Policy:
         )
 
 
-def is_for_devices(document: Mapping[str, Any]) -> bool:
+def is_for_devices(document: Document) -> bool:
     """Tell whether plain data, in the shape of a policy, is meant for devices.
 
     Examples
@@ -209,12 +202,11 @@ class Written:
     """A policy as it was written, with or without a mechanism: what it says is not judged."""
 
     text: str = field(repr=False)  # text, document: what is written, as text and as plain data with exact decimals
-    document: Mapping[str, Any] = field(repr=False)
+    document: Document = field(repr=False)
     path: Path | None = None  # The file it is from; the files it names are relative to it
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a policy file."""
         try:
             file = Path(path)
             with file.open("rb") as stream:
@@ -234,7 +226,6 @@ class Written:
 
     @classmethod
     def from_text(cls, text: str, path: Path | None = None) -> Self:
-        """Read TOML text."""
         try:
             return cls(text=text, document=tomllib.loads(text, parse_float=Decimal), path=path)
         except (ValueError, ArithmeticError) as error:
@@ -245,7 +236,7 @@ class Written:
             raise PolicyError(str(path or "policy"), ["is nested too deeply. Write it flat."]) from None
 
 
-def checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, Any]:
+def checked_copy(document: Document, path: Path | None) -> dict[str, object]:
     """Copy a document, which must be plain data that TOML can hold, numbers as exact decimals."""
     problems: list[Problem] = []
 
@@ -275,7 +266,7 @@ def checked_copy(document: Mapping[str, Any], path: Path | None) -> dict[str, An
 
     if not isinstance(document, Mapping):
         problems.append(Problem(f"must be a table; got {type(document).__name__}", remedy="Give a mapping."))
-    copy: dict[str, Any] = copied(document) if not problems else {}
+    copy: dict[str, object] = copied(document) if not problems else {}
     if problems:  # one of each: all items of a list are at the same place
         raise PolicyError(str(path or "policy"), list(dict.fromkeys(problems)))
     return copy
@@ -290,8 +281,7 @@ def canonical(value: Any) -> Any:
     return plain(exact(value)) if isinstance(value, Decimal) else value
 
 
-def digest_of(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of plain data, whatever the order of its keys."""
+def digest_of(content: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -302,14 +292,14 @@ def digest_of(content: Mapping[str, Any]) -> str:
 class Reading:
     """What reading one policy knows and collects on its way: validators have it as their context."""
 
-    document: Mapping[str, Any]
+    document: Document
     base: Path = Path()  # Where the files are that the policy names
     files: dict[str, str] = field(default_factory=dict)  # Their digests
     city: City | None = None
     schema: Schema | None = None
     column: str = ""  # Name of the column at hand
 
-    def table(self, name: str) -> Mapping[str, Any]:
+    def table(self, name: str) -> Document:
         """Return a table as it was written, or an empty one."""
         table = self.document.get(name)
         return table if isinstance(table, Mapping) else {}
@@ -691,7 +681,7 @@ class BudgetTable(MadeTable[Budget]):
     neighbours: Annotated[Neighbours, Field(strict=False)]
 
 
-def _mechanism(table: dict[str, Any]) -> dict[str, Any]:
+def _mechanism(table: dict[str, object]) -> dict[str, object]:
     """Check what holds for all mechanisms; their parameters are theirs to check."""
     name, says = table.get("name"), '"partition", the name of a mechanism'
     problems = []
@@ -701,7 +691,7 @@ def _mechanism(table: dict[str, Any]) -> dict[str, Any]:
         problems.append(Problem("is blank", where="name", remedy=f"Fill in {says}."))
     elif not isinstance(name, str):
         problems.append(Problem(f"must be {says}; got {type_name(name)}", where="name", remedy="Mend the value."))
-    elif name in CARRIER_MECHANISMS:
+    elif name.startswith(DEVICE_PREFIX):
         remedy = "Write its parameters in a table [mechanisms.NAME], and use dunnage device task."
         problems.append(Problem(f"{name!r} is for devices", where="name", remedy=remedy))
     for key, value in table.items():
@@ -733,7 +723,7 @@ class PolicyTables(Table):
     attributes: dict[Annotated[str, AfterValidator(note_name)], AnyColumn] = key(
         "tables [attributes.NAME], one for each column"
     )
-    mechanism: Annotated[dict[str, Any], AfterValidator(_mechanism)] = key(
+    mechanism: Annotated[dict[str, object], AfterValidator(_mechanism)] = key(
         "a table [mechanism] with its name and parameters"
     )
     read: ReadTable = key("a table [read]", ReadTable())

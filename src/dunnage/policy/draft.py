@@ -101,17 +101,14 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     if not weighed and _end(kinds, "from") and _end(kinds, "to"):
         return "trips"
     goods = weighed or any(_means(name, "thing") for name in kinds)
-    return "devices" if _is_of_devices(kinds, goods) else "rows"
-
-
-def _is_of_devices(kinds: Mapping[str, str], goods: bool) -> bool:
-    """Tell whether rows with a moment are readings: of something that moves or measures, not of goods."""
+    # Readings are of something that moves or measures, not of goods.
     numbers = [name for name, kind in kinds.items() if kind == "numeric"]
     place, measured = _place(kinds) is not None, any(_means(name, "measured") for name in numbers)
-    if not any(_means(name, "vehicle") for name in kinds):
-        return place and (measured or not goods)
     unnamed = any(not any(_means(name, meaning) for meaning in _WORDS) for name in numbers)
-    return place or measured or (unnamed and not goods)
+    readings = place or measured or (unnamed and not goods)
+    if not any(_means(name, "vehicle") for name in kinds):
+        readings = place and (measured or not goods)
+    return "devices" if readings else "rows"
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -132,7 +129,11 @@ k = ""                     # fewest records that must look alike; no default, it
 
 
 def _row_table(name: str, kind: str, told: list[str]) -> str:
-    lines = [f"[attributes.{_key(name)}]", _role(name, kind), *told]
+    found = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
+    hint = _GENERAL[kind] if kind in ("time", "date") else next(found, _GENERAL[kind])
+    if name in RESERVED_NAMES:
+        hint = "drop, or rename the column in data and policy: releases use this name"
+    lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *told]
     if kind == "numeric":
         lines += _bounds(name)
         lines.append("# resolution = 0.1         # step of the public grid; noisy mechanisms need it")
@@ -148,17 +149,13 @@ def _row_table(name: str, kind: str, told: list[str]) -> str:
 
 def _bounds(name: str) -> list[str]:
     unit = next((_UNITS[word] for word in _words(name) if word in _UNITS), None)
+    last = (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
+    likely = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that" if last in _LIKELY_UNITS else _UNIT
     return [
         'kind = "numeric"',
         "domain = []                # of a quasi-identifier: public bounds [lowest, highest], never read from the data",
-        _line(f'unit = "{unit}"') + "# as the name says" if unit else _likely_unit(name),
+        _line(f'unit = "{unit}"') + "# as the name says" if unit else likely,
     ]
-
-
-def _likely_unit(name: str) -> str:
-    """Suggest a unit that the end of a name may stand for."""
-    last = (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    return _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that" if last in _LIKELY_UNITS else _UNIT
 
 
 _UNIT = '# unit = "kg"'
@@ -181,19 +178,6 @@ _REMEDIES = {
     "words": "mend those, or name words such as n/a in [read] null, then",
     "nothing": "if values will be numbers",
 }
-
-
-def _role(name: str, kind: str) -> str:
-    if name in RESERVED_NAMES:
-        return 'role = ""                  # drop, or rename the column in data and policy: releases use this name'
-    return f'role = ""                  # {_hint(name, kind)}'
-
-
-def _hint(name: str, kind: str) -> str:
-    if kind == "time" or kind == "date":
-        return _GENERAL[kind]
-    found = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
-    return next(found, _GENERAL[kind])
 
 
 # --- trips --------------------------------------------------------------------------------------------------------
@@ -269,8 +253,8 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in told.items()]
     if place:
         tables.append(_GRID.format(columns=", ".join(map(_text, place))))
-    purposes = [_PURPOSE.format(name="numbers", mechanism="local-numeric")] if "numeric" in told.values() else []
-    purposes += [_PLACES + _PURPOSE.format(name="places", mechanism="local-location")] if place else []
+    purposes = [_PURPOSE.format(name="numbers", subject="numeric")] if "numeric" in told.values() else []
+    purposes += [_PLACES + _PURPOSE.format(name="places", subject="location")] if place else []
     if len(purposes) > 1:
         purposes.insert(0, _SEVERAL)
     if options != ReadOptions():
@@ -327,7 +311,7 @@ _PLACES = """# A map takes some thousand vehicles. With fewer it is noise, and d
 # says how far shares would be off with N vehicles, and whether that is noise.
 """
 _PURPOSE = """[mechanisms.{name}]
-name = "{mechanism}"
+name = "local-{subject}"
 epsilon = ""               # what one report gives away at most; no default, it is your promise
 """
 

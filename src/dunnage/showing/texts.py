@@ -231,7 +231,7 @@ def promise_text(promise: Promise) -> str:
     lines += [f"Claimed       {promise.claim}"] if promise.claim else []
     lines += [f"Why           {promise.why}"] if promise.why else []
     lines += [f"Really holds  {guarantee_words(promise.holds)}"] if promise.holds is not None else []
-    lines += [f"Proof         {Proof(**proof)}"] if (proof := promise.to_dict().get("proof")) else []
+    lines += [f"Proof         {Proof.model_validate(proof)}"] if (proof := promise.to_dict().get("proof")) else []
     lines += [f"WARNING       {warning}" for warning in promise.warnings]
     lines += ["In clear", *_bullets([*promise.in_clear])]
     lines += ["Assumes", *_bullets([f"{item.name}: {item.says}" for item in promise.assumptions])]

@@ -16,38 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dunnage.certificate import Certificate
+from dunnage.certificate import Certificate, CombinedTiers
 from dunnage.errors import CheckFailed, UserError
-from dunnage.exact import decimal_text, exact
-from dunnage.guarantees import Basis, Promise
+from dunnage.exact import decimal_text
+from dunnage.guarantees import Basis, KAnonymity
 from dunnage.kinds.common import require, same
+from dunnage.local import promises
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
 from dunnage.local.location import LocalLocation, NoiseVerdict
 from dunnage.local.numeric import LocalNumeric
-from dunnage.local.promises import (
-    COMBINATIONS,
-    EMPTY,
-    LEFT_OUT,
-    NAME,
-    NO_TIER,
-    OTHER,
-    QUANTILES,
-    bin_edges,
-    chosen_rule,
-    columns_of,
-    composed,
-    describe_subjects,
-    estimates_promise,
-    has_bins,
-    has_outside,
-    loss_measures,
-    loss_within,
-    num_paths,
-    path_index,
-    place_of,
-    spend_id,
-)
-from dunnage.local.subjects import Quantity
 from dunnage.local.task import Mechanism, Task
 from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import Release
@@ -72,21 +49,14 @@ _STATED = {
     "warnings": "the warnings do",
     "numerics": "the numerics do",
 }
-_FIGURES = {"task", "task_digest", "reports", "lines", "combined", "loss"}
-_OTHER_FIGURES = {"maps", "paths", "left_out"}
 _Line = Mapping[str, Any]
-
-
-def _stated(certificate: Certificate) -> Mapping[str, Any]:
-    """Return what a certificate states, as plain data."""
-    return certificate.body
 
 
 @dataclass(frozen=True)
 class Rebuilt:
     """What a certificate of estimates states, and the task, losses and mechanisms made again from it."""
 
-    stated: Mapping[str, Any]
+    stated: Certificate
     task: Task
     losses: TaskLosses
     mechanisms: Mapping[str, Mechanism]  # By purpose
@@ -94,98 +64,82 @@ class Rebuilt:
     @classmethod
     def of(cls, certificate: Certificate) -> Rebuilt:
         """Make the task of a certificate again; one that devices would refuse fails the check."""
-        stated = _stated(certificate)
         try:
-            task = Task.from_json(json.dumps(stated["measures"]["task"]))
-            return cls(stated, task, check_task(task), mechanisms_of(task))
+            task = Task.from_json(json.dumps(certificate.estimates.task))
+            return cls(certificate, task, check_task(task), mechanisms_of(task))
         except UserError:
             raise CheckFailed("certificate.json: the task is none that devices would take") from None
 
-    @property
-    def measures(self) -> Mapping[str, Any]:
-        return self.stated["measures"]  # type: ignore[no-any-return]
-
     def verdicts(self) -> dict[str, NoiseVerdict]:
         """Judge each map that there are reports for, by their number."""
-        nums = {name: sum(told.values()) for name, told in self.measures["reports"].items()}
+        nums = {name: sum(told.values()) for name, told in self.stated.estimates.reports.items()}
         return {
             name: mechanism.noise_verdict(nums[name])
             for name, mechanism in self.mechanisms.items()
             if not isinstance(mechanism, LocalNumeric) and nums[name]
         }
 
-    def promise(self) -> Promise:
-        """Return what the release promises, by the task and the figures stated."""
-        mechanism, combined = self.stated["mechanism"], self.measures["combined"]
-        due = estimates_promise(
-            self.task,
-            self.losses,
-            self.mechanisms,
-            confidence=mechanism["confidence"],
-            combine=mechanism["combine"],
-            rules={item["rule"] for told in combined.values() for item in told.values()},
-            verdicts=self.verdicts(),
-        )
-        return due.voided(self.stated["why"]) if self.stated["basis"] == Basis.VOID else due
-
 
 def check_estimate_columns(release: Release) -> str:
     """Check that there is one table, of the columns that the task needs, and that the task is the one of the digest."""
-    stated = _stated(release.certificate)
-    measures = stated["measures"]
-    known = _FIGURES <= measures.keys() <= _FIGURES | _OTHER_FIGURES
-    require(known, "certificate.json: figures that do not belong to estimates")
-    canonical = json.dumps(measures["task"], sort_keys=True, separators=(",", ":")).encode("ascii")
-    fits = hashlib.sha256(canonical).hexdigest() == measures["task_digest"]
+    stated, measures = release.certificate, release.certificate.estimates
+    canonical = json.dumps(measures.task, sort_keys=True, separators=(",", ":")).encode("ascii")
+    fits = hashlib.sha256(canonical).hexdigest() == measures.task_digest
     require(fits, "certificate.json: the task does not fit its digest")
-    rebuilt = Rebuilt.of(release.certificate)
-    require(rebuilt.task.dataset == stated["dataset"], "certificate.json: another dataset")
-    require(stated["spend"]["id"] == spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
+    rebuilt = Rebuilt.of(stated)
+    require(rebuilt.task.dataset == stated.dataset, "certificate.json: another dataset")
+    require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
-    columns = columns_of(rebuilt.mechanisms)
     found = [(item.name, item.type) for item in release.data.schema]
-    require(found == list(columns.items()), "data: the columns are not those that the certificate speaks of")
-    _check_described(rebuilt)
-    return "table, columns and domains are those of the task, which fits its digest"
-
-
-def _check_described(rebuilt: Rebuilt) -> None:
-    """Check that parameters, laws and public domains are those of the task."""
-    told = rebuilt.stated["mechanism"]
+    fits = found == list(promises.columns_of(rebuilt.mechanisms).items())
+    require(fits, "data: the columns are not those that the certificate speaks of")
+    # Parameters, laws and public domains are those of the task.
+    told, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    require(told.keys() == keys and told["name"] == NAME, "certificate.json: another mechanism")
-    level = told["confidence"]
-    fits = isinstance(level, float) and 0.5 <= level < 1 and told["combine"] in COMBINATIONS
+    require(told.keys() == keys and told["name"] == promises.NAME, "certificate.json: another mechanism")
+    fits = isinstance(level, float) and 0.5 <= level < 1 and told["combine"] in promises.COMBINATIONS
     require(fits, "certificate.json: a confidence or combination of tiers that there is not")
-    require(told["purposes"].keys() == rebuilt.mechanisms.keys(), "certificate.json: other purposes")
+    purposes = told["purposes"] if isinstance(told["purposes"], dict) else {}
+    require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: other purposes")
     for name, mechanism in rebuilt.mechanisms.items():
-        fits = same(mechanism.describe(), told["purposes"][name])
+        fits = same(mechanism.describe(), purposes[name])
         require(fits, f"certificate.json: the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
     require(told["as_published"] is published, "certificate.json: does not say whether it was made as published")
-    subjects, expected = rebuilt.stated["attributes"], describe_subjects(rebuilt.mechanisms)
-    names = [[(item["purpose"], item["name"]) for item in items] for items in (subjects, expected)]
+    expected = promises.describe_subjects(rebuilt.mechanisms)
+    names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
     require(names[0] == names[1], "certificate.json: other attributes than the task has")
-    for item, due in zip(subjects, expected, strict=True):
-        require(same(due, item), f"certificate.json: the domain of {item['name']} is not that of the task")
+    for item, due in zip(stated.attributes, expected, strict=True):
+        fits = same(due.plain(), item.plain())
+        require(fits, f"certificate.json: the domain of {item.name} is not that of the task")
+    return "table, columns and domains are those of the task, which fits its digest"
 
 
 def check_estimate_lines(release: Release) -> str:
     """Check that lines are those of the task, values in their intervals, these in the domain, and shares parts of 1."""
     lines, rebuilt = release.data.to_pylist(), Rebuilt.of(release.certificate)
-    measures = rebuilt.measures
-    require(same(len(lines), measures["lines"]), "certificate.json: another number of lines")
+    measures = release.certificate.estimates
+    require(len(lines) == measures.lines, "certificate.json: another number of lines")
     _check_reports(rebuilt)
     rest = iter(lines)
     for name, mechanism in rebuilt.mechanisms.items():
         if isinstance(mechanism, LocalNumeric):
-            _check_numbers(name, mechanism, measures["combined"][name], rest)
-        elif measures["reports"][name] and isinstance(mechanism, LocalTrajectory):
-            _check_paths(name, mechanism, measures["paths"][name], rest)
-        elif measures["reports"][name] and isinstance(mechanism, LocalLocation):
-            _check_places(name, mechanism, rest)
+            _check_numbers(name, mechanism, measures.combined[name], rest)
+        elif measures.reports[name] and isinstance(mechanism, LocalTrajectory):
+            _check_paths(name, mechanism, (measures.paths or {}).get(name, {}), rest)
+        elif measures.reports[name] and isinstance(mechanism, LocalLocation):
+            shares = []
+            for cell in range(mechanism.grid.num_cells + promises.has_outside(mechanism)):
+                expected = {
+                    "quantity": "share",
+                    "purpose": name,
+                    "cell": cell,
+                    **promises.place_of(mechanism.grid, cell),
+                }
+                shares.append(_check_line(next(rest, None), expected, 0.0, 1.0))
+            _check_sum(shares, name)
     require(next(rest, None) is None, "data: more lines than the task has quantities")
-    reports = sum(num for tiers in measures["reports"].values() for num in tiers.values())
+    reports = sum(num for tiers in measures.reports.values() for num in tiers.values())
     pointed = sum(line["lower"] == line["upper"] for line in lines if line["quantity"] == "mean")
     told = f"; {several(pointed, 'mean')} without any width, which is rare: ask for the reports" if pointed else ""
     return (
@@ -196,58 +150,56 @@ def check_estimate_lines(release: Release) -> str:
 
 def _check_reports(rebuilt: Rebuilt) -> None:
     """Check how many reports there were, were left out and told of each number, and what is said of each map."""
-    measures = rebuilt.measures
-    reports, combined, left_out = measures["reports"], measures["combined"], measures.get("left_out", {})
-    fits = left_out.keys() <= set(LEFT_OUT) and all(_is_count(num) for num in left_out.values())
+    measures = rebuilt.stated.estimates
+    reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
+    fits = left_out.keys() <= set(promises.LEFT_OUT) and all(num >= 0 for num in left_out.values())
     require(fits, "certificate.json: reports left out that there cannot be")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
         known, told = {tier.name for tier in purpose.tiers}, reports[purpose.name]
-        fits = told.keys() <= known and all(_is_count(num) and num for num in told.values())
+        fits = told.keys() <= known and all(num > 0 for num in told.values())
         require(fits, f"certificate.json: reports of {purpose.name} that there cannot be")
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
     require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
     require(any(reports.values()), "certificate.json: estimates from no report")
-    maps, verdicts = measures.get("maps", {}), rebuilt.verdicts()
+    maps, verdicts = measures.maps or {}, rebuilt.verdicts()
     require(maps.keys() == verdicts.keys(), "certificate.json: maps of other purposes")
     for name, verdict in verdicts.items():
         fits = maps[name] == verdict.message
         require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
 
 
-def _is_count(num: object) -> bool:
-    return type(num) is int and num >= 0
-
-
-def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, Mapping[str, Any]]) -> None:
+def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTiers]) -> None:
     """Check that tiers were put together by the rule asked for, and how many reports told of each number."""
     wrong = f"certificate.json: tiers of {name} combined that there are not"
-    mechanism, told, asked = rebuilt.mechanisms[name], rebuilt.measures["reports"][name], rebuilt.stated["mechanism"]
+    mechanism, told = rebuilt.mechanisms[name], rebuilt.stated.estimates.reports[name]
+    asked = str(rebuilt.stated.mechanism["combine"])
     numbers = isinstance(mechanism, LocalNumeric)
     subjects = [item.name for item in mechanism.quantities] if isinstance(mechanism, LocalNumeric) else ["shares"]
     require(sorted(stated) == sorted(subjects if told or numbers else []), wrong)
     for item in stated.values():
-        require({"rule"} <= item.keys() <= {"rule", "p_value", *(["reports"] if numbers else [])}, wrong)
-        silent, p_value = numbers and item["reports"] == 0, item.get("p_value")
-        sound = p_value is None or (isinstance(p_value, float) and 0 <= p_value <= 1)
-        require(sound, "certificate.json: a p-value that is none")
-        require(item["rule"] == (NO_TIER if silent else chosen_rule(asked["combine"], len(told), p_value)), wrong)
-        require("p_value" not in item or (len(told) > 1 and not silent), wrong)
+        require((item.reports is not None) is numbers, wrong)
+        silent = item.reports == 0
+        require(item.p_value is None or 0 <= item.p_value <= 1, "certificate.json: a p-value that is none")
+        require(
+            item.rule == (promises.NO_TIER if silent else promises.chosen_rule(asked, len(told), item.p_value)), wrong
+        )
+        require("p_value" not in item.model_fields_set or (len(told) > 1 and not silent), wrong)
     if isinstance(mechanism, LocalNumeric):
         most = sum(num * mechanism.num_told(tier) for tier, num in told.items())
-        counts = [item["reports"] for item in stated.values()]
-        require(all(_is_count(num) and num <= sum(told.values()) for num in counts), wrong)
+        counts = [item.reports or 0 for item in stated.values()]
+        require(all(0 <= num <= sum(told.values()) for num in counts), wrong)
         whole = len(counts) == len(mechanism.attributes)
         require(sum(counts) == most if whole else sum(counts) <= most, wrong)
 
 
-def _check_line(line: _Line | None, expected: Mapping[str, Any], low: float, high: float) -> float:
+def _check_line(line: _Line | None, expected: Mapping[str, object], low: float, high: float) -> float:
     """Check what a line is about and that its value and interval lie where they must; return the value."""
     if line is None:
         raise CheckFailed("data: fewer lines than the task has quantities")
     words = " ".join(str(expected[key]) for key in ("quantity", "purpose", "attribute") if expected.get(key))
     figures = ("value", "lower", "upper")
-    fits = all(same(line[name], expected.get(name, EMPTY[name])) for name in line if name not in figures)
+    fits = all(same(line[name], expected.get(name, promises.EMPTY[name])) for name in line if name not in figures)
     require(fits and expected.keys() <= line.keys(), f"data: a line is not that of {words}")
     value, lower, upper = (line[name] for name in figures)
     bounded = lower is not None and upper is not None and low <= lower <= upper <= high
@@ -265,7 +217,7 @@ def _check_sum(values: Sequence[float], what: str) -> None:
 
 
 def _check_numbers(
-    name: str, mechanism: LocalNumeric, combined: Mapping[str, Mapping[str, Any]], rest: Iterator[_Line]
+    name: str, mechanism: LocalNumeric, combined: Mapping[str, CombinedTiers], rest: Iterator[_Line]
 ) -> None:
     for item in mechanism.quantities:
         expected = {"quantity": "mean", "purpose": name, "attribute": item.name, "unit": item.unit}
@@ -275,34 +227,21 @@ def _check_numbers(
             expected = {"quantity": "present", "purpose": name, "attribute": attribute.quantity.name}
             _check_line(next(rest, None), expected, 0.0, 1.0)
     for item in mechanism.quantities:
-        if has_bins(mechanism) and combined[item.name]["reports"] > 0:
-            _check_distribution(name, item, rest)
+        if not promises.has_bins(mechanism) or not combined[item.name].reports:
+            continue
+        common, shares, points = {"purpose": name, "attribute": item.name}, [], []
+        for low, high in itertools.pairwise(promises.bin_edges(item)):
+            of_bin = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
+            shares.append(_check_line(next(rest, None), of_bin, 0.0, 1.0))
+        _check_sum(shares, f"bins of {item.name}")
+        for level in promises.QUANTILES:
+            expected = {"quantity": f"quantile {level}", **common, "unit": item.unit}
+            points.append(_check_line(next(rest, None), expected, float(item.low), float(item.high)))
+        require(points == sorted(points), f"data: quantiles of {item.name} are not in order")
 
 
-def _check_distribution(purpose: str, item: Quantity, rest: Iterator[_Line]) -> None:
-    common = {"purpose": purpose, "attribute": item.name}
-    shares, points = [], []
-    for low, high in itertools.pairwise(bin_edges(item)):
-        expected = {"quantity": "share", **common, "bin_lower": low, "bin_upper": high}
-        shares.append(_check_line(next(rest, None), expected, 0.0, 1.0))
-    _check_sum(shares, f"bins of {item.name}")
-    for level in QUANTILES:
-        expected = {"quantity": f"quantile {level}", **common, "unit": item.unit}
-        points.append(_check_line(next(rest, None), expected, float(item.low), float(item.high)))
-    require(points == sorted(points), f"data: quantiles of {item.name} are not in order")
-
-
-def _check_places(name: str, mechanism: LocalLocation, rest: Iterator[_Line]) -> None:
-    shares = []
-    for cell in range(mechanism.grid.num_cells + has_outside(mechanism)):
-        expected = {"quantity": "share", "purpose": name, "cell": cell, **place_of(mechanism.grid, cell)}
-        shares.append(_check_line(next(rest, None), expected, 0.0, 1.0))
-    _check_sum(shares, name)
-
-
-def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, Any], rest: Iterator[_Line]) -> None:
-    whole = told.keys() == {"paths", "listed"} and all(type(num) is int for num in told.values())
-    fits = whole and 0 < told["listed"] <= told["paths"] == num_paths(mechanism)
+def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, int], rest: Iterator[_Line]) -> None:
+    fits = told.keys() == {"paths", "listed"} and 0 < told["listed"] <= told["paths"] == promises.num_paths(mechanism)
     require(fits, f"certificate.json: does not tell the paths of {name}")
     shares, paths = [], []
     for _ in range(told["listed"] + (told["listed"] < told["paths"])):
@@ -311,9 +250,9 @@ def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, Any],
         shares.append(_check_line(line, {"quantity": "share", "purpose": name, "path": path}, 0.0, 1.0))
         paths.append(str(path))
     if told["listed"] < told["paths"]:
-        require(paths.pop() == OTHER, f"data: what is left of the paths of {name} is not the last line")
+        require(paths.pop() == promises.OTHER, f"data: what is left of the paths of {name} is not the last line")
     require(len(set(paths)) == len(paths), f"data: a path of {name} is listed twice")
-    sound = all(path_index(mechanism, path) is not None for path in paths)
+    sound = all(promises.path_index(mechanism, path) is not None for path in paths)
     require(sound, f"data: a path of {name} is none of the grid")
     ordered = all(one >= other for one, other in itertools.pairwise(shares[: told["listed"]]))
     require(ordered, f"data: the paths of {name} are not in order of their shares")
@@ -322,22 +261,31 @@ def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, Any],
 
 def check_estimate_loss(release: Release) -> str:
     """Check what a report, a slot and a day give away, and that everything promised follows from the task."""
-    rebuilt = Rebuilt.of(release.certificate)
-    stated, task, losses = rebuilt.stated, rebuilt.task, rebuilt.losses
-    fits = same(loss_measures(task, losses), rebuilt.measures["loss"])
+    stated, rebuilt = release.certificate, Rebuilt.of(release.certificate)
+    task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
+    fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())
     require(fits, "certificate.json: what vehicles give away does not follow from the task")
-    promise = rebuilt.promise()
-    require(stated["basis"] == promise.basis, "certificate.json: the basis does not follow from the task")
-    expected = promise.to_dict()
+    promise = promises.estimates_promise(
+        task,
+        losses,
+        rebuilt.mechanisms,
+        confidence=float(str(stated.mechanism["confidence"])),
+        combine=str(stated.mechanism["combine"]),
+        rules={item.rule for told in measures.combined.values() for item in told.values()},
+        verdicts=rebuilt.verdicts(),
+    )
+    promise = promise.voided(stated.why or "") if stated.basis is Basis.VOID else promise
+    require(stated.basis is promise.basis, "certificate.json: the basis does not follow from the task")
+    expected, told = promise.to_dict(), stated.plain()
     for name, words in _STATED.items():
-        require(same(expected.get(name), stated.get(name)), f"certificate.json: {words} not follow from the task")
-    due, totals = composed(task, losses, promise), stated["composition"]
-    fits = all(same(due[key], totals[key]) for key in ("total", "total_per_period"))
+        require(same(expected.get(name), told.get(name)), f"certificate.json: {words} not follow from the task")
+    totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
+    fits = same(*([made["total"], made["total_per_period"]] for made in totals))
     require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")
-    within = f"epsilon {decimal_text(loss_within(task, losses, rebuilt.mechanisms))}"
+    within = f"epsilon {decimal_text(promises.loss_within(task, losses, rebuilt.mechanisms))}"
     words = f"a slot of reports gives away {within}"
     if any(losses.of_slot(tier) is None for tier in task.tier_names):
         words = f"a slot of reports shows areas as they are, without any bound across areas; within areas {within}"
-    epsilon = decimal_text(exact(stated["guarantee"]["epsilon"]))
-    agrees = f"and not epsilon {epsilon} as claimed" if promise.basis is Basis.CLAIMED else "as stated"
+    claim = decimal_text(promise.guarantee.epsilon) if not isinstance(promise.guarantee, KAnonymity) else ""
+    agrees = f"and not epsilon {claim} as claimed" if promise.basis is Basis.CLAIMED else "as stated"
     return f"{words} at most, {agrees}, by the laws of the task"
