@@ -31,15 +31,28 @@ from dunnage.advising.frontier import (
     check_place,
     with_ends,
 )
-from dunnage.advising.losses import DISTORTION, error_goal
+from dunnage.advising.losses import DISTORTION, ROW_ERROR
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.shuttles import SHUTTLES
 from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, measured, sweep
+from dunnage.advising.trips import TRIP_ERROR
 from dunnage.advising.trucks import TRUCKS
+from dunnage.advising.vehicles import CARRIER_ERROR, MAP_ERROR, advised_kind
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.local.numeric import LocalNumeric
 from dunnage.policy import Policy
 from dunnage.text import large_percent
+
+
+def error_goal(asked: Asked) -> Goal[Any]:
+    """Return the goal for trips, records or devices, whichever the policy is about."""
+    about = asked.base.about
+    if about != "devices":
+        return TRIP_ERROR if about == "trips" else ROW_ERROR
+    kind = asked.base.document["mechanisms"][advised_kind(asked.base)]
+    return CARRIER_ERROR if kind.get("name") == LocalNumeric.name else MAP_ERROR
+
 
 GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
     "trucks": lambda asked: TRUCKS,

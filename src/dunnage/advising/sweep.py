@@ -15,7 +15,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import IO, Any, Generic, TypeVar
@@ -24,6 +24,9 @@ from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
 from dunnage.advising.policies import BasePolicy
 from dunnage.errors import DunnageError, NoPlanError, OutputError
+from dunnage.exact import exact
+from dunnage.mechanisms.base import Mechanism
+from dunnage.policy import Policy
 
 POINTS_FILE = "points.jsonl"
 STORE_ENDING = ".partial"
@@ -72,6 +75,19 @@ class Task:
     guarantee: str = ""  # guarantee, basis: the promise in words, and what it rests on; empty until it was looked up
     basis: str = ""
     on: str = DATA  # What it is measured on: `data`, `sample` or `generated`
+
+    @classmethod
+    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Task:
+        return cls(name=f"{kind.name} {words}", mechanism=kind.name, parameters=parameters, plan=plan or {})
+
+    @property
+    def epsilon(self) -> float:
+        return float(exact(str(self.parameters["epsilon"])))
+
+    def under(self, policy: Policy) -> Policy:
+        """Return the policy with this mechanism."""
+        table = {"name": self.mechanism, **self.parameters}
+        return replace(policy, mechanism=table, document={**policy.document, "mechanism": table})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,10 +255,10 @@ def attempted(measure: Measuring, task: Task) -> Point | Failure:
     try:
         return measure(task)
     except DunnageError as error:
-        return Failure(name=task.name, why=_reason(error))
+        return Failure(name=task.name, why=reason(error))
 
 
-def _reason(error: DunnageError) -> str:
+def reason(error: DunnageError) -> str:
     """Return what an error says, in one line and without the place of a policy that nobody wrote."""
     problems = getattr(error, "problems", None)
     text = "; ".join(str(problem) for problem in problems) if problems else str(error)

@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import JsonValue
 
-from dunnage.advising.alike import MOST_RECORDS
 from dunnage.advising.common import (
     KS,
+    MOST_RECORDS,
     QUICK_KS,
     Opened,
     check_by,
@@ -30,6 +31,14 @@ from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task, Tasks
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.exact import exact
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.base import Mechanism
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
 
 if TYPE_CHECKING:
@@ -51,7 +60,6 @@ MOST_WITH_SEVERAL = 1000
 """Packages that a draw with several quantities is measured on."""
 MOST_SIMPLE = 10_000
 """Packages of which classes are packed by their upper bounds or means in some seconds."""
-_SIMPLE = ("partition", "full-domain")
 MOST_IN_A_TRUCK = 12
 """Packages in a truck up to which sealed and certified plans with several quantities are tried."""
 MANY_PACKAGES = 1000
@@ -84,7 +92,7 @@ class TrucksCase(Opened):
 
     def most_of(self, tried: Task) -> int:
         """How many packages a draw is measured on, at most: more, if classes are packed by one number each."""
-        simple = tried.mechanism in _SIMPLE and tried.plan.get("name") in (UPPER, MEAN)
+        simple = "statistic" in MECHANISMS[tried.mechanism].model_fields and tried.plan.get("name") in (UPPER, MEAN)
         return self.most_compared if simple else self.most
 
     @property
@@ -214,31 +222,26 @@ def _candidates(case: TrucksCase) -> Iterator[Task]:
     if case.several:  # they take longer to pack
         ks = ks[1:] if quick else ks[::2]
     least_sealed = LEAST_SEALED if quick or case.num_measured >= MANY_PACKAGES else 0
-    plans = (UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED)
     for k in ks:
-        for plan in plans:
+        for plan in (UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED):
             if plan != SEALED or k >= least_sealed:
-                yield _planned("partition", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+                yield _planned(Partition, {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
     for k in ks if case.several and not quick else ks[::2]:
         for plan in (UPPER, SEALED):
-            yield _planned("full-domain", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
-    epsilons = EPSILONS[::2] if case.several else EPSILONS
-    yield from _noisy_candidates(case, QUICK_EPSILONS if quick else epsilons, quick=quick)
-
-
-def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: bool) -> Iterator[Task]:
+            yield _planned(FullDomain, {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+    epsilons: Sequence[float] = QUICK_EPSILONS if quick else EPSILONS[::2] if case.several else EPSILONS
     plans = (MEAN,) if quick else (UPPER, MEAN)
     for epsilon in epsilons:
         for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
             for plan in plans:
-                yield _planned("noisy-values", {"epsilon": epsilon, "law": law}, f"epsilon={epsilon:g}, {law}", plan)
+                yield _planned(NoisyValues, {"epsilon": epsilon, "law": law}, f"epsilon={epsilon:g}, {law}", plan)
     for epsilon in epsilons:
         for what, table in _ranges(case, private=not quick and epsilon in QUICK_EPSILONS):
             for plan in plans:
-                yield _planned("noisy-clusters", {"epsilon": epsilon, **table}, f"epsilon={epsilon:g}, {what}", plan)
+                yield _planned(NoisyClusters, {"epsilon": epsilon, **table}, f"epsilon={epsilon:g}, {what}", plan)
     for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
         parameters = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
-        yield _planned("sampled-lattice", parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
+        yield _planned(SampledLattice, parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
 
 
 def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Table]]:
@@ -252,25 +255,18 @@ def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Table]]:
     if borders and len(borders) == len(domains):
         yield f"{NUM_RANGES} public ranges", {"borders": _alone(borders)}
     if private:
-        shares = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
-        yield (
-            f"{NUM_RANGES} private ranges",
-            {"quantiles": _alone(dict.fromkeys(domains, shares)) if domains else shares},
-        )
+        shares: JsonValue = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
+        quantiles = _alone(dict.fromkeys(domains, shares)) if domains else shares
+        yield f"{NUM_RANGES} private ranges", {"quantiles": quantiles}
 
 
-def _alone(table: Table) -> Any:
+def _alone(table: Table) -> JsonValue:
     """Write the list of a single attribute without its name."""
     return next(iter(table.values())) if len(table) == 1 else dict(table)
 
 
-def _planned(mechanism: str, parameters: Table, words: str, plan: str) -> Task:
-    return Task(
-        name=f"{mechanism} {words}, {plan} plan",
-        mechanism=mechanism,
-        parameters=parameters,
-        plan={"name": plan, **_PLANS[plan]},
-    )
+def _planned(kind: type[Mechanism], parameters: Table, words: str, plan: str) -> Task:
+    return Task.of(kind, f"{words}, {plan} plan", parameters, {"name": plan, **_PLANS[plan]})
 
 
 # --- Measuring -----------------------------------------------------------------------------------------------------
@@ -308,8 +304,8 @@ def _model(task: Task) -> Model:
     if name == SEALED:
         return Sealed()
     if name == CERTIFIED:
-        return Stochastic(risk=task.plan["risk"])
-    return Standard(statistic=task.plan["statistic"])
+        return Stochastic(risk=exact(str(task.plan["risk"])))
+    return Standard(statistic=str(task.plan["statistic"]))
 
 
 def _figures(

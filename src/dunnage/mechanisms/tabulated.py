@@ -17,6 +17,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
+from dunnage.city import City
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown
@@ -248,6 +249,12 @@ class FeatureMechanism(CountsMechanism):
 
     as_published: Flag = False
     fewest_features: ClassVar[str]  # Features that need nothing but stops and windows, by name
+
+    @classmethod
+    def richest_features(cls, city: City | None) -> str:
+        """Name the features that need no more than a city tells: zones the fourth, modes the fifth."""
+        richest = 3 if city is None or city.zones is None else 4 if city.modes is None else 5
+        return cls.fewest_features.replace("3", str(richest))
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:

@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, targets, texts
+from dunnage.samples.common import card_names, choose, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -244,15 +244,9 @@ def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
     goals = np.exp(-1.3 * far + 1.2 * generator.standard_normal(len(far)))
     apart = np.linalg.norm(metro.places[:, None] - metro.places[None], axis=2)
     drawn = homes[:, None] * goals[None] * np.exp(-apart / 0.8) * (apart > 0)
-    home, place = np.divmod(_choose(drawn.ravel(), num, generator), len(far))
+    home, place = np.divmod(choose(drawn.ravel(), generator.random(num)), len(far))
     errand = _errands(drawn, home, generator)
     return np.array([home, place, home, errand, home])
-
-
-def _choose(weights: FloatArray, num: int, generator: np.random.Generator) -> IntArray:
-    until = np.cumsum(weights)
-    drawn = np.searchsorted(until, generator.random(num) * until[-1], side="right")
-    return np.asarray(np.minimum(drawn, len(weights) - 1), dtype=np.int64)
 
 
 def _errands(weights: FloatArray, home: IntArray, generator: np.random.Generator) -> IntArray:

@@ -22,7 +22,7 @@ import pyarrow.csv as pacsv
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, targets, texts
+from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
 from dunnage.samples.town import Town, town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
@@ -48,13 +48,10 @@ _WEEKDAY_DATE, _WEEKEND_DATE = date(2026, 10, 14), date(2026, 10, 17)
 _HALF_HOUR = 1800
 _BUSY = slice(16, 20)
 _BUSY_CELLS = 591
-# Twice the trips are not on twice the cells, and a cell's share of a half-hour's trips falls off with its rank.
-_CELLS_GROW, _RANK_OFFSET, _RANK_POWER = 0.75, 2.0, 1.88
 # Hour of day and share of trips that go the way to work then.
 _OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
 _OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
 _WORKPLACES = 6
-_PAIRS_DIFFER, _HALF_HOURS_DIFFER = 1.0, 0.5
 _NOON = 13 * 3600
 _RETURN = 0.85
 _JOINS, _JOINED = 4, 0.15
@@ -123,7 +120,7 @@ class TripSetting:
     def quotas(self) -> tuple[IntArray, IntArray]:
         """Return how many trips begin in each half-hour of the window, and in how many cells. Shapes: half-hours."""
         num_trips = _apportion(self._profile[self.half_hours], self.num_trips)
-        cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
+        cells = _BUSY_CELLS * num_trips**CELLS_GROW / (_WEEKDAY[_BUSY] ** CELLS_GROW).sum()
         return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
 
 
@@ -212,7 +209,8 @@ def _draw_trips(
     pairs, seconds = [], []
     for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
         either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
-        cells, counts = _fill(either.reshape(-1), int(num_trips), int(num_cells), streams[half])
+        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num_cells))
+        counts = 1 + streams[half].multinomial(num_trips - len(cells), falling / falling.sum()) if len(cells) else cells
         begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
         pairs.append(streams[half].permutation(np.repeat(cells, counts)))
         seconds.append(begin)
@@ -230,26 +228,10 @@ def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
     outside = generator.choice(suburbs, min(_WORKPLACES, len(suburbs)), replace=False)
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
-    pairs = _PAIRS_DIFFER * generator.standard_normal((num, num))
-    # Who can walk rarely rides, and far away is too far; nobody rides to where they are.
-    apart = here.scale * here.apart
-    deterred = apart / 6 + 3 * np.exp(-apart / 1.5)
-    attraction = homes[:, None] + work[None] - deterred + pairs
-    np.fill_diagonal(attraction, -np.inf)
+    pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
+    attraction = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
+    np.fill_diagonal(attraction, -np.inf)  # nobody rides to where they are
     return np.asarray(attraction)
-
-
-def _fill(
-    attraction: FloatArray, num_trips: int, num_cells: int, generator: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Choose so many cells, attractive ones rather, and put all trips into them, one at least in each."""
-    noisy = attraction + _HALF_HOURS_DIFFER * generator.standard_normal(len(attraction))
-    num_cells = min(num_cells, int(np.isfinite(noisy).sum()))
-    cells = np.argsort(-noisy, kind="stable")[:num_cells]
-    if num_cells == 0:
-        return cells, cells
-    falling = (np.arange(num_cells) + _RANK_OFFSET) ** -_RANK_POWER
-    return cells, 1 + generator.multinomial(num_trips - num_cells, falling / falling.sum())
 
 
 def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArray:
@@ -396,11 +378,13 @@ def generate_city_trips(
     tuple
         The paths of the CSV file and of the policy.
     """
+    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+
     here = City.read_folder(city)
     path, policy = targets(out, (".csv", ".toml"), force)
     table = _table(setting, seed, here)
     names = [os.path.relpath(Path(city) / name, path.parent) for name in ("stops.csv", "modes.csv")]
-    features = "O3" if here.zones is None else "O4" if here.modes is None else "O5"
+    features = ConstrainedCounts.richest_features(here)
     text = trips_policy(setting, path.stem, names[0], names[1] if here.modes is not None else None, features)
     pacsv.write_csv(_as_text(table, setting.date), str(path))
     policy.write_text(text, encoding="utf-8")
