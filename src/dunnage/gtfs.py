@@ -26,8 +26,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import MOST_SECONDS, MOST_STOPS_WITH_PAIRS, Buses, City, haversine
+from dunnage.arrays import FloatArray
+from dunnage.city import MOST_SECONDS, MOST_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
 from dunnage.domains.files import refuse_lines
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.folders import check_new_folder
@@ -46,12 +46,7 @@ _DATE = re.compile("[0-9]{8}")
 _TIME = re.compile("([0-9]{1,2}):([0-5][0-9]):([0-5][0-9])")
 
 
-def _is_date(cell: str) -> bool:
-    return bool(_DATE.fullmatch(cell)) and date_of(cell) is not None
-
-
 def date_of(text: str) -> datetime.date | None:
-    """Read a date; None if it is none."""
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
@@ -72,10 +67,6 @@ def _is_degrees(most: float) -> Callable[[str], bool]:
     return within
 
 
-def _is_time(cell: str) -> bool:
-    return not cell or (seconds_of(cell) is not None)
-
-
 def seconds_of(cell: str) -> int | None:
     """Read a time of the service day, which may be past 24:00, as seconds; None if it is none."""
     found = _TIME.fullmatch(cell)
@@ -88,9 +79,9 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _Check = tuple[Callable[[str], bool], str]
 _LAT: _Check = (_is_degrees(90.0), "a number of degrees from -90 to 90")
 _LON: _Check = (_is_degrees(180.0), "a number of degrees from -180 to 180")
-_CLOCK: _Check = (_is_time, "a time such as 07:30:00 or 25:10:00")
+_CLOCK: _Check = (lambda cell: not cell or seconds_of(cell) is not None, "a time such as 07:30:00 or 25:10:00")
 _CLOCK_GIVEN: _Check = (lambda cell: seconds_of(cell) is not None, _CLOCK[1])
-_DAY: _Check = (_is_date, "a date such as 20261116")
+_DAY: _Check = (lambda cell: bool(_DATE.fullmatch(cell)) and date_of(cell) is not None, "a date such as 20261116")
 _FLAG: _Check = (lambda cell: cell in ("0", "1"), "0 or 1")
 _ID: _Check = (bool, "filled in")
 _NUMBER: _Check = (_is_whole, "a whole number")
@@ -140,8 +131,7 @@ def unpacked(path: Path) -> Iterator[Path]:
                 )
             else:
                 with zipfile.ZipFile(path) as archive:
-                    members = _members(path, archive)
-                    _copy_all(members, folder, lambda member, _mode: archive.open(member), path)
+                    _copy_all(_members(path, archive), folder, lambda member, _mode: archive.open(member), path)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
             what = f"this is no readable zip file ({type(error).__name__})"
             remedy = "Name a GTFS feed, a folder or a zip; or the folder of a city, which has stops.csv."
@@ -201,15 +191,40 @@ def _copy(stream: BinaryIO, file: BinaryIO, most: int) -> int:
 
 def check_file(source: str, path: Path, name: str) -> None:
     """Refuse a file that is not UTF-8 or not CSV, lacks a column, or has wrong cells: every line that has."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            problems = _file_problems(source, csv.reader(file), name)
-    except UnicodeDecodeError:
-        raise InputError(source, [Problem("not UTF-8", _where_not_utf8(path), remedy="Save it as UTF-8.")]) from None
+    problems: list[tuple[int, str]] = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        try:
+            header = [cell.strip() for cell in next(reader, [])]
+            if not set(FEED_FILES[name]) <= set(header) or len(set(header)) < len(header):
+                what = f"there must be columns {', '.join(FEED_FILES[name])}, each column once. Mend the header."
+                refuse_lines(source, [(1, what)])
+            checks = [
+                (header.index(column), column, *check)
+                for column, check in (FEED_FILES[name] | _OPTIONAL_COLUMNS.get(name, {})).items()
+                if column in header
+            ]
+            width = len(header)
+            for cells in reader:
+                line = reader.line_num
+                if any(cells) and len(cells) != width:
+                    what = f"there must be {width} cells as in the header. Got {len(cells)}. Mend the line."
+                    problems.append((line, what))
+                elif any(cells):
+                    problems += [
+                        (line, f"{column} must be {what}. Mend it.")
+                        for place, column, is_right, what in checks
+                        if not is_right(cells[place].strip())
+                    ]
+        except csv.Error as error:
+            problems.append((reader.line_num, f"this is not CSV ({error}). Mend the line."))
+        except UnicodeDecodeError:
+            raise InputError(source, [Problem("not UTF-8", _not_utf8(path), remedy="Save it as UTF-8.")]) from None
     refuse_lines(source, problems)
 
 
-def _where_not_utf8(path: Path) -> str:
+def _not_utf8(path: Path) -> str:
+    """Say which line of a file is not UTF-8."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -217,38 +232,6 @@ def _where_not_utf8(path: Path) -> str:
             except UnicodeDecodeError:
                 return f"line {number}"
     return ""
-
-
-def _file_problems(source: str, reader: Any, name: str) -> list[tuple[int, str]]:
-    problems: list[tuple[int, str]] = []
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        if not set(FEED_FILES[name]) <= set(header) or len(set(header)) < len(header):
-            what = f"there must be columns {', '.join(FEED_FILES[name])}, each column once. Mend the header."
-            refuse_lines(source, [(1, what)])
-        checks = [
-            (header.index(column), column, *check)
-            for column, check in (FEED_FILES[name] | _OPTIONAL_COLUMNS.get(name, {})).items()
-            if column in header
-        ]
-        for cells in reader:
-            if any(cells):
-                problems += _line_problems(reader.line_num, cells, len(header), checks)
-    except csv.Error as error:
-        problems.append((reader.line_num, f"this is not CSV ({error}). Mend the line."))
-    return problems
-
-
-def _line_problems(
-    line: int, cells: list[str], width: int, checks: Sequence[tuple[int, str, Callable[[str], bool], str]]
-) -> list[tuple[int, str]]:
-    if len(cells) != width:
-        return [(line, f"there must be {width} cells as in the header. Got {len(cells)}. Mend the line.")]
-    return [
-        (line, f"{column} must be {what}. Mend it.")
-        for place, column, is_right, what in checks
-        if not is_right(cells[place].strip())
-    ]
 
 
 MOST_DAYS_COMPARED = 366
@@ -320,7 +303,6 @@ def load_city(
 
 
 def asked_date(date: str | datetime.date) -> datetime.date:
-    """Read a date such as 2026-11-16."""
     found = date_of(date) if isinstance(date, str) else date
     if found is None:
         raise ParameterError(f"a date is written as 2026-11-16. Got {date!r}. Mend it.")
@@ -386,13 +368,11 @@ def _texts(frame: Any, column: str) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Name the first few."""
     text = ", ".join(repr(name) for name in names[:_MOST_NAMED])
     return f"{text} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else text
 
 
 def _do(num: int, one: str, many: str) -> str:
-    """Choose the word that goes with a number of things."""
     return one if num == 1 else many
 
 
@@ -404,61 +384,43 @@ def _service_day(path: str | PathLike[str], feed: Any, asked: datetime.date | No
 
     Only a year from the feed's start is looked at, and a week around a day: a feed may claim to hold for ages.
     """
-    ends = _first_and_last(feed)
-    if ends is None:
+    calendars = ((feed.calendar, "start_date"), (feed.calendar, "end_date"), (feed.calendar_dates, "date"))
+    named = {text for frame, column in calendars for text in _texts(frame, column)}
+    days = [day for text in named if (day := date_of(text)) is not None]
+    if not days:
         if asked is None:
             return None
         what = f"the feed has neither calendar.txt nor calendar_dates.txt, so nothing says what runs on {asked}"
         raise InputError(str(path), [Problem(what, remedy="Leave the date out: then all trips count.")])
-    first, last = ends
+    first, last = min(days), max(days)
     busy = Counter(_texts(feed.trips, "service_id"))
+
+    def num_trips(start: int, num: int) -> dict[datetime.date, int]:
+        """Count the trips of so many days from a start, a day's number, as far as the feed names them."""
+        span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
+        return {
+            day: sum(busy.get(str(service).strip(), 0) for service in _services(feed, day))
+            for day in map(datetime.date.fromordinal, span)
+        }
+
     if asked is None:
-        return _busiest_day(path, feed, busy, _days_within(first, last, first.toordinal(), MOST_DAYS_COMPARED))
+        num = num_trips(first.toordinal(), MOST_DAYS_COMPARED)
+        best = max(num, key=lambda day: num[day])  # the earliest of them
+        if not num[best]:
+            raise Refusal(f"{path}: no trip runs from {min(num)} to {max(num)}. Name a date, or get the whole feed.")
+        return best
     if not first <= asked <= last:
         raise Refusal(
             f"{path}: the feed holds from {first} to {last}, and {asked} is outside. "
             "Choose a date in it, or get the feed of that time."
         )
-    if not _num_trips(feed, busy, asked):
-        around = _days_within(first, last, asked.toordinal() - 7, 15)
-        near = [str(day) for day in around if _num_trips(feed, busy, day)]
+    if not num_trips(asked.toordinal(), 1)[asked]:
+        near = [str(day) for day, trips in num_trips(asked.toordinal() - 7, 15).items() if trips]
         raise Refusal(
             f"{path}: no trip runs on {asked} ({asked:%A}). "
             f"Choose another date{f', such as {near[-1]}' if near else f' from {first} to {last}'}."
         )
     return asked
-
-
-def _first_and_last(feed: Any) -> tuple[datetime.date, datetime.date] | None:
-    """Return the first and the last day that a feed's calendars name; None if they name none."""
-    named = {
-        *_texts(feed.calendar, "start_date"),
-        *_texts(feed.calendar, "end_date"),
-        *_texts(feed.calendar_dates, "date"),
-    }
-    days = [day for text in named if (day := date_of(text)) is not None]
-    return (min(days), max(days)) if days else None
-
-
-def _days_within(first: datetime.date, last: datetime.date, start: int, num: int) -> list[datetime.date]:
-    """Return so many days from a start, a day's number, as far as they are in a range."""
-    span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
-    return [datetime.date.fromordinal(day) for day in span]
-
-
-def _busiest_day(
-    path: str | PathLike[str], feed: Any, busy: Mapping[str, int], days: Sequence[datetime.date]
-) -> datetime.date:
-    """Return the day with most trips, the earliest of them."""
-    num_trips = {day: _num_trips(feed, busy, day) for day in days}
-    best = max(days, key=lambda day: num_trips[day])
-    if not num_trips[best]:
-        raise Refusal(f"{path}: no trip runs from {days[0]} to {days[-1]}. Name a date, or get the whole feed.")
-    return best
-
-
-def _num_trips(feed: Any, busy: Mapping[str, int], day: datetime.date) -> int:
-    return sum(busy.get(str(service).strip(), 0) for service in _services(feed, day))
 
 
 def _services(feed: Any, day: datetime.date) -> list[str]:
@@ -500,14 +462,32 @@ class _Stops:
             problems.append(Problem(what, remedy="Add the station, or leave parent_station blank."))
         if problems:
             raise InputError(f"{path}: stops.txt", problems)
-        tops = {stop: _top(path, stop, parent_of) for stop in ids}
+        tops = {}
+        for start in ids:  # up from boarding area to platform to station
+            stop, seen = start, {start}
+            while parent := parent_of[stop]:
+                if parent in seen:
+                    what = f"{start!r} is, by parent_station, a part of itself"
+                    raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Mend parent_station.")])
+                seen.add(parent)
+                stop = parent
+            tops[start] = stop
         number = {stop: place for place, stop in enumerate(ids)}
+        zone_ids = _texts(feed.stops, "zone_id")
+        zones_of: dict[str, Counter[str]] = defaultdict(Counter)
+        for stop, zone in zip(ids, zone_ids, strict=True):
+            if zone:
+                zones_of[tops[stop]][zone] += 1
         lat, lon = (_degrees(feed.stops, column, ids, tops) for column in ("stop_lat", "stop_lon"))
         return cls(
             ids=ids,
             lat=lat,
             lon=lon,
-            zone_ids=_zone_ids(_texts(feed.stops, "zone_id"), ids, tops),
+            # A station without a zone has that of most of its platforms.
+            zone_ids=[
+                zone or (zones_of[stop].most_common(1)[0][0] if stop in zones_of else "")
+                for stop, zone in zip(ids, zone_ids, strict=True)
+            ],
             place_of={
                 stop: number[tops[stop]]
                 for stop, kind in zip(ids, kinds, strict=True)
@@ -518,18 +498,6 @@ class _Stops:
                 for stop, kind in zip(ids, kinds, strict=True)
             ),
         )
-
-
-def _top(path: str | PathLike[str], stop: str, parent_of: Mapping[str, str]) -> str:
-    """Return the station a stop belongs to, or the stop itself: up from boarding area to platform to station."""
-    start, seen = stop, {stop}
-    while parent := parent_of[stop]:
-        if parent in seen:
-            what = f"{start!r} is, by parent_station, a part of itself"
-            raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Mend parent_station.")])
-        seen.add(parent)
-        stop = parent
-    return stop
 
 
 def _degrees(frame: Any, column: str, ids: Sequence[str], tops: Mapping[str, str]) -> FloatArray:
@@ -544,18 +512,6 @@ def _degrees(frame: Any, column: str, ids: Sequence[str], tops: Mapping[str, str
         if parts.get(ids[place]):
             values[place] = float(np.mean(parts[ids[place]]))
     return values
-
-
-def _zone_ids(zone_ids: list[str], ids: Sequence[str], tops: Mapping[str, str]) -> list[str]:
-    """Return the zone of each stop; a station without one has that of most of its platforms."""
-    parts: dict[str, Counter[str]] = defaultdict(Counter)
-    for stop, zone in zip(ids, zone_ids, strict=True):
-        if zone:
-            parts[tops[stop]][zone] += 1
-    return [
-        zone or (parts[stop].most_common(1)[0][0] if parts.get(stop) else "")
-        for stop, zone in zip(ids, zone_ids, strict=True)
-    ]
 
 
 # Timetable
@@ -685,8 +641,9 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         # Between two known calls both lines run from the departure at the first to the arrival at the second.
         blank = np.setdiff1d(places, known)
         if len(blank):
-            between = _between(blank, np.array(known), come, go)
-            come[blank] = go[blank] = between
+            after = np.searchsorted(known, blank)
+            start, end = np.array(known)[after - 1], np.array(known)[after]
+            come[blank] = go[blank] = go[start] + (come[end] - go[start]) * (blank - start) / (end - start)
         if (go < come).any() or (come[1:] < go[:-1]).any():
             wrong.append(trip)
             continue
@@ -699,12 +656,6 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         trips, are = several(len(wrong), "trip"), _do(len(wrong), "is", "are")
         notes.append(f"{trips} whose times run backwards or have no start or end {are} left out.")
     return visits, notes
-
-
-def _between(blank: IntArray, known: IntArray, come: FloatArray, go: FloatArray) -> FloatArray:
-    after = np.searchsorted(known, blank)
-    start, end = known[after - 1], known[after]
-    return np.asarray(go[start] + (come[end] - go[start]) * (blank - start) / (end - start))
 
 
 def _starts(feed: Any, visits: Mapping[str, _Visits]) -> tuple[dict[str, list[float]], list[str]]:
@@ -742,38 +693,46 @@ def _city(
         what = f"stops that trips call at must have stop_lat and stop_lon. {_named(nowhere)} {have} none"
         raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Fill them in.")])
     ids = tuple(stops.ids[place] for place in kept.tolist())
-    said = [_day_said(day), *_stops_said(stops, len(kept)), *timetable.notes]
+    said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."]
+    if num := stops.num_rolled:
+        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
+        said.append(f"{several(num, 'platform')} {count}.")
+    if unserved := len(set(stops.place_of.values())) - len(kept):
+        are = _do(unserved, "is", "are")
+        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
+    said += timetable.notes
     city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
     new = {place: number for number, place in enumerate(kept.tolist())}
-    hubs, chosen = _hubs(path, city, timetable, new, setting)
-    buses, more = _buses(timetable, _near_hubs(city, hubs, kept), setting)
+    apart = haversine(stops.lat[kept], stops.lon[kept])
+    hubs, chosen = _hubs(path, city, apart, timetable, new, setting)
+    near_hubs = {}  # the hub that each stop of the feed near one counts as
+    if hubs.any():
+        far = apart[:, hubs]
+        nearest, near = np.flatnonzero(hubs)[far.argmin(axis=1)], np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
+        near_hubs = dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
+    buses, more = _buses(timetable, near_hubs, setting)
     city = replace(city, hubs=hubs, buses=buses)
     if setting.zones == "zone_id":
-        city = _feed_zones(path, city, [stops.zone_ids[place] for place in kept.tolist()])
+        zone_ids = [stops.zone_ids[place] for place in kept.tolist()]
+        if blank := zone_ids.count(""):
+            raise Refusal(
+                f"{path}: zone_id is blank for {blank} of {several(len(ids), 'stop')} that trips call at. "
+                "Fill it in in stops.txt, or ask for a number of zones."
+            )
+        names, zones = numbered(zone_ids)
+        city = replace(city, zone_names=names, zones=zones, assumed=("Zones are those of zone_id in the feed.",))
     else:
         city = city.with_zones(int(setting.zones))
     return replace(city, assumed=(*said, chosen, more, *city.assumed))
 
 
-def _day_said(day: datetime.date | None) -> str:
-    return f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."
-
-
-def _stops_said(stops: _Stops, num_kept: int) -> list[str]:
-    said = []
-    if stops.num_rolled:
-        num = stops.num_rolled
-        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
-        said.append(f"{several(num, 'platform')} {count}.")
-    unserved = len(set(stops.place_of.values())) - num_kept
-    if unserved:
-        are = _do(unserved, "is", "are")
-        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
-    return said
-
-
 def _hubs(
-    path: str | PathLike[str], city: City, timetable: _Timetable, new: Mapping[int, int], setting: FeedSetting
+    path: str | PathLike[str],
+    city: City,
+    apart: FloatArray,
+    timetable: _Timetable,
+    new: Mapping[int, int],
+    setting: FeedSetting,
 ) -> tuple[NDArray[np.bool_], str]:
     """Choose hubs: those named, or the busiest stops that are some way from one another."""
     hubs = np.zeros(len(city.stops), dtype=bool)
@@ -785,9 +744,6 @@ def _hubs(
         return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that were named."
     num, routes = timetable.departures()
     order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
-    assert city.lat is not None
-    assert city.lon is not None
-    apart = haversine(city.lat, city.lon)
     chosen: list[int] = []
     for place in order:
         stop = new[place]
@@ -799,18 +755,6 @@ def _hubs(
         f"{1000 * _HUBS_APART_KM:.0f} m apart or more."
     )
     return hubs, said
-
-
-def _near_hubs(city: City, hubs: NDArray[np.bool_], kept: IntArray) -> dict[int, int]:
-    """Return the hub that each stop of the feed near one counts as."""
-    if not hubs.any():
-        return {}
-    assert city.lat is not None
-    assert city.lon is not None
-    far = haversine(city.lat, city.lon)[:, hubs]
-    nearest = np.flatnonzero(hubs)[far.argmin(axis=1)]
-    near = np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
-    return dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
 
 
 def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting) -> tuple[Buses, str]:
@@ -854,20 +798,3 @@ def _rides(visits: _Visits, hubs: Mapping[int, int]) -> list[tuple[tuple[int, in
                 rides.append(((start, end), go, come - go))
             seen.add(end)
     return rides
-
-
-def _feed_zones(path: str | PathLike[str], city: City, zone_ids: Sequence[str]) -> City:
-    blank = [stop for stop, zone in zip(city.stops, zone_ids, strict=True) if not zone]
-    if blank:
-        raise Refusal(
-            f"{path}: zone_id is blank for {len(blank)} of {several(len(city.stops), 'stop')} that trips call at. "
-            "Fill it in in stops.txt, or ask for a number of zones."
-        )
-    number: dict[str, int] = {}
-    codes = [number.setdefault(zone, len(number)) for zone in zone_ids]
-    return replace(
-        city,
-        zone_names=tuple(number),
-        zones=np.array(codes, dtype=np.int32),
-        assumed=(*city.assumed, "Zones are those of zone_id in the feed."),
-    )

@@ -119,7 +119,9 @@ class TripSetting:
 
     def quotas(self) -> tuple[IntArray, IntArray]:
         """Return how many trips begin in each half-hour of the window, and in how many cells. Shapes: half-hours."""
-        num_trips = _apportion(self._profile[self.half_hours], self.num_trips)
+        weights, total = self._profile[self.half_hours], self.num_trips
+        num_trips, left = np.divmod(weights * total, weights.sum())  # the largest remainders are rounded up
+        num_trips[np.argsort(-left, kind="stable")[: total - int(num_trips.sum())]] += 1
         cells = _BUSY_CELLS * num_trips**CELLS_GROW / (_WEEKDAY[_BUSY] ** CELLS_GROW).sum()
         return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
 
@@ -130,13 +132,6 @@ def _half_hour(time: str) -> int:
     if not found or (half := 2 * int(found[1]) + (found[2] == "30")) > 48:
         raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
     return half
-
-
-def _apportion(weights: IntArray, total: int) -> IntArray:
-    """Share out a total by weights, in whole numbers: the largest remainders are rounded up."""
-    shares, left = np.divmod(weights * total, weights.sum())
-    shares[np.argsort(-left, kind="stable")[: total - int(shares.sum())]] += 1
-    return np.asarray(shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,16 +245,12 @@ def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArra
     card[after[after >= 0]] = np.flatnonzero(after >= 0)
     while not np.array_equal(card, further := card[card]):
         card = further
-    card[shared] = len(drawn) + _pools(int(shared.sum()), generator)
+    # Shared cards have a few trips each, some dozens.
+    num = int(shared.sum())
+    until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2))
+    card[shared] = len(drawn) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
     _, numbers = np.unique(card, return_inverse=True)
     return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
-
-
-def _pools(num: int, generator: np.random.Generator) -> IntArray:
-    """Give trips to shared cards with a few trips each, some with dozens."""
-    sizes = 2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2)
-    until = np.cumsum(sizes)
-    return np.asarray(generator.permutation(np.searchsorted(until, np.arange(num), side="right")))
 
 
 def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
