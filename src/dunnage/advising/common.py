@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from dunnage import noise_arrays
-from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Table
 from dunnage.advising.sweep import Asked, Case, Task, Tasks, reason
 from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
@@ -39,7 +39,7 @@ MOST_RECORDS = 1500
 MOST_ALONG_ONE, MOST_ALONG_SEVERAL = 200_000, 10_000
 """Records that a fast mechanism is measured on, where nothing is planned: with one quasi-identifier, and with more."""
 # Any mechanism does to read a policy whose own is blank; what it is, is chosen later.
-_ANY_MECHANISM = {"name": Partition.name, "k": 2}
+_ANY_MECHANISM: Table = {"name": Partition.name, "k": 2}
 _SEARCHED = "max_distortion"
 """The parameter to keep to which classes are searched for again and again, in all groups together."""
 
@@ -127,14 +127,6 @@ def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
 def check_digest(data: Dataset, policy: Policy) -> str:
     """Return a digest of private rows and of the files that their policy names, to tell whether both are the same."""
     return hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode()).hexdigest()
-
-
-def check_by(policy: Policy, by: str | None) -> None:
-    """Refuse to keep apart by a column that the planner will not see."""
-    public = [item.name for item in policy.schema.public]
-    if by is not None and by not in public:
-        known = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
-        raise ParameterError(f"trucks can be kept apart by a public column. Got {by!r}, which is none. {known}")
 
 
 def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
@@ -150,7 +150,16 @@ class Goal(Generic[C]):
 
 def measured(goal: Goal[C], case: C, task: Task) -> Point:
     start = time.monotonic()
-    draws = [_drawn_in_time(goal, case, task) for _ in range(case.asked.draws)]
+    draws = []
+    for _ in range(case.asked.draws):
+        try:
+            with _alarm(goal.draw_seconds):
+                draws.append(goal.measure(case, task))
+        except _TookTooLong:
+            raise NoPlanError(
+                f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
+                "records: --size 500, say."
+            ) from None
     names = dict.fromkeys(name for drawn in draws for name in drawn.figures)
     return Point(
         name=task.name,
@@ -180,17 +189,6 @@ def measured(goal: Goal[C], case: C, task: Task) -> Point:
 
 class _TookTooLong(BaseException):
     """Time is up. It is no error, so that nothing on the way takes it for one of its own."""
-
-
-def _drawn_in_time(goal: Goal[C], case: C, task: Task) -> Drawn:
-    try:
-        with _alarm(goal.draw_seconds):
-            return goal.measure(case, task)
-    except _TookTooLong:
-        raise NoPlanError(
-            f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
-            "records: --size 500, say."
-        ) from None
 
 
 @contextlib.contextmanager
@@ -353,17 +351,13 @@ class Store:
                 remedy = "Move it away." if before is None else "Run that again, or replace it with --force."
                 raise OutputError(f"{folder} {what}. {remedy}")
             shutil.rmtree(folder)
-        store = cls(folder, {}, digest)
-        store._make()
-        return store
-
-    def _make(self) -> None:
-        assert self.folder is not None
         try:
-            self.folder.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700)
         except OSError as error:
-            raise OutputError(f"{self.folder} cannot be made: {error.strerror}. Choose another place.") from None
-        self._append({"format": 1, "kind": "points", "digest": self.digest}, first=True)
+            raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
+        store = cls(folder, {}, digest)
+        store._append({"format": 1, "kind": "points", "digest": digest}, first=True)
+        return store
 
     def keep(self, result: Point | Failure) -> None:
         """Keep a result, so that it is there after a crash of the machine."""
@@ -371,7 +365,7 @@ class Store:
             return
         self._append({"failed" if isinstance(result, Failure) else "point": result.model_dump(mode="json")})
 
-    def _append(self, line: Table, *, first: bool = False) -> None:
+    def _append(self, content: Table, *, first: bool = False) -> None:
         """Add a line to the file that this run opened: never to one that another run put in its place."""
         assert self.folder is not None
         path = self.folder / POINTS_FILE
@@ -379,26 +373,22 @@ class Store:
             flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if first else 0)
             with os.fdopen(os.open(path, flags, 0o600), "ab+") as stream:
                 if not first:
-                    self._check_own(stream)
+                    stream.seek(0)
+                    head = next((line for line in stream if line.strip()), b"{}")
+                    try:
+                        own = json.loads(head).get("digest") == self.digest
+                    except (ValueError, AttributeError):
+                        own = False
+                    if not own:  # what is written to one that is removed later is lost with it
+                        raise OutputError(f"{self.folder} {_REPLACED}")
                 # A line before it may have been cut off.
-                stream.write(b"\n" + json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+                stream.write(b"\n" + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
         except FileNotFoundError:
             raise OutputError(f"{self.folder} {_REPLACED}") from None
         except OSError as error:
             raise OutputError(f"{self.folder} cannot be written: {error.strerror}. Choose another place.") from None
-
-    def _check_own(self, stream: IO[bytes]) -> None:
-        """Refuse a file of another run; what is written to one that is removed later is lost with it."""
-        stream.seek(0)
-        head = next((line for line in stream if line.strip()), b"{}")
-        try:
-            digest = json.loads(head).get("digest")
-        except (ValueError, AttributeError):
-            digest = None
-        if digest != self.digest:
-            raise OutputError(f"{self.folder} {_REPLACED}")
 
     def remove(self) -> None:
         """Remove the folder, when everything it held is in its place."""
@@ -418,7 +408,12 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
     path = folder / POINTS_FILE
     if not path.exists():
         return "", {}  # made, and interrupted before its first line
-    lines = list(_lines(path))
+    lines = []
+    with contextlib.suppress(OSError):
+        for text in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                content = json.loads(text)
+                lines += [content] if isinstance(content, dict) else []
     if not lines:
         return "", {}
     if lines[0].get("kind") != "points":
@@ -430,12 +425,3 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
             made = kind.model_validate(line["point" if "point" in line else "failed"])
             done[made.name] = made
     return str(lines[0].get("digest")), done
-
-
-def _lines(path: Path) -> Iterator[Table]:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):
-                content = json.loads(line)
-                if isinstance(content, dict):
-                    yield content

@@ -53,7 +53,7 @@ _SUMS: Mapping[str, tuple[str, ...]] = {
     "modes": ("mode", "window"),
 }
 # Any mechanism does to read a policy whose own is blank.
-_PLACEHOLDER = {"name": NoisyCounts.name, "epsilon": 1}
+_PLACEHOLDER: Table = {"name": NoisyCounts.name, "epsilon": 1}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,7 +105,7 @@ def advised_kind(base: BasePolicy) -> str:
 # Policies
 
 
-def _changed(asked: Asked, chosen: Table) -> dict[str, Any]:
+def _changed(asked: Asked, chosen: Table) -> dict[str, dict[str, Any]]:
     """Return the tables of the policy with one kind of report changed: its epsilon, method, and levels of its grid."""
     tables, attributes, name = (
         asked.base.document["mechanisms"],
