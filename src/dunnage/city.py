@@ -167,7 +167,6 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
 
 
 def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[np.bool_] | None) -> Buses:
-    """Read rides with one bus between hubs, sorted by origin and destination."""
     sheet = _Sheet(path, read_text(path), BUS_COLUMNS)
     origins, destinations = _ends(sheet, stops)
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
@@ -186,7 +185,6 @@ def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[
 
 
 def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
-    """Read the sentences about what was assumed when the other files were made."""
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError):
@@ -237,7 +235,6 @@ class _Sheet:
         self.columns = [table.column(name).combine_chunks() for name in wanted]
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Read line by line, the slow way."""
         reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
         return ((reader.line_num, cells) for cells in reader if cells)
 

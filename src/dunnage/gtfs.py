@@ -224,7 +224,6 @@ def check_file(source: str, path: Path, name: str) -> None:
 
 
 def _not_utf8(path: Path) -> str:
-    """Say which line of a file is not UTF-8."""
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -244,8 +243,6 @@ _STATION, _ENTRANCE, _NODE = "1", "2", "3"
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
-    """What is made of a feed."""
-
     date: datetime.date | None = None  # The service day whose buses count; the busiest if left out
     zones: int | str = ZONES  # Number of zones to cut, each with about as many stops; or `"zone_id"`: those of the feed
     hubs: int | Sequence[str] = HUBS  # Number of hubs to choose, or their stop ids
@@ -332,7 +329,6 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 def generate_feed_city(
     path: str | PathLike[str], out: str | PathLike[str], setting: FeedSetting | None = None, *, force: bool = False
 ) -> City:
-    """Write the folder of a city made of a GTFS feed, with travel times and the mode of each pair of stops."""
     check_new_folder(out, marker="stops.csv", force=force)
     city = feed_city(path, setting).with_times()
     routes = find_routes(city)
@@ -758,7 +754,6 @@ def _hubs(
 
 
 def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting) -> tuple[Buses, str]:
-    """Find rides without a change between hubs that go often enough."""
     rides: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for trip, visits in timetable.trips.items():
         for pair, departure, seconds in _rides(visits, hubs):

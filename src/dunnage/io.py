@@ -148,7 +148,6 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _csv_content(path: Path, encoding: str) -> bytes:
-    """Return the text of a CSV file as UTF-8."""
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as stream:

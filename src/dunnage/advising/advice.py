@@ -46,7 +46,6 @@ from dunnage.text import large_percent
 
 
 def error_goal(asked: Asked) -> Goal[Any]:
-    """Return the goal for trips, records or devices, whichever the policy is about."""
     about = asked.base.about
     if about != "devices":
         return TRIP_ERROR if about == "trips" else ROW_ERROR
@@ -233,8 +232,6 @@ def limit_of(
 
 
 class Choice(NamedTuple):
-    """The point that was chosen."""
-
     point: Point | None  # It; None if there is none
     meets_limit: bool  # Whether it keeps to the limit, the upper ends of its intervals included
 
@@ -272,7 +269,6 @@ def _preference(point: Point, limit: Limit) -> tuple[float, float]:
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
-    """Say what was asked for: ``at most 5 % more trucks``."""
     parts: Iterable[str] = (
         *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
         *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
@@ -381,7 +377,6 @@ def _points(points: Sequence[Point], one: str, several: str) -> str:
 
 
 def _untried_says(unfit: Sequence[Failure]) -> list[str]:
-    """Say which mechanisms the policy lacks something for."""
     from dunnage.mechanisms import MECHANISMS
 
     names = list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS))

@@ -107,7 +107,6 @@ class Opened(Case):
 
 
 def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
-    """Read policy and rows; return both, and a digest of them and of the files that the policy names."""
     if asked.base.for_devices:
         raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
     policy = asked.base.policy(_ANY_MECHANISM)
@@ -242,7 +241,6 @@ def checked_tasks(case: Opened, candidates: Iterable[Task]) -> Tasks:
 
 
 def measured_on(asked: str, guarantee: Guarantee) -> str:
-    """Say what to measure on: unless told, k-anonymity on the data, and what promises more on generated rows."""
     if asked != "auto":
         return asked
     return DATA if isinstance(guarantee, KAnonymity) else GENERATED
@@ -280,7 +278,6 @@ def ranges_of(domain: Numeric, number: int) -> list[JsonValue]:
 
 
 def released(data: Dataset, noise: Noise) -> Publication:
-    """Release rows under their policy, to measure: in memory, and charged to nobody."""
     from dunnage.ledger import Ledger
     from dunnage.publishing import publish
 

@@ -168,8 +168,6 @@ class Point(Model):
 
 
 class Failure(Model):
-    """A policy that could not be measured, and why."""
-
     name: str  # name, why: the point's name, and a sentence without private figures
     why: str
 
@@ -378,6 +376,5 @@ def _beats(other: Point, point: Point) -> bool:
 
 
 def with_ends(measure: Measure) -> str:
-    """Write a measure in per cent, with its ends if they differ."""
     ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
     return large_percent(measure.value) + (ends if measure.lower != measure.upper else "")

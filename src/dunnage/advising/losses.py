@@ -149,7 +149,6 @@ DISTORTION = Goal(
 
 
 def _open_rows(asked: Asked) -> Opened:
-    """Read records, which must have numbers to protect."""
     policy, data, digest = opened(asked, "error")
     if not any(isinstance(item.domain, Numeric) for item in policy.schema.quasi_identifiers):
         raise ParameterError(

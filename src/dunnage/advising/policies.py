@@ -35,7 +35,6 @@ class BasePolicy(Written):
 
     @property
     def blank_kinds(self) -> tuple[str, ...]:
-        """Kinds of report whose epsilon is left blank, in a policy for devices."""
         tables = self.document.get("mechanisms")
         kinds = tables.items() if isinstance(tables, Mapping) else ()
         return tuple(
@@ -102,7 +101,6 @@ class BasePolicy(Written):
 
 
 def policy_document_or_none(text: str) -> Mapping[str, object] | None:
-    """Parse TOML text; None if it is none."""
     try:
         return Written.from_text(text).document
     except PolicyError:

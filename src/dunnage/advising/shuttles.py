@@ -50,8 +50,6 @@ _MOST_SEATS = 1_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShuttleCase(TripCase):
-    """Trips, and where the fleet runs."""
-
     ground: Ground  # The city with its routes
     service: Service  # What shuttles promise
     day: str | None = None  # Label of the only day that is sized for; None for all
@@ -138,7 +136,6 @@ def _measure(case: ShuttleCase, task: Task) -> Drawn:
 
 
 def _reference(case: ShuttleCase) -> Reference:
-    """Compare with the fleet that the same method finds on the true trips."""
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=0.5,

@@ -36,8 +36,6 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the owner asked for, as the goals read it."""
-
     data: Any = field(repr=False)  # Path of the private rows; from Python also a frame
     base: BasePolicy  # The policy to begin with
     period: str | None = None  # Which period of the data, if the policy tells periods apart
@@ -66,8 +64,6 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One candidate to be measured."""
-
     name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
     mechanism: str
     parameters: Table
@@ -85,7 +81,6 @@ class Task:
         return float(exact(str(self.parameters["epsilon"])))
 
     def under(self, policy: Policy) -> Policy:
-        """Return the policy with this mechanism."""
         table = {"name": self.mechanism, **self.parameters}
         return replace(policy, mechanism=table, document={**policy.document, "mechanism": table})
 
@@ -109,8 +104,6 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What costs and risks are compared with."""
-
     # risk_without_privacy, risk_of_chance: what the attacker gets with the true table, and without any release
     risk_without_privacy: float
     risk_of_chance: float
@@ -123,7 +116,6 @@ C = TypeVar("C", bound=Case)
 
 
 def mechanism_table(case: Case, point: Point) -> Mapping[str, Table]:
-    """Give the mechanism of a point, as a policy writes it."""
     return {"mechanism": {"name": point.mechanism, **point.parameters}}
 
 
@@ -315,7 +307,6 @@ def _attempt_here(task: Task) -> Point | Failure:
 
 
 def digest_of(case: Case, goal: str) -> str:
-    """Return a digest of everything that decides what is measured: data, policy, goal, options, version."""
     asked = case.asked
     options = [asked.period, asked.capacity, asked.by, str(asked.city), asked.on, asked.size, asked.draws, asked.quick]
     content = json.dumps([__version__, goal, case.digest, asked.base.text, options])
@@ -336,7 +327,6 @@ class Store:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str]) -> Path:
-        """Return where the points for an output folder wait."""
         path = Path(os.path.abspath(out))
         return path.with_name(path.name + STORE_ENDING)
 

@@ -117,8 +117,6 @@ def narrowed_trips(data: Dataset, policy: Policy, *, noise: Noise | None = None)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TripCase(Case):
-    """Trips, and the slice of the day that is measured."""
-
     part: Slice  # The slice, with its policy
     place: City | None = None  # The city whose distances generated trips go by, where there is one
     size: int  # Trips on all dates, for the whole service day, as they are generated
@@ -126,12 +124,10 @@ class TripCase(Case):
 
     @property
     def trips(self) -> Dataset:
-        """The owner's trips."""
         found: Dataset = self.data
         return found
 
     def alike(self, policy: Policy | None = None) -> Dataset:
-        """Return generated trips, new ones at each call."""
         return like_trips(policy or self.part.policy, self.part.size, period=self.asked.period, city=self.place)
 
     def drawn(self, task: Task) -> Dataset:
@@ -216,7 +212,6 @@ def _candidates(case: TripCase, policy: Policy) -> Iterator[Task]:
 
 
 def membership_says(policy: Policy) -> str:
-    """Say what the risk is where trips or riders are hidden by noise."""
     return (
         f"The risk is the best guess that the promise allows about whether one {policy.schema.protects} is in the "
         "data, by somebody who knows all others; a coin is right with 50 %. From epsilon 3 on it is right with 95 % or "

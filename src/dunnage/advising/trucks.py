@@ -83,8 +83,6 @@ _MODELS: Mapping[str, Model] = {
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrucksCase(Opened):
-    """Packages to be packed."""
-
     held: Mapping[str, float]  # What a truck holds, by quantity
 
     @property
@@ -319,7 +317,6 @@ def _planned(kind: type[Mechanism], parameters: Table, words: str, plan: str) ->
 
 
 def case_amounts(case: TrucksCase, data: Dataset) -> FloatArray:
-    """Return what is packed. Shape: records by quantities."""
     return np.column_stack([data.numbers(name) for name in case.held])
 
 

@@ -75,7 +75,6 @@ class CarrierCase(Case):
 
 
 def open_carriers(asked: Asked) -> CarrierCase:
-    """Read the policy, and count the vehicles of the data."""
     name = advised_kind(asked.base)
     rules = _rules(asked, {"epsilon": EPSILONS[0]})
     if not isinstance(asked.data, str | os.PathLike):
@@ -136,7 +135,6 @@ def _rules(asked: Asked, chosen: Table) -> CarrierPolicy:
 
 
 def _tables(case: CarrierCase, point: Point) -> Mapping[str, Table]:
-    """Give the tables that a point replaces in a policy for devices."""
     return _changed(case.asked, point.parameters)
 
 

@@ -85,7 +85,6 @@ def draft_policy(
     story: str | None = None,  # `rows`, `trips` or `devices`; by default what the names of the columns look like
     seen: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a policy to be filled in, from column names and kinds alone."""
     if story is not None and story not in STORIES:
         raise ParameterError(f"unknown story. Got {shown(story)}. {suggestion(str(story), STORIES)}")
     write = {"rows": _draft_rows, "trips": _draft_trips, "devices": _draft_devices}[story or likely_story(kinds)]
@@ -101,17 +100,13 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     if not weighed and _end(kinds, "from") and _end(kinds, "to"):
         return "trips"
     goods = weighed or any(_means(name, "thing") for name in kinds)
-    return "devices" if _is_of_devices(kinds, goods) else "rows"
-
-
-def _is_of_devices(kinds: Mapping[str, str], goods: bool) -> bool:
-    """Tell whether rows with a moment are readings: of something that moves or measures, not of goods."""
+    # Readings are of something that moves or measures, not of goods.
     numbers = [name for name, kind in kinds.items() if kind == "numeric"]
     place, measured = _place(kinds) is not None, any(_means(name, "measured") for name in numbers)
-    if not any(_means(name, "vehicle") for name in kinds):
-        return place and (measured or not goods)
     unnamed = any(not any(_means(name, meaning) for meaning in _WORDS) for name in numbers)
-    return place or measured or (unnamed and not goods)
+    if any(_means(name, "vehicle") for name in kinds):
+        return "devices" if place or measured or (unnamed and not goods) else "rows"
+    return "devices" if place and (measured or not goods) else "rows"
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -132,7 +127,11 @@ k = ""                     # fewest records that must look alike; no default, it
 
 
 def _row_table(name: str, kind: str, told: list[str]) -> str:
-    lines = [f"[attributes.{_key(name)}]", _role(name, kind), *told]
+    hints = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
+    hint = _GENERAL[kind] if kind in ("time", "date") else next(hints, _GENERAL[kind])
+    if name in RESERVED_NAMES:
+        hint = "drop, or rename the column in data and policy: releases use this name"
+    lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *told]
     if kind == "numeric":
         lines += _bounds(name)
         lines.append("# resolution = 0.1         # step of the public grid; noisy mechanisms need it")
@@ -147,21 +146,16 @@ def _row_table(name: str, kind: str, told: list[str]) -> str:
 
 
 def _bounds(name: str) -> list[str]:
-    unit = next((_UNITS[word] for word in _words(name) if word in _UNITS), None)
+    unit, last = '# unit = "kg"', (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
+    if named := [_UNITS[word] for word in _words(name) if word in _UNITS]:
+        unit = _line(f'unit = "{named[0]}"') + "# as the name says"
+    elif last in _LIKELY_UNITS:
+        unit = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that"
     return [
         'kind = "numeric"',
         "domain = []                # of a quasi-identifier: public bounds [lowest, highest], never read from the data",
-        _line(f'unit = "{unit}"') + "# as the name says" if unit else _likely_unit(name),
+        unit,
     ]
-
-
-def _likely_unit(name: str) -> str:
-    """Suggest a unit that the end of a name may stand for."""
-    last = (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    return _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that" if last in _LIKELY_UNITS else _UNIT
-
-
-_UNIT = '# unit = "kg"'
 
 
 def _seen(what: str | None, options: ReadOptions) -> list[str]:
@@ -183,19 +177,6 @@ _REMEDIES = {
 }
 
 
-def _role(name: str, kind: str) -> str:
-    if name in RESERVED_NAMES:
-        return 'role = ""                  # drop, or rename the column in data and policy: releases use this name'
-    return f'role = ""                  # {_hint(name, kind)}'
-
-
-def _hint(name: str, kind: str) -> str:
-    if kind == "time" or kind == "date":
-        return _GENERAL[kind]
-    found = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
-    return next(found, _GENERAL[kind])
-
-
 # --- trips --------------------------------------------------------------------------------------------------------
 
 
@@ -204,23 +185,11 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
     moment = _first(kinds, lambda name, kind: kind == "time")
     person = _first(kinds, lambda name, kind: _means(name, "person") and name not in ends.values())
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
-    trip = "\n".join(
-        [
-            "[trip]",
-            *(_named(key, column, "a column") for key, column in ends.items()),
-            _named("time", moment, "a column"),
-        ]
-    )
+    trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
     tables += [_STOPS, _COUNTS, _CONTRIBUTION.format(person=_text(person or "card"))]
-    return "\n".join(
-        [
-            head,
-            trip + '\n# count = "trips"          # if a row stands for several trips\n',
-            *tables,
-            _read(options, seen),
-        ]
-    )
+    count = '# count = "trips"          # if a row stands for several trips\n'
+    return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
 
 
 _STOPS = """[city]
@@ -279,7 +248,18 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
         )
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
     schedule = _SCHEDULE.format(time=_named("time", moment, "the column of the moment"))
-    trial = _TRIAL.format(columns=_column_options(vehicle, moment, place))
+    # Which columns are meant, where they are not called as a simulation expects; odd names are the owner's.
+    expected = {
+        "vehicle-column": (vehicle or "NAME", "vehicle"),
+        "time-column": (moment or "NAME", "time"),
+        "place-columns": (",".join(place or ("lon", "lat")), "lon,lat"),
+    }
+    columns = "".join(
+        f" --{option} {name if re.fullmatch(r'[A-Za-z0-9_.,-]+', name) else 'NAME'}"
+        for option, (name, usual) in expected.items()
+        if name != usual
+    )
+    trial = _TRIAL.format(columns=columns)
     return "\n".join([head, *tables, schedule, *purposes, trial])
 
 
@@ -287,20 +267,6 @@ _TRIAL = """# To try it out on a file of many vehicles:
 #   dunnage device task frontier/policy.toml -o task.json
 #   dunnage device simulate DATA --task task.json{columns} -o reports.jsonl
 """
-
-
-def _column_options(vehicle: str | None, moment: str | None, place: tuple[str, str] | None) -> str:
-    """Say which columns are meant, where they are not called as a simulation expects; odd names are the owner's."""
-    named = {
-        "vehicle-column": (vehicle or "NAME", "vehicle"),
-        "time-column": (moment or "NAME", "time"),
-        "place-columns": (",".join(place or ("lon", "lat")), "lon,lat"),
-    }
-    return "".join(
-        f" --{option} {name if re.fullmatch(r'[A-Za-z0-9_.,-]+', name) else 'NAME'}"
-        for option, (name, usual) in named.items()
-        if name != usual
-    )
 
 
 _GRID = """[attributes.place]
@@ -423,7 +389,6 @@ def _end(kinds: Mapping[str, str], meaning: str) -> str | None:
 
 
 def _place(kinds: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the columns of longitude and latitude, if there are both."""
     found = [
         _first(kinds, lambda name, kind, side=side: kind == "numeric" and _means(name, side))  # type: ignore[misc]
         for side in ("longitude", "latitude")

@@ -35,12 +35,10 @@ def targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) 
 
 
 def texts(labels: Sequence[str], codes: IntArray) -> pa.Array:
-    """Spell out codes."""
     return pa.array(labels, pa.string()).take(pa.array(codes))
 
 
 def card_names(numbers: IntArray) -> pa.Array:
-    """Name cards by their numbers, from 0."""
     text = pc.utf8_lpad(pa.array(numbers + 1).cast(pa.string()), 7, "0")
     return pc.binary_join_element_wise("C", text, "")
 

@@ -143,7 +143,6 @@ def like_trips(
 
 
 def window_shares(universe: Universe) -> FloatArray:
-    """Return the share of a date's trips in each window, as a public guess."""
     starts, lengths = window_seconds(universe)
     middles = (starts + lengths / 2) / 3600 % 24
     weights = lengths * np.interp(middles, np.arange(-1, 26) + 0.5, [_HOURS[-1], *_HOURS, *_HOURS[:2]])

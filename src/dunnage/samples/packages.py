@@ -145,7 +145,6 @@ def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
 
 
 def packages_policy(setting: PackageSetting, dataset: str) -> str:
-    """Write the starter policy for generated packages."""
     destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
     return f"""# Starter policy for generated packages. k is an example: choose your own.
 dataset = {json.dumps(dataset)}

@@ -246,7 +246,6 @@ def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
 
 
 def rides_policy(dataset: str, edges: str) -> str:
-    """Write the starter policy for generated rides."""
     parents = "\n".join(f"{json.dumps(child)} = {json.dumps(parent)}" for child, parent in PASSENGER_PARENTS.items())
     stations = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'

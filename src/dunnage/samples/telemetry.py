@@ -40,8 +40,6 @@ _MINUTES = 1440
 
 @dataclass(frozen=True, kw_only=True)
 class Sensor:
-    """A number that vehicles report."""
-
     name: str  # Column
     low: int  # low, high: the public domain: what a number of this kind is taken to lie between, whatever was drawn
     high: int
@@ -241,7 +239,6 @@ def _broken(
 
 
 def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
-    """Write the starter policy for generated telemetry."""
     numbers = "\n".join(
         f'[attributes.{sensor.name}]\nrole = "quasi-identifier"\nkind = "numeric"\n'
         f"domain = [{sensor.low}, {sensor.high}]\n"
@@ -557,7 +554,6 @@ def _degrees(place: FloatArray) -> FloatArray:
 
 
 def positions_policy(setting: PositionSetting, dataset: str) -> str:
-    """Write the starter policy for generated positions."""
     # The finest grids whose estimates, all vehicles in the strict tier, err by less than three times a share: of cells,
     # and of pairs of cells at most one column and one row apart.
     error = math.sqrt(4 * math.exp(_STRICT) / (math.expm1(_STRICT) ** 2 * setting.size))

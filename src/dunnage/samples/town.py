@@ -39,8 +39,6 @@ _HEADWAY_SECONDS = 480
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Town:
-    """A town that trips are generated in."""
-
     names: tuple[str, ...]  # Names of the stops
     places: FloatArray  # Where they are: km east and north of the centre. Shape: stops, 2
     scale: float = 1.0  # How many times larger the town of the case study is
@@ -64,14 +62,11 @@ class Town:
 
     @cached_property
     def apart(self) -> FloatArray:
-        """Distances between stops in km."""
         return np.asarray(np.linalg.norm(self.places[:, None] - self.places[None], axis=2))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MadeTown(Town):
-    """A made-up town."""
-
     # zone_names, zones: names of the zones, and the zone of each stop as a place among them
     zone_names: tuple[str, ...]
     zones: IntArray
@@ -123,7 +118,6 @@ class MadeTown(Town):
 
 
 def town() -> MadeTown:
-    """Return the town of generated trips."""
     return lay_town()
 
 

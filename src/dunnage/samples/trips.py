@@ -94,7 +94,6 @@ class TripSetting:
 
     @property
     def num_trips(self) -> int:
-        """Number of trips in the window."""
         return int(self._profile[self.half_hours].sum()) if self.size is None else self.size
 
     @property
@@ -104,7 +103,6 @@ class TripSetting:
 
     @property
     def date(self) -> date:
-        """The day of all trips."""
         return _WEEKEND_DATE if self.weekend else _WEEKDAY_DATE
 
     @property
@@ -127,7 +125,6 @@ class TripSetting:
 
 
 def _half_hour(time: str) -> int:
-    """Read a time of day as a number of half-hours."""
     found = _WINDOW.fullmatch(time)
     if not found or (half := 2 * int(found[1]) + (found[2] == "30")) > 48:
         raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
@@ -291,7 +288,6 @@ def _joins(
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
-    """Write the starter policy for generated trips."""
     named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
