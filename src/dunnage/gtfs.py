@@ -319,7 +319,16 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         for name in FEED_FILES:
             if (folder / name).exists():
                 check_file(f"{path}: {name}", folder / name, name)
-        feed = _read_feed(path, folder)
+        try:
+            feed = importlib.import_module("gtfs_kit").read_feed(folder, dist_units="km")
+        except ImportError:
+            raise ParameterError(
+                "GTFS feeds are read with gtfs-kit, which is not installed. "
+                "Install it with: pip install 'dunnage[gtfs]'."
+            ) from None
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            what = f"the feed cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+            raise InputError(str(path), [Problem(what, remedy="Check its files with a GTFS validator.")]) from None
     day = _service_day(path, feed, setting.date)
     stops = _Stops.of(path, feed)
     timetable = _Timetable.of(path, feed, stops, day)
@@ -338,20 +347,6 @@ def generate_feed_city(
 
 
 # Feed
-
-
-def _read_feed(path: str | PathLike[str], folder: Path) -> Any:
-    try:
-        kit = importlib.import_module("gtfs_kit")
-    except ImportError:
-        raise ParameterError(
-            "GTFS feeds are read with gtfs-kit, which is not installed. Install it with: pip install 'dunnage[gtfs]'."
-        ) from None
-    try:
-        return kit.read_feed(folder, dist_units="km")
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        what = f"the feed cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        raise InputError(str(path), [Problem(what, remedy="Check its files with a GTFS validator.")]) from None
 
 
 def _texts(frame: Any, column: str) -> list[str]:
@@ -536,8 +531,7 @@ class _Timetable:
     def of(cls, path: str | PathLike[str], feed: Any, stops: _Stops, day: datetime.date | None) -> _Timetable:
         """Read the calls of the trips that run on a day; of all trips without one."""
         all_trips, routes = _texts(feed.trips, "trip_id"), _texts(feed.trips, "route_id")
-        again = [trip for trip, num in Counter(all_trips).items() if num > 1]
-        if again:
+        if again := [trip for trip, num in Counter(all_trips).items() if num > 1]:
             what = f"trip ids must be all different. Got {_named(again)} more than once"
             raise InputError(f"{path}: trips.txt", [Problem(what, remedy="Remove all but one of each.")])
         rows = _calls(path, feed, stops, set(all_trips))
@@ -548,32 +542,29 @@ class _Timetable:
             if running is None or service in running
         }
         visits, notes = _timed({trip: rows[trip] for trip in all_trips if trip in rows and trip in today})
-        short = sum(1 for trip in today if len(rows.get(trip, ())) < 2)
-        if short:
+        if short := sum(1 for trip in today if len(rows.get(trip, ())) < 2):
             notes.append(f"{several(short, 'trip')} with fewer than two stops {_do(short, 'is', 'are')} left out.")
         if not visits:
             when = "of the feed" if day is None else f"of {day:%A}, {day}"
             what = f"no trip {when} can be used: their times are blank or run backwards, or they call at one stop"
             raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Mend the times, or name another date.")])
-        starts, more = _starts(feed, visits)
+        # How many seconds after its timetable each run of a trip goes: 0, or as frequencies.txt says.
+        starts: dict[str, list[float]] = {}
+        names = ("trip_id", "start_time", "end_time", "headway_secs")
+        for trip, start, end, headway in zip(*(_texts(feed.frequencies, name) for name in names), strict=True):
+            first, last = seconds_of(start), seconds_of(end)
+            if trip in visits and first is not None and last is not None:
+                runs = np.arange(first, last, int(headway)) - visits[trip].departures[0]
+                starts.setdefault(trip, []).extend(runs.tolist())
+        if num := len(starts):
+            notes.append(f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again.")
         return cls(
             trips=visits,
-            starts=starts,
+            starts={trip: starts.get(trip, [0.0]) for trip in visits},
             routes=dict(zip(all_trips, routes, strict=True)),
             served={stop for calls in rows.values() for _, stop, _, _ in calls},
-            notes=(*notes, *more),
+            notes=tuple(notes),
         )
-
-    def departures(self) -> tuple[Counter[int], dict[int, set[str]]]:
-        """Count how often one can leave each stop on the day; and name the routes that call there."""
-        num: Counter[int] = Counter()
-        routes: dict[int, set[str]] = defaultdict(set)
-        for trip, visits in self.trips.items():
-            for stop in visits.stops[:-1]:
-                num[stop] += len(self.starts[trip])
-            for stop in visits.stops:
-                routes[stop].add(self.routes[trip])
-        return num, routes
 
 
 _Call = tuple[int, int, int | None, int | None]
@@ -587,19 +578,13 @@ def _calls(path: str | PathLike[str], feed: Any, stops: _Stops, trips: set[str])
         raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Get the whole feed.")])
     names = ("trip_id", "stop_id", "stop_sequence", "arrival_time", "departure_time")
     columns = [_texts(frame, name) for name in names]
-    lost = {
-        "trip_id": sorted(set(columns[0]) - trips),
-        "stop_id": sorted({stop for stop in set(columns[1]) if stop not in stops.place_of}),
-    }
-    says = {
-        "trip_id": ("which trips.txt does not have", "Add the trip there, or remove the lines."),
-        "stop_id": ("which the feed does not have as a stop to call at", "Mend stops.txt, or remove the lines."),
-    }
-    problems = [
-        Problem(f"{name} names {_named(found)}, {says[name][0]}", remedy=says[name][1])
-        for name, found in lost.items()
-        if found
-    ]
+    problems = []
+    if lost := sorted(set(columns[0]) - trips):
+        what = f"trip_id names {_named(lost)}, which trips.txt does not have"
+        problems.append(Problem(what, remedy="Add the trip there, or remove the lines."))
+    if lost := sorted(set(columns[1]) - stops.place_of.keys()):
+        what = f"stop_id names {_named(lost)}, which the feed does not have as a stop to call at"
+        problems.append(Problem(what, remedy="Mend stops.txt, or remove the lines."))
     rows: dict[str, list[_Call]] = defaultdict(list)
     clock = {cell: seconds_of(cell) for cell in {*columns[3], *columns[4]}}
     if not problems:
@@ -652,21 +637,6 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         trips, are = several(len(wrong), "trip"), _do(len(wrong), "is", "are")
         notes.append(f"{trips} whose times run backwards or have no start or end {are} left out.")
     return visits, notes
-
-
-def _starts(feed: Any, visits: Mapping[str, _Visits]) -> tuple[dict[str, list[float]], list[str]]:
-    """Return how many seconds after its timetable each run of a trip goes: 0, or as ``frequencies.txt`` says."""
-    starts: dict[str, list[float]] = {}
-    if feed.frequencies is not None:
-        names = ("trip_id", "start_time", "end_time", "headway_secs")
-        for trip, start, end, headway in zip(*(_texts(feed.frequencies, name) for name in names), strict=True):
-            first, last = seconds_of(start), seconds_of(end)
-            if trip in visits and first is not None and last is not None:
-                runs = np.arange(first, last, int(headway)) - visits[trip].departures[0]
-                starts.setdefault(trip, []).extend(runs.tolist())
-    num = len(starts)
-    notes = [f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again."] if num else []
-    return {trip: starts.get(trip, [0.0]) for trip in visits}, notes
 
 
 # City
@@ -733,16 +703,21 @@ def _hubs(
     """Choose hubs: those named, or the busiest stops that are some way from one another."""
     hubs = np.zeros(len(city.stops), dtype=bool)
     if not isinstance(setting.hubs, int):
-        lost = [stop for stop in setting.hubs if stop not in city.stops]
-        if lost:
+        if lost := [name for name in setting.hubs if name not in city.stops]:
             raise ParameterError(f"{path}: hubs must be stops that trips call at. Got {_named(lost)}. Name others.")
-        hubs[[city.stops.index(stop) for stop in setting.hubs]] = True
+        hubs[[city.stops.index(name) for name in setting.hubs]] = True
         return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that were named."
-    num, routes = timetable.departures()
+    # How often one can leave each stop on the day, and the routes that call there.
+    num: Counter[int] = Counter()
+    routes: dict[int, set[str]] = defaultdict(set)
+    for trip, visits in timetable.trips.items():
+        for stop in visits.stops[:-1]:
+            num[stop] += len(timetable.starts[trip])
+        for stop in visits.stops:
+            routes[stop].add(timetable.routes[trip])
     order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
     chosen: list[int] = []
-    for place in order:
-        stop = new[place]
+    for stop in (new[place] for place in order):
         if len(chosen) < setting.hubs and all(apart[stop, other] >= _HUBS_APART_KM for other in chosen):
             chosen.append(stop)
     hubs[chosen] = True
@@ -756,14 +731,23 @@ def _hubs(
 def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting) -> tuple[Buses, str]:
     rides: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for trip, visits in timetable.trips.items():
-        for pair, departure, seconds in _rides(visits, hubs):
-            rides[pair] += [(departure + start, seconds) for start in timetable.starts[trip]]
+        times = zip(visits.stops, visits.arrivals, visits.departures, strict=True)
+        calls = [(hubs[stop], come, go) for stop, come, go in times if stop in hubs]
+        # Between hubs: the last departure at the one before it arrives at the other.
+        for place, (start, _, go) in enumerate(calls):
+            seen = {start}
+            for end, come, _ in calls[place + 1 :]:
+                if end == start:  # it calls here again: who waits for that one is there as soon
+                    break
+                if end not in seen:
+                    rides[start, end] += [(go + run, come - go) for run in timetable.starts[trip]]
+                seen.add(end)
     found = []
     for pair, runs in sorted(rides.items()):
-        times = sorted(departure for departure, _ in runs)
-        if len(times) < 2 or times[-1] == times[0]:
+        departures = sorted(departure for departure, _ in runs)
+        if departures[-1] == departures[0]:
             continue
-        headway = round((times[-1] - times[0]) / (len(times) - 1))
+        headway = round((departures[-1] - departures[0]) / (len(departures) - 1))
         if 1 <= headway <= setting.max_headway_seconds:
             found.append((*pair, round(float(np.median([seconds for _, seconds in runs]))), headway))
     columns = np.array(found, dtype=np.int32).reshape(-1, 4).T
@@ -774,22 +758,3 @@ def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting)
         f"{setting.max_headway_seconds / 60:g} minutes or more often on average, from the first of the day to the last."
     )
     return Buses(**dict(zip(names, columns, strict=True))), said
-
-
-def _rides(visits: _Visits, hubs: Mapping[int, int]) -> list[tuple[tuple[int, int], float, float]]:
-    """Return the rides of one trip: between hubs, the last departure at the one before it arrives at the other."""
-    calls = [
-        (hubs[stop], come, go)
-        for stop, come, go in zip(visits.stops, visits.arrivals, visits.departures, strict=True)
-        if stop in hubs
-    ]
-    rides = []
-    for place, (start, _, go) in enumerate(calls):
-        seen = {start}
-        for end, come, _ in calls[place + 1 :]:
-            if end == start:  # it calls here again: who waits for that one is there as soon
-                break
-            if end not in seen:
-                rides.append(((start, end), go, come - go))
-            seen.add(end)
-    return rides

@@ -82,27 +82,25 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     """
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
     if not isinstance(data, str | os.PathLike):
-        return Dataset.from_table(_table_of_frame(data), rules, period=period)
+        if not hasattr(data, "__arrow_c_stream__"):
+            raise ParameterError(
+                "data must be a path or a frame with the Arrow C stream interface. "
+                f"Got {type(data).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+            )
+        try:
+            table = _with_names(pa.table(data))
+            # pandas brings its row index along as columns of these names; it is no data
+            table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
+        except Exception:  # the frame's own code runs here, and what it says may quote cells
+            raise ParameterError(
+                f"the {type(data).__name__} could not be turned into an Arrow table. "
+                "Pass a frame with one type a column."
+            ) from None
+        return Dataset.from_table(table, rules, period=period)
     source = _read_file(Path(data), rules.read_options)
     return Dataset.from_table(
         source.table, rules, period=period, source=str(data), rows=source.rows, problems=source.problems
     )
-
-
-def _table_of_frame(frame: Any) -> pa.Table:
-    if not hasattr(frame, "__arrow_c_stream__"):
-        raise ParameterError(
-            "data must be a path or a frame with the Arrow C stream interface. "
-            f"Got {type(frame).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
-        )
-    try:
-        table = _with_names(pa.table(frame))
-        # pandas brings its row index along as columns of these names; it is no data
-        return table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
-    except Exception:  # the frame's own code runs here, and what it says may quote cells
-        raise ParameterError(
-            f"the {type(frame).__name__} could not be turned into an Arrow table. Pass a frame with one type a column."
-        ) from None
 
 
 def _with_names(table: pa.Table) -> pa.Table:
@@ -126,25 +124,20 @@ def _read_file(path: Path, options: ReadOptions) -> _Source:
         raise InputError(str(path), [f"{what}. Check the path."])
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
-        return _Source(_read_parquet(path))
-    if name.endswith(CSV_ENDINGS):
-        return _read_csv(path, _csv_content(path, options.encoding), options.delimiter)
-    if name.endswith(TAB_ENDINGS):  # a comma is what a policy says that says nothing
-        delimiter = "\t" if options.delimiter == ReadOptions().delimiter else options.delimiter
-        return _read_csv(path, _csv_content(path, options.encoding), delimiter)
+        try:
+            with path.open("rb") as stream, pq.ParquetFile(stream) as file:
+                return _Source(_with_names(file.read(use_threads=False)))
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
+        except (pa.ArrowException, ValueError):
+            what = "is not a readable Parquet file"
+        raise InputError(str(path), [f"{what}. Check it, or write it again."])
+    if name.endswith(CSV_ENDINGS + TAB_ENDINGS):
+        # A comma is what a policy says that says nothing.
+        tabs = name.endswith(TAB_ENDINGS) and options.delimiter == ReadOptions().delimiter
+        return _read_csv(path, _csv_content(path, options.encoding), "\t" if tabs else options.delimiter)
     known = ", ".join(CSV_ENDINGS + TAB_ENDINGS + PARQUET_ENDINGS)
     raise InputError(str(path), [f"is neither CSV nor Parquet by its name. Use one of {known}."])
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        with path.open("rb") as stream, pq.ParquetFile(stream) as file:
-            return _with_names(file.read(use_threads=False))
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
-    except (pa.ArrowException, ValueError):
-        what = "is not a readable Parquet file"
-    raise InputError(str(path), [f"{what}. Check it, or write it again."])
 
 
 def _csv_content(path: Path, encoding: str) -> bytes:
@@ -269,17 +262,7 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     path = Path(data)
     options = _drafted_options(path)
     source = _read_file(path, options)
-    _check_draftable(path, source, options)
-    table = source.table
-    if options.delimiter != ",":
-        options = replace(options, decimal=_decimal(table))
-    kinds = {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
-    seen = {name: what for name, kind in kinds.items() if (what := _seen(table.column(name), kind, options))}
-    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
-
-
-def _check_draftable(path: Path, source: _Source, options: ReadOptions) -> None:
-    """Refuse what no policy could be about: two columns of one name, rows that are longer or shorter than others."""
+    # What no policy could be about: two columns of one name, rows that are longer or shorter than others.
     names = source.table.column_names
     problems = [
         Problem("appears several times", where=f"column {shown(name)}", remedy="Give each column a name of its own.")
@@ -294,6 +277,12 @@ def _check_draftable(path: Path, source: _Source, options: ReadOptions) -> None:
         problems.append(replace(problem, remedy=f"Look at line {line} of the file. {problem.remedy}"))
     if problems:
         raise InputError(str(path), problems)
+    table = source.table
+    if options.delimiter != ",":
+        options = replace(options, decimal=_decimal(table))
+    kinds = {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
+    seen = {name: what for name, kind in kinds.items() if (what := _seen(table.column(name), kind, options))}
+    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
 
 
 def _line_of(path: Path, options: ReadOptions, row: int) -> int:

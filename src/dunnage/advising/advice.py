@@ -24,7 +24,6 @@ from dunnage.advising.frontier import (
     PROVEN,
     SAMPLE,
     WEAK_RISK,
-    Failure,
     Frontier,
     Limit,
     Point,
@@ -41,6 +40,7 @@ from dunnage.advising.vehicles import CARRIER_ERROR, MAP_ERROR, advised_kind
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.local.numeric import LocalNumeric
+from dunnage.mechanisms import MECHANISMS
 from dunnage.policy import Policy
 from dunnage.text import large_percent
 
@@ -164,12 +164,12 @@ def advise(
         raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
     tell("comparing")
     reference, choice = chosen.reference(case), choose(points, limit)
-    says = (
-        _recommendation(chosen, choice, limit),
-        *_measured_says(case, points),
-        *reference.says,
-        *_untried_says(unfit),
-    )
+    says = [_recommendation(chosen, choice, limit), *_measured_says(case, points), *reference.says]
+    if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
+        says.append(
+            f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, "
+            "is listed; add to the policy what is missing, and they are tried, too."
+        )
     place = None if out is None else Path(out)
     return Frontier(
         dataset=asked.base.dataset,
@@ -185,7 +185,7 @@ def advise(
         limit=limit,
         recommended=None if choice.point is None else choice.point.name,
         meets_limit=choice.meets_limit,
-        says=says,
+        says=tuple(says),
         policy="" if choice.point is None else _policy_text(chosen, case, choice.point, says, place),
         seconds=time.monotonic() - start,
     )
@@ -374,18 +374,6 @@ _RECORDS = {"rows": "records (the number itself, where that is public)", "trips"
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:
     return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
-
-
-def _untried_says(unfit: Sequence[Failure]) -> list[str]:
-    from dunnage.mechanisms import MECHANISMS
-
-    names = list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS))
-    if not names:
-        return []
-    return [
-        f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, is "
-        "listed; add to the policy what is missing, and they are tried, too."
-    ]
 
 
 _WITH_DP = "with a differential-privacy guarantee"

@@ -8,6 +8,7 @@ be wrong to call that cheap.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shlex
 from dataclasses import dataclass, replace
@@ -114,7 +115,18 @@ def _open(asked: Asked) -> ShuttleCase:
         service=service,
         day=day,
     )
-    return replace(case, max_wait=_least_wait(case))
+    # The first of the waits that fleets can meet for generated trips: whether they can is a public fact.
+    samples = [true_counts(case.alike()) for _ in range(_TRIED)]
+    for wait in WAITS[:-1]:
+        trial = replace(case, max_wait=wait)
+        with contextlib.suppress(NoPlanError):
+            for counted in samples:
+                _smallest(_task(trial, counted, Noise().bits(32)))
+            return trial
+    trial = replace(case, max_wait=WAITS[-1])
+    for counted in samples:
+        _smallest(_task(trial, counted, Noise().bits(32)))
+    return trial
 
 
 def _measure(case: ShuttleCase, task: Task) -> Drawn:
@@ -151,21 +163,6 @@ def _reference(case: ShuttleCase) -> Reference:
 
 def _next_step(case: ShuttleCase, point: Point) -> str:
     return shlex.join(["dunnage", "size", "RELEASE", "--city", str(case.asked.city), "-o", "PLAN"])
-
-
-def _least_wait(case: ShuttleCase) -> float:
-    """Return the first of the waits that fleets can meet for generated trips: whether they can is a public fact."""
-    samples = [true_counts(case.alike()) for _ in range(_TRIED)]
-    for wait in WAITS:
-        trial = replace(case, max_wait=wait)
-        try:
-            for counted in samples:
-                _smallest(_task(trial, counted, Noise().bits(32)))
-            break
-        except NoPlanError:
-            if wait == WAITS[-1]:
-                raise
-    return wait
 
 
 def draw_fleets(case: ShuttleCase, data: Dataset) -> FleetDraw:

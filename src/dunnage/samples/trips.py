@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
 from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
@@ -194,24 +194,7 @@ def _draw_trips(
     setting: TripSetting, here: Town, generator: np.random.Generator, streams: list[np.random.Generator]
 ) -> _Trips:
     """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
-    to_work = _attraction(here, generator)
-    shares = np.interp(
-        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
-    )
-    pairs, seconds = [], []
-    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
-        either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
-        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num_cells))
-        counts = 1 + streams[half].multinomial(num_trips - len(cells), falling / falling.sum()) if len(cells) else cells
-        begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
-        pairs.append(streams[half].permutation(np.repeat(cells, counts)))
-        seconds.append(begin)
-    origins, destinations = np.divmod(np.concatenate(pairs), len(to_work))
-    return _Trips(origins, destinations, np.concatenate(seconds))
-
-
-def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
-    """Draw how likely each pair is the way from a home to a workplace, as logarithms. Shape: stops, stops."""
+    # to_work : (stops, stops), how likely each pair is the way from a home to a workplace, as logarithms
     num = len(here.names)
     far = here.scale * np.linalg.norm(here.places, axis=1)
     homes = 0.1 * far + 0.5 * generator.standard_normal(num)
@@ -221,9 +204,21 @@ def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
     pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
-    attraction = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
-    np.fill_diagonal(attraction, -np.inf)  # nobody rides to where they are
-    return np.asarray(attraction)
+    to_work = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
+    np.fill_diagonal(to_work, -np.inf)  # nobody rides to where they are
+    shares = np.interp(
+        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
+    )
+    ways, seconds = [], []
+    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
+        either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
+        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num_cells))
+        counts = 1 + streams[half].multinomial(num_trips - len(cells), falling / falling.sum()) if len(cells) else cells
+        begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
+        ways.append(streams[half].permutation(np.repeat(cells, counts)))
+        seconds.append(begin)
+    origins, destinations = np.divmod(np.concatenate(ways), len(to_work))
+    return _Trips(origins, destinations, np.concatenate(seconds))
 
 
 def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArray:
