@@ -19,9 +19,11 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from io import FileIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,13 +127,21 @@ def unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="dunnage-") as work:
         folder = Path(work)
         try:
-            if path.is_dir():
-                _copy_all(
-                    {name: path / name for name in FEED_FILES if (path / name).is_file()}, folder, Path.open, path
-                )
-            else:
-                with zipfile.ZipFile(path) as archive:
-                    _copy_all(_members(path, archive), folder, lambda member, _mode: archive.open(member), path)
+            with contextlib.ExitStack() as stack:
+                sources: dict[str, Callable[[], IO[bytes]]]
+                if path.is_dir():
+                    files = [name for name in FEED_FILES if (path / name).is_file()]
+                    sources = {name: partial(FileIO, path / name) for name in files}
+                else:
+                    archive = stack.enter_context(zipfile.ZipFile(path))
+                    members = _members(path, archive)
+                    sources = {name: partial(archive.open, member) for name, member in members.items()}
+                left = MOST_FEED_BYTES  # whatever a zip file says about the size of its files
+                for name, opened in sources.items():
+                    with opened() as stream, (folder / name).open("wb") as file:
+                        left -= _copy(stream, file, left)
+                    if left < 0:
+                        raise _too_large(path)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
             what = f"this is no readable zip file ({type(error).__name__})"
             remedy = "Name a GTFS feed, a folder or a zip; or the folder of a city, which has stops.csv."
@@ -166,22 +176,12 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
     return found
 
 
-def _copy_all(sources: Mapping[str, Any], folder: Path, opened: Callable[[Any, str], Any], path: Path) -> None:
-    """Copy files, and stop when they get too large, whatever a zip file says about their size."""
-    left = MOST_FEED_BYTES
-    for name, source in sources.items():
-        with opened(source, "rb") as stream, (folder / name).open("wb") as file:
-            left -= _copy(stream, file, left)
-        if left < 0:
-            raise _too_large(path)
-
-
 def _too_large(path: Path) -> InputError:
     what = f"its files are larger than {MOST_FEED_BYTES // 2**20} MB in all"
     return InputError(str(path), [Problem(what, remedy="Cut out the part of the feed that is needed.")])
 
 
-def _copy(stream: BinaryIO, file: BinaryIO, most: int) -> int:
+def _copy(stream: IO[bytes], file: IO[bytes], most: int) -> int:
     copied = 0
     while copied <= most and (piece := stream.read(_CHUNK)):
         file.write(piece)
@@ -286,17 +286,22 @@ def load_city(
         If the feed cannot make a city: no service on the date, too many stops.
     """
     place = Path(path)
-    asked = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    if date is not None:
-        given["date"] = asked_date(date)
+    asked = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
+    given = [name for name, value in asked.items() if value is not None]
+    day = None if date is None else asked_date(date)
     if (place / "stops.csv").is_file():
         if given:
             raise ParameterError(
                 f"{', '.join(given)} is for GTFS feeds, and {place} is the folder of a city. Write it into its files."
             )
         return City.read_folder(place)
-    return feed_city(place, FeedSetting(**given))
+    setting = FeedSetting(
+        date=day,
+        zones=ZONES if zones is None else zones,
+        hubs=HUBS if hubs is None else hubs,
+        max_headway_seconds=MAX_HEADWAY_SECONDS if max_headway_seconds is None else max_headway_seconds,
+    )
+    return feed_city(place, setting)
 
 
 def asked_date(date: str | datetime.date) -> datetime.date:

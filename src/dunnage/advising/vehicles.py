@@ -104,7 +104,7 @@ def advised_kind(base: BasePolicy) -> str:
 # Policies
 
 
-def _changed(asked: Asked, chosen: Table) -> dict[str, dict[str, Any]]:
+def _changed(asked: Asked, chosen: Table) -> dict[str, Table]:
     """Return the tables of the policy with one kind of report changed: its epsilon, method, and levels of its grid."""
     tables, attributes, name = (
         asked.base.document["mechanisms"],
@@ -113,7 +113,7 @@ def _changed(asked: Asked, chosen: Table) -> dict[str, dict[str, Any]]:
     )
     duty = {key: value for key, value in tables[name].items() if key not in _CHOSEN_ANEW}
     duty.update({key: value for key, value in chosen.items() if key != "levels"})
-    changed = {"mechanisms": {**tables, name: duty}}
+    changed: dict[str, Table] = {"mechanisms": {**tables, name: duty}}
     if (levels := chosen.get("levels")) is not None:
         grids = duty.get("attributes") or [key for key, table in attributes.items() if table.get("kind") == "grid"]
         grid = {**attributes[grids[0]], "levels": levels}
