@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
 
-from dunnage.advising import advice, alike, common, losses, sweep
+from dunnage.advising import advice, common, losses, sweep
 from dunnage.advising.advice import choose, limit_of, share_of, wish
 from dunnage.advising.frontier import OVERLOADED, Failure, Frontier, Limit, Measure, Point
 from dunnage.advising.losses import DISTORTION
@@ -44,6 +44,7 @@ from dunnage.planning.models import Sealed, Standard
 from dunnage.planning.packing import pack
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
+from dunnage.samples.like import like_rows
 from dunnage.settle import apply
 
 POLICY = """# kept
@@ -466,15 +467,15 @@ def test_generated_rows_rest_on_public_facts_alone(place):
             return super().column(name)
 
     watched = Watched(table=data._table, policy=policy, period=None, source="x", parts=data.parts, num_left_out=0)
-    made = alike.generated_rows(watched, policy, 40, Noise(), {"weight": 62.5})
+    made = like_rows(watched, policy, 40, Noise(), {"weight": 62.5})
     assert set(seen) == {"port"}
     weights = made.numbers("weight")
     assert ((weights >= 0) & (weights <= 62)).all()
     assert (weights == np.round(weights)).all()
     assert Counter(made.column("port").to_pylist()) == Counter(data.column("port").to_pylist())
-    assert len(alike.generated_rows(data, policy, 7, Noise())) == 7
+    assert len(like_rows(data, policy, 7, Noise())) == 7
     # Values are spread evenly over the whole domain, wherever the true ones are.
-    many = alike.generated_rows(data, policy, 4000, Noise()).numbers("weight")
+    many = like_rows(data, policy, 4000, Noise()).numbers("weight")
     assert stats.chisquare(np.histogram(many, bins=np.arange(102) - 0.5)[0]).pvalue > 1e-9
 
 
@@ -482,20 +483,20 @@ def test_size_of_generated_data_is_public_or_rounded(place):
     policy = BasePolicy.read(place / "base.toml").policy({"name": "noisy-values", "epsilon": 1})
     data = load(place / "parcels.csv", policy)
     replaced, added = (PureDP(epsilon=1, protects="x", neighbours=how) for how in ("replace-one", "add-remove"))
-    assert alike.generated_size(None, data, replaced) == 40
-    assert alike.generated_size(12, data, added) == 12
-    assert [alike.rounded(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
+    assert common.generated_size(None, data, replaced) == 40
+    assert common.generated_size(12, data, added) == 12
+    assert [common.rounded(number) for number in (1, 9, 14, 15, 94, 95, 4321)] == [1, 9, 10, 20, 90, 100, 4000]
 
 
 def test_of_many_rows_whole_strata_are_taken(place):
     policy = BasePolicy.read(place / "base.toml").policy({"name": "partition", "k": 2})
     data = load(place / "parcels.csv", policy)
     strata = common.codes_of(data, ["port"])
-    some = alike.some_rows(data, policy, [strata], Noise(), most=30)
+    some = common.some_rows(data, policy, [strata], Noise(), most=30)
     assert len(some) == 20
     assert len(set(some.column("port").to_pylist())) == 1
-    assert len(alike.some_rows(data, policy, [strata], Noise(), most=15)) == 15
-    assert len(alike.some_rows(data, policy, [strata], Noise(), most=40)) == 40
+    assert len(common.some_rows(data, policy, [strata], Noise(), most=15)) == 15
+    assert len(common.some_rows(data, policy, [strata], Noise(), most=40)) == 40
     release, _ = publish(some, ledger=":memory:")
     assert len(release) == 20
 
@@ -506,7 +507,7 @@ def test_rows_of_a_group_that_is_too_large_are_added_where_whole_ones_are_few(pl
     group = np.repeat([0, 1], [2, 38])  # either comes first: 2 whole and 8 more, or 10 of the large one
     inner = np.concatenate([[0, 0], np.repeat(np.arange(1, 20), 2)])
     for _ in range(10):
-        some = alike.some_rows(data, policy, [group, inner], Noise(), most=10)
+        some = common.some_rows(data, policy, [group, inner], Noise(), most=10)
         rows = [int(name[1:]) for name in some.column("parcel").to_pylist()]
         assert len(set(rows)) == 10
         assert all(size == 2 for size in Counter(inner[rows].tolist()).values())  # whole inner groups
@@ -554,10 +555,10 @@ def test_whole_groups_are_promised_only_where_they_are_taken(sizes, most, inside
         1
     ]
     for groups in ([outer], [outer, inner]):
-        if len(outer) <= most or not alike.takes_whole_groups(groups, most):
+        if len(outer) <= most or not common.takes_whole_groups(groups, most):
             continue
         for _ in range(4):
-            taken = alike._some(np.arange(len(outer)), groups, most, Noise())
+            taken = common._some(np.arange(len(outer)), groups, most, Noise())
             assert 0 < len(taken) <= most
             rest = np.setdiff1d(np.arange(len(outer)), taken)
             assert not set(groups[-1][taken].tolist()) & set(groups[-1][rest].tolist())

@@ -16,25 +16,26 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dunnage.advising import alike_fleet
-from dunnage.advising import alike_trips as alike_trips_module
-from dunnage.advising.alike_fleet import CarrierCase, alike_columns, carrier_tasks, measure_carriers, open_carriers
-from dunnage.advising.alike_trips import (
+from dunnage.advising import vehicles
+from dunnage.advising.advice import error_goal
+from dunnage.advising.frontier import Measure, Point
+from dunnage.advising.losses import ROW_ERROR, row_errors
+from dunnage.advising.policies import BasePolicy
+from dunnage.advising.shuttles import SHUTTLES, FleetDraw, ShuttleCase, draw_fleets
+from dunnage.advising.sweep import Asked, Task, attempted, measured
+from dunnage.advising.trips import (
     LEAST_MINUTES,
+    TRIP_ERROR,
     Slice,
     TripCase,
-    alike_trips,
+    count_errors,
     count_tasks,
     membership_guess,
     narrowed_trips,
     open_trips,
     released_counts_of,
 )
-from dunnage.advising.frontier import Measure, Point
-from dunnage.advising.losses import CARRIER_ERROR, ROW_ERROR, TRIP_ERROR, count_errors, error_goal, row_errors
-from dunnage.advising.policies import BasePolicy
-from dunnage.advising.shuttles import SHUTTLES, FleetDraw, ShuttleCase, draw_fleets
-from dunnage.advising.sweep import Asked, Task, attempted, measured
+from dunnage.advising.vehicles import CARRIER_ERROR, CarrierCase, carrier_tasks, measure_carriers, open_carriers
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
 from dunnage.cli.auditing import advise
@@ -49,6 +50,7 @@ from dunnage.mechanisms.counting import true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of, publish
+from dunnage.samples.like import deterred, like_trips, like_vehicles
 
 STOPS = """stop,zone,lat,lon
 A,west,48.000,9.000
@@ -110,7 +112,7 @@ def _policy(folder: Path, text: str = TRIPS) -> Policy:
 def _trips_file(folder: Path, size: int) -> Path:
     """Write trips of the small city."""
     policy = _policy(folder)
-    data = alike_trips(Slice.of(policy, size).policy, size, noise=Noise(seed=1))
+    data = like_trips(Slice.of(policy, size).policy, size, noise=Noise(seed=1))
     rows = [["card", "from", "to", "at"]]
     stamps = data.column("at").to_numpy() % 86400
     for number, (origin, destination, second) in enumerate(
@@ -129,27 +131,27 @@ def _trips_file(folder: Path, size: int) -> Path:
 def test_generated_trips_are_what_the_policy_says(tmp_path, days):
     text = TRIPS.replace("window_minutes = 30", f"window_minutes = 30\n{DAYS[days]}")
     part = Slice.of(_policy(tmp_path, text), 400)
-    data = alike_trips(part.policy, 400)
+    data = like_trips(part.policy, 400)
     counted = true_counts(data)
     assert len(data) + data.num_left_out == 400
     assert data.num_left_out <= 20  # what a clock skips
     assert counted.num_trips == len(data)
     pairs, _ = counted.universe.split(counted.cells)
     assert (pairs // 6 != pairs % 6).all()
-    other = true_counts(alike_trips(part.policy, 400))
+    other = true_counts(like_trips(part.policy, 400))
     assert not (np.array_equal(other.cells, counted.cells) and np.array_equal(other.counts, counted.counts))
 
 
 def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_path):
     text = TRIPS.replace('"trip"', '"rider"') + '[contribution]\nperson = "card"\nmax = 2\nper = "period"\n'
-    data = alike_trips(Slice.of(_policy(tmp_path, text), 300).policy, 300)
+    data = like_trips(Slice.of(_policy(tmp_path, text), 300).policy, 300)
     assert data.persons is not None
     assert 100 < data.persons.max() < 200
     labelled = TRIPS.replace('time = "at"', 'time = "at"\nday = "kind"\ncount = "number"') + (
         '[attributes.kind]\nrole = "quasi-identifier"\nkind = "ordinal"\ndomain = ["work", "rest"]\n'
         '[attributes.number]\nrole = "quasi-identifier"\nkind = "numeric"\ndomain = [0, 99]\nresolution = 1\n'
     )
-    counted = true_counts(alike_trips(Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
+    counted = true_counts(like_trips(Slice.of(_policy(tmp_path, labelled), 300).policy, 300))
     assert counted.num_trips == 300
     assert counted.universe.days == ("work", "rest")
 
@@ -157,10 +159,10 @@ def test_generated_trips_count_riders_labels_and_rows_that_stand_for_trips(tmp_p
 def test_near_stops_are_ridden_between_less(tmp_path):
     """Distances are those of the city: from one zone to the other people ride, within one they rather walk."""
     universe = _policy(tmp_path).schema.universe()
-    deterred = alike_trips_module._deterred(universe, np.arange(6), City.read(tmp_path / "stops.csv"))
+    found = deterred(universe, np.arange(6), City.read(tmp_path / "stops.csv"))
     same_zone = np.equal.outer(np.arange(6) // 3, np.arange(6) // 3)
-    assert deterred[same_zone].min() > deterred[~same_zone].max()
-    assert not alike_trips_module._deterred(universe, np.arange(6), None).any()
+    assert found[same_zone].min() > found[~same_zone].max()
+    assert not deterred(universe, np.arange(6), None).any()
 
 
 def test_a_slice_is_the_busiest_part_that_fits(tmp_path):
@@ -178,7 +180,7 @@ def test_a_slice_is_the_busiest_part_that_fits(tmp_path):
 
 def test_a_slice_of_true_trips_has_their_counts(tmp_path):
     policy = _policy(tmp_path)
-    data = alike_trips(Slice.of(policy, 500).policy, 500)
+    data = like_trips(Slice.of(policy, 500).policy, 500)
     part = Slice.of(policy, 500, most=150)
     narrow = true_counts(narrowed_trips(data, part.policy))
     counted = true_counts(data)
@@ -197,7 +199,7 @@ def _asked(folder: Path, data: Any, base: BasePolicy, **more: Any) -> Asked:
 
 
 def test_errors_of_counts_are_those_of_dense_tables(tmp_path):
-    data = alike_trips(Slice.of(_policy(tmp_path), 300).policy, 300)
+    data = like_trips(Slice.of(_policy(tmp_path), 300).policy, 300)
     release, truth = released_counts_of(data)
     found = count_errors(release, truth)
     dense = np.zeros((2, truth.universe.num_slots, 6, 6))
@@ -318,7 +320,8 @@ def test_noise_costs_shuttles_and_too_much_of_it_is_refused(tmp_path):
 
 def test_true_trips_are_sized_for_where_that_is_asked(tmp_path):
     case = _shuttle_case(tmp_path, on="data", quick=True)
-    first, second = (draw_fleets(case, case.drawn({"name": "noisy-counts", "epsilon": 60.0}, "data")) for _ in range(2))
+    task = replace(_task("noisy-counts", epsilon=60.0), on="data")
+    first, second = (draw_fleets(case, case.drawn(task)) for _ in range(2))
     assert first.planned == first.needed
     assert max(abs(one - other) for one, other in zip(first.needed, second.needed, strict=True)) <= 2
 
@@ -342,7 +345,7 @@ def test_what_shuttles_need_is_said(tmp_path):
 
 @pytest.mark.parametrize("goal", ["shuttles", "error"])
 def test_the_command_says_how_to_publish_trips(tmp_path, monkeypatch, goal):
-    monkeypatch.setattr("dunnage.advising.alike_trips.QUICK_EPSILONS", (4.0,))
+    monkeypatch.setattr("dunnage.advising.trips.QUICK_EPSILONS", (4.0,))
     (tmp_path / "city").mkdir()
     (tmp_path / "city" / "stops.csv").write_text(STOPS)
     _base(tmp_path)
@@ -479,7 +482,7 @@ def _chosen(case: CarrierCase, name: str) -> Task:
 
 def test_generated_vehicles_are_of_the_public_domain(tmp_path):
     case = _carriers(tmp_path, NUMBERS + PLACES)
-    speed, load = alike_columns(case.purpose, 2000, Noise())
+    speed, load = like_vehicles(case.purpose, 2000, Noise())
     assert 0 < np.isnan(speed).mean() < 0.1
     assert np.nanmin(speed) >= 0
     assert np.nanmax(speed) <= 130
@@ -507,7 +510,7 @@ def test_errors_of_means_are_within_what_is_predicted_at_worst(tmp_path):
 def test_what_the_allowance_does_not_pay_for_is_told(tmp_path):
     tasks, failed = carrier_tasks(_carriers(tmp_path, NUMBERS + PLACES))
     assert {task.parameters["epsilon"] for task in tasks} == {0.5, 1.0, 2.0, 4.0}
-    assert len(failed) == len(alike_fleet.NUMBER_METHODS)
+    assert len(failed) == len(vehicles.METHODS["local-numeric"])
     assert all("limit" in item.why for item in failed)
 
 
@@ -575,7 +578,7 @@ def test_coarser_cells_hold_the_cells_inside_them():
         for law in laws
     ]
     np.testing.assert_array_equal(shares[0][:-1].reshape(4, -1).sum(axis=1), shares[1][:-1])
-    spread = alike_fleet._spread(shares[1] / 500, coarse, fine)
+    spread = vehicles._spread(shares[1] / 500, coarse, fine)
     assert spread.sum() == pytest.approx(1)
     np.testing.assert_allclose(spread[:-1].reshape(4, -1).sum(axis=1), shares[1][:-1] / 500)
 

@@ -118,11 +118,11 @@ if TYPE_CHECKING:
         generate_trips,
         metro_edges,
         package_setting,
-        packages,
-        rides,
         trip_modes,
         trip_stops,
     )
+    from dunnage.samples.packages import packages
+    from dunnage.samples.rides import rides
     from dunnage.sampling_loss import sampling_beta, sampling_delta, sampling_epsilon, smallest_k
     from dunnage.schema import Attribute, Contribution, Role, Schema
     from dunnage.settle import Settlement, apply

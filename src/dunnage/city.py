@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -45,11 +46,21 @@ _HUB_WORDS = {"": False, "0": False, "1": True, "false": False, "true": True, "n
 _RANGES = {"lat": 90.0, "lon": 180.0}
 
 
-def read_stops(path: str | PathLike[str]) -> dict[str, Any]:
-    """Read a list of stops; returns what a city says about them."""
+def read_stops(path: str | PathLike[str]) -> City:
+    """Read a list of stops; returns a city that knows no more than them."""
     (header_line, header), *lines = read_csv(path, None)
     names = [name.strip().lower() for name in header]
-    _check_header(path, header_line, names)
+    problems = []
+    if unknown := [name for name in names if name not in STOP_COLUMNS]:
+        known = ", ".join(STOP_COLUMNS)
+        problems.append((header_line, f"the column {unknown[0]!r} is not one of {known}. Remove or rename it."))
+    if "stop" not in names:
+        problems.append((header_line, "there must be a header with a column stop. Got none. Add it."))
+    if ("lat" in names) != ("lon" in names):
+        problems.append((header_line, "lat and lon go together. Got one of them. Add the other."))
+    if len(set(names)) < len(names):
+        problems.append((header_line, "columns must be all different. Got one twice. Remove it."))
+    refuse_lines(path, problems)
     problems = [
         (line, f"there must be {len(names)} cells as in the header. Got {len(cells)}. Mend the line.")
         for line, cells in lines
@@ -61,72 +72,45 @@ def read_stops(path: str | PathLike[str]) -> dict[str, Any]:
         raise InputError(str(path), [Problem(what, remedy="Check the file.")])
     at = [line for line, _ in lines]
     columns = {name: [cells[place].strip() for _, cells in lines] for place, name in enumerate(names)}
-    problems += _stop_problems(columns["stop"], at)
-    facts: dict[str, Any] = {"stops": tuple(columns["stop"])}
-    if _given(columns, "zone", at, problems, "a zone"):
-        facts["zone_names"], facts["zones"] = _numbered(columns["zone"])
-    for name in ("lat", "lon"):
-        if _given(columns, name, at, problems, f"a {name}"):
-            facts[name] = _degrees(columns[name], name, at, problems)
-    if "hub" in columns:
-        facts["hubs"] = _flags(columns["hub"], at, problems)
-    refuse_lines(path, sorted(problems))
-    return facts
-
-
-def _check_header(path: str | PathLike[str], line: int, names: Sequence[str]) -> None:
-    problems = []
-    unknown = [name for name in names if name not in STOP_COLUMNS]
-    if unknown:
-        known = ", ".join(STOP_COLUMNS)
-        problems.append((line, f"the column {unknown[0]!r} is not one of {known}. Remove or rename it."))
-    if names.count("stop") == 0:
-        problems.append((line, "there must be a header with a column stop. Got none. Add it."))
-    if ("lat" in names) != ("lon" in names):
-        problems.append((line, "lat and lon go together. Got one of them. Add the other."))
-    if len(set(names)) < len(names):
-        problems.append((line, "columns must be all different. Got one twice. Remove it."))
-    refuse_lines(path, problems)
-
-
-def _stop_problems(stops: Sequence[str], at: Sequence[int]) -> list[tuple[int, str]]:
     first: dict[str, int] = {}
-    problems = []
-    for stop, line in zip(stops, at, strict=True):
+    for stop, line in zip(columns["stop"], at, strict=True):
         if not stop:
             problems.append((line, "the stop is blank. Name it."))
         elif first.setdefault(stop, line) != line:
             problems.append((line, f"the stop {stop!r} is in line {first[stop]} already. Remove one."))
-    return problems
+    whole = {}  # columns with a value for every stop, if for any
+    for name in ("zone", "lat", "lon"):
+        if any(columns.get(name, [])):
+            blank = [line for cell, line in zip(columns[name], at, strict=True) if not cell]
+            problems += [(line, f"other stops have a {name}, this one has none. Fill it in.") for line in blank]
+            if not blank:
+                whole[name] = columns[name]
+    degrees: dict[str, NDArray[np.float64]] = {}
+    for name in whole.keys() & _RANGES.keys():
+        degrees[name], most = np.array([_number(cell) for cell in whole[name]]), _RANGES[name]
+        for place in np.flatnonzero(~(np.abs(degrees[name]) <= most)).tolist():
+            problems.append((at[place], f"{name} must be a number of degrees from -{most:g} to {most:g}. Mend it."))
+    hubs = [_HUB_WORDS.get(cell.lower()) for cell in columns.get("hub", [])]
+    for hub, line, cell in zip(hubs, at, columns.get("hub", at), strict=False):
+        if hub is None:
+            problems.append((line, f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}. Mend it."))
+    refuse_lines(path, sorted(problems))
+    zone_names, zones = numbered(whole["zone"]) if "zone" in whole else ((), None)
+    return City(
+        stops=tuple(columns["stop"]),
+        zone_names=zone_names,
+        zones=zones,
+        lat=degrees.get("lat"),
+        lon=degrees.get("lon"),
+        hubs=np.array(hubs, dtype=bool) if "hub" in columns else None,
+    )
 
 
-def _given(
-    columns: dict[str, list[str]], name: str, at: Sequence[int], problems: list[tuple[int, str]], what: str
-) -> bool:
-    """Return whether a column is given; note the lines without a value if others have one."""
-    cells = columns.get(name, [])
-    if not any(cells):
-        return False
-    blank = [line for cell, line in zip(cells, at, strict=True) if not cell]
-    problems += [(line, f"other stops have {what}, this one has none. Fill it in.") for line in blank]
-    return not blank
-
-
-def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+def numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Give names numbers as they first appear."""
     number: dict[str, int] = {}
     codes = [number.setdefault(name, len(number)) for name in names]
     return tuple(number), np.array(codes, dtype=np.int32)
-
-
-def _degrees(
-    cells: Sequence[str], name: str, at: Sequence[int], problems: list[tuple[int, str]]
-) -> NDArray[np.float64]:
-    values = np.array([_number(cell) for cell in cells])
-    most = _RANGES[name]
-    for place in np.flatnonzero(~(np.abs(values) <= most)).tolist():
-        problems.append((at[place], f"{name} must be a number of degrees from -{most:g} to {most:g}. Mend it."))
-    return values
 
 
 def _number(cell: str) -> float:
@@ -134,15 +118,6 @@ def _number(cell: str) -> float:
         return float(cell)
     except ValueError:
         return math.nan
-
-
-def _flags(cells: Sequence[str], at: Sequence[int], problems: list[tuple[int, str]]) -> NDArray[np.bool_]:
-    flags = np.zeros(len(cells), dtype=bool)
-    for place, cell in enumerate(cells):
-        if cell.lower() not in _HUB_WORDS:
-            problems.append((at[place], f"hub must be 1 or 0, true or false, yes or no. Got {cell!r}. Mend it."))
-        flags[place] = _HUB_WORDS.get(cell.lower(), False)
-    return flags
 
 
 def read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
@@ -191,10 +166,7 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
     return times.reshape(len(stops), len(stops))
 
 
-def read_buses(
-    path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[np.bool_] | None
-) -> dict[str, NDArray[np.int32]]:
-    """Read rides with one bus between hubs; returns columns, sorted by origin and destination. Shapes: -> rides."""
+def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[np.bool_] | None) -> Buses:
     sheet = _Sheet(path, read_text(path), BUS_COLUMNS)
     origins, destinations = _ends(sheet, stops)
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
@@ -209,11 +181,10 @@ def read_buses(
     _refuse_pairs(sheet, stops, (origins, destinations), wrongs, "bus", every=False)
     order = np.lexsort((destinations, origins))
     columns = {"origins": origins, "destinations": destinations, "seconds": seconds, "headway_seconds": headways}
-    return {name: column[order].astype(np.int32) for name, column in columns.items()}
+    return Buses(**{name: column[order].astype(np.int32) for name, column in columns.items()})
 
 
 def read_assumed(path: str | PathLike[str]) -> tuple[str, ...]:
-    """Read the sentences about what was assumed when the other files were made."""
     try:
         content = json.loads(read_text(path))
     except (ValueError, RecursionError):
@@ -264,7 +235,6 @@ class _Sheet:
         self.columns = [table.column(name).combine_chunks() for name in wanted]
 
     def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Read line by line, the slow way."""
         reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
         return ((reader.line_num, cells) for cells in reader if cells)
 
@@ -283,16 +253,11 @@ class _Sheet:
                 ),
             ).slice(1)
         except pa.ArrowException:
-            refuse_lines(self.path, self._wrong_lines())
+            what, num = "there must be {} cells as in the header. Got {}. Mend the line.", len(self.wanted)
+            with contextlib.suppress(csv.Error):
+                lines = [(line, len(cells)) for line, cells in self._rows() if len(cells) != num]
+                refuse_lines(self.path, [(line, what.format(num, found)) for line, found in lines])
             raise InputError(str(self.path), [Problem("is not a readable CSV file", remedy="Check it.")]) from None
-
-    def _wrong_lines(self) -> list[tuple[int, str]]:
-        what = "there must be {} cells as in the header. Got {}. Mend the line."
-        num = len(self.wanted)
-        try:
-            return [(line, what.format(num, len(cells))) for line, cells in self._rows() if len(cells) != num]
-        except csv.Error:
-            return []
 
     def lines(self, rows: IntArray) -> list[int]:
         """Return the lines of some rows below the header, counted from 0."""
@@ -327,44 +292,30 @@ def _refuse_pairs(
     again = np.zeros(len(pairs), dtype=bool)
     again[order[1:]] = (pairs[order[1:]] == pairs[order[:-1]]) & (pairs[order[1:]] >= 0)
     named = [("the origin", "the destination"), ("from", "to")][sheet.wanted[0] == "from"]
-    listed = _listed(
-        sheet,
-        (
-            (ends[0] < 0, f"{named[0]} is not one of the stops. Mend it, or add the stop."),
-            (ends[1] < 0, f"{named[1]} is not one of the stops. Mend it, or add the stop."),
-            *wrongs,
-            (again, f"this pair of stops has a {what} already. Remove one."),
-        ),
+    every_wrong = (
+        (ends[0] < 0, f"{named[0]} is not one of the stops. Mend it, or add the stop."),
+        (ends[1] < 0, f"{named[1]} is not one of the stops. Mend it, or add the stop."),
+        *wrongs,
+        (again, f"this pair of stops has a {what} already. Remove one."),
     )
-    if every:
-        listed += _missing(stops, pairs, what, itself)
-    if listed:
-        raise InputError(str(sheet.path), listed)
-    return pairs
-
-
-def _listed(sheet: _Sheet, wrongs: Sequence[tuple[NDArray[np.bool_], str]]) -> list[Problem]:
-    return line_problems(
-        sorted(
-            (line, what)
-            for wrong, what in wrongs
-            if wrong.any()
-            for line in sheet.lines(np.flatnonzero(wrong)[: MOST_LINES + 1])
-        )
-    )
-
-
-def _missing(stops: tuple[str, ...], pairs: IntArray, what: str, itself: bool) -> list[Problem]:
-    seen = np.zeros(len(stops) ** 2, dtype=bool)
+    lines = [
+        (line, told)
+        for wrong, told in every_wrong
+        if wrong.any()
+        for line in sheet.lines(np.flatnonzero(wrong)[: MOST_LINES + 1])
+    ]
+    listed = line_problems(sorted(lines))
+    seen = np.full(len(stops) ** 2, not every)
     seen[pairs[pairs >= 0]] = True
     if not itself:
         seen[:: len(stops) + 1] = True
-    if seen.all():
-        return []
-    first, num = int(np.argmin(seen)), int((~seen).sum())
-    start, end = (stops[code] for code in divmod(first, len(stops)))
-    text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
-    return [Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair.")]
+    if num := int((~seen).sum()):
+        start, end = (stops[code] for code in divmod(int(np.argmin(seen)), len(stops)))
+        text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
+        listed.append(Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
+    if listed:
+        raise InputError(str(sheet.path), listed)
+    return pairs
 
 
 MOST_MODES_BYTES = MOST_PAIRS_BYTES
@@ -471,9 +422,11 @@ class City:
         InputError
             With every problem of a file, by line.
         """
-        facts = read_stops(stops)
-        names, of_pair = read_modes(modes, facts["stops"]) if modes is not None else ((), None)
-        return cls(**facts, mode_names=names, modes=of_pair)
+        city = read_stops(stops)
+        if modes is None:
+            return city
+        names, of_pair = read_modes(modes, city.stops)
+        return replace(city, mode_names=names, modes=of_pair)
 
     @classmethod
     def read_folder(cls, folder: str | PathLike[str]) -> City:
@@ -491,14 +444,13 @@ class City:
             raise InputError(str(place), [Problem("there is no stops.csv", remedy="Name the folder of a city.")])
         paths = {name: place / name for name in CITY_FILES if (place / name).exists()}
         city = cls.read(paths["stops.csv"], paths.get("modes.csv"))
-        found: dict[str, Any] = {}
         if "times.csv" in paths:
-            found["times"] = read_times(paths["times.csv"], city.stops)
+            city = replace(city, times=read_times(paths["times.csv"], city.stops))
         if "buses.csv" in paths:
-            found["buses"] = Buses(**read_buses(paths["buses.csv"], city.stops, city.hubs))
+            city = replace(city, buses=read_buses(paths["buses.csv"], city.stops, city.hubs))
         if "city.json" in paths:
-            found["assumed"] = read_assumed(paths["city.json"])
-        return replace(city, **found)
+            city = replace(city, assumed=read_assumed(paths["city.json"]))
+        return city
 
     def write(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
         """Write a folder that :meth:`read_folder` reads back equal.
@@ -509,11 +461,21 @@ class City:
             If something is in the way (``force`` replaces a city's folder), or there is no place to write to.
         """
         with new_folder(folder, marker="stops.csv", force=force, may_hold=CITY_FILES) as work:
-            _write_csv(work / "stops.csv", *self._stop_rows())
+            columns: dict[str, Sequence[object]] = {"stop": self.stops}
+            if self.zones is not None:
+                columns["zone"] = [self.zone_names[zone] for zone in self.zones.tolist()]
+            if self.lat is not None and self.lon is not None:
+                columns |= {"lat": self.lat.tolist(), "lon": self.lon.tolist()}
+            if self.hubs is not None:
+                columns["hub"] = self.hubs.astype(int).tolist()
+            _write_csv(work / "stops.csv", list(columns), zip(*columns.values(), strict=True))
             if self.times is not None:
                 _write_csv(work / "times.csv", TIME_COLUMNS, self._pair_rows(self.times, itself=False))
             if self.buses is not None:
-                _write_csv(work / "buses.csv", BUS_COLUMNS, self._bus_rows(self.buses))
+                ends = (self.buses.origins, self.buses.destinations)
+                names = ([self.stops[stop] for stop in column.tolist()] for column in ends)
+                rides = zip(*names, self.buses.seconds.tolist(), self.buses.headway_seconds.tolist(), strict=True)
+                _write_csv(work / "buses.csv", BUS_COLUMNS, rides)
             if self.modes is not None:
                 named = np.array(self.mode_names, dtype=object)[self.modes]
                 _write_csv(work / "modes.csv", MODE_COLUMNS, self._pair_rows(named))
@@ -521,25 +483,11 @@ class City:
             (work / "city.json").write_text(text + "\n", encoding="utf-8")
         return Path(folder)
 
-    def _stop_rows(self) -> tuple[list[str], Iterable[Sequence[Any]]]:
-        columns: dict[str, Sequence[Any]] = {"stop": self.stops}
-        if self.zones is not None:
-            columns["zone"] = [self.zone_names[zone] for zone in self.zones.tolist()]
-        if self.lat is not None and self.lon is not None:
-            columns |= {"lat": self.lat.tolist(), "lon": self.lon.tolist()}
-        if self.hubs is not None:
-            columns["hub"] = self.hubs.astype(int).tolist()
-        return list(columns), zip(*columns.values(), strict=True)
-
     def _pair_rows(self, values: NDArray[Any], *, itself: bool = True) -> Iterable[Sequence[Any]]:
         for start, row in enumerate(values):
             for end, value in enumerate(row.tolist()):
                 if itself or start != end:
                     yield self.stops[start], self.stops[end], value
-
-    def _bus_rows(self, buses: Buses) -> Iterable[Sequence[Any]]:
-        ends = ([self.stops[stop] for stop in column.tolist()] for column in (buses.origins, buses.destinations))
-        return zip(*ends, buses.seconds.tolist(), buses.headway_seconds.tolist(), strict=True)
 
     def with_modes(self, names: Sequence[str], codes: NDArray[np.integer[Any]]) -> City:
         """Return the city with the mode of each pair of stops, given as places in names."""

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from fractions import Fraction
@@ -205,7 +205,12 @@ class Dataset:
         found += more + wrong
         if not found and not keep.any() and not _may_be_empty(policy.schema):
             found = [_NOTHING_LEFT]
-        if found := found or _too_many(columns, keep, policy.schema):
+        trip = policy.schema.trip
+        if not found and trip is not None and trip.count is not None:
+            counts = columns[trip.count].to_numpy(zero_copy_only=False)[keep]
+            what = Problem(f"adds up to {_INEXACT}", where=_named(trip.count), remedy="Check the counts.")
+            found = [what] if float(counts.sum()) >= _FIRST_INEXACT else []
+        if found:
             raise InputError(source, found)
         records, parts = _records(pa.table(columns), rows, keep, policy.schema, source)
         return cls(
@@ -271,40 +276,42 @@ def _may_be_empty(schema: Schema) -> bool:
     return schema.trip is not None
 
 
-def _too_many(columns: Mapping[str, pa.Array], keep: BoolArray, schema: Schema) -> list[Problem]:
-    """Refuse counts of trips that cannot be added up exactly."""
-    if schema.trip is None or schema.trip.count is None:
-        return []
-    counts = columns[schema.trip.count].to_numpy(zero_copy_only=False)[keep]
-    what = Problem(f"adds up to {_INEXACT}", where=_named(schema.trip.count), remedy="Check the counts.")
-    return [what] if float(counts.sum()) >= _FIRST_INEXACT else []
-
-
 def _records(table: pa.Table, rows: IntArray, keep: BoolArray, schema: Schema, source: str) -> tuple[pa.Table, Parts]:
     """Make records of checked rows. Shapes: n rows, m of them kept -> a table of records, and their parts (m rows)."""
     if schema.together is None:
         kept = table.filter(pa.array(keep))
         return kept, Parts(table=kept, source_rows=rows[keep], starts=np.arange(len(kept) + 1))
-    parts = _grouped(table, rows, keep, schema.together)
-    records, lost, problems = _merged(parts, schema, schema.together)
+    # Where one row is left out its whole group is: the rest would be planned too light.
+    codes = _codes(table.column(schema.together).combine_chunks())
+    left_out = np.zeros(int(codes.max()) + 1, dtype=bool)
+    left_out[codes[~keep]] = True
+    whole = np.flatnonzero(~left_out[codes])
+    # Codes are numbered as they first appear, and so are records.
+    _, group = np.unique(codes[whole], return_inverse=True)
+    order = whole[np.argsort(group, kind="stable")]
+    starts = np.concatenate(([0], np.cumsum(np.bincount(group)))).astype(np.int64)
+    parts = Parts(table=table.take(pa.array(order)), source_rows=rows[order], starts=starts)
+    lost = np.zeros(len(parts), dtype=bool)
+    columns: dict[str, pa.Array | FloatArray] = {}
+    problems: list[Problem] = []
+    for attribute in schema:
+        if attribute.merged == "sum":
+            columns[attribute.name], found = _added(parts, attribute, lost)
+            problems += found
+        elif attribute.merged == "same" or attribute.name in (schema.together, schema.person):
+            column = parts.column(attribute.name)
+            columns[attribute.name] = column.take(pa.array(parts.starts[:-1]))
+            codes = _codes(column)
+            differs = np.zeros(len(parts), dtype=bool)
+            differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
+            what = f"is not the same in all rows that share a value of {schema.together!r}"
+            remedy = 'Make it the same, give it the role "identifier" or "drop", or put fewer rows together.'
+            problems += _group_problems(what, attribute.name, parts, differs, remedy)
     if not problems and lost.all():
         problems = [_NOTHING_LEFT]
     if problems:
         raise InputError(source, problems)
-    return records.filter(pa.array(~lost)), parts.take(np.flatnonzero(~lost))
-
-
-def _grouped(table: pa.Table, rows: IntArray, keep: BoolArray, together: str) -> Parts:
-    """Group rows by a column. Where one row is left out its whole group is: the rest would be planned too light."""
-    codes = _codes(table.column(together).combine_chunks())
-    left_out = np.zeros(int(codes.max()) + 1, dtype=bool)
-    left_out[codes[~keep]] = True
-    kept = np.flatnonzero(~left_out[codes])
-    # Codes are numbered as they first appear, and so are records.
-    _, group = np.unique(codes[kept], return_inverse=True)
-    order = kept[np.argsort(group, kind="stable")]
-    starts = np.concatenate(([0], np.cumsum(np.bincount(group)))).astype(np.int64)
-    return Parts(table=table.take(pa.array(order)), source_rows=rows[order], starts=starts)
+    return pa.table(columns).filter(pa.array(~lost)), parts.take(np.flatnonzero(~lost))
 
 
 def _codes(column: pa.Array) -> IntArray:
@@ -318,34 +325,21 @@ def _codes(column: pa.Array) -> IntArray:
     return codes
 
 
-def _merged(parts: Parts, schema: Schema, together: str) -> tuple[pa.Table, BoolArray, list[Problem]]:
-    """Merge the parts of each record. Shapes: k records -> their columns, and a mask of those to leave out (k)."""
-    lost = np.zeros(len(parts), dtype=bool)
-    columns: dict[str, Any] = {}
-    problems: list[Problem] = []
-    for attribute in schema:
-        if attribute.merged == "sum":
-            columns[attribute.name], found = _added(parts, attribute, lost)
-            problems += found
-        elif attribute.merged == "same" or attribute.name in (together, schema.person):
-            columns[attribute.name] = parts.column(attribute.name).take(pa.array(parts.starts[:-1]))
-            problems += _differing(parts, attribute.name, together)
-    return pa.table(columns), lost, problems
-
-
-def _differing(parts: Parts, name: str, together: str) -> list[Problem]:
-    """Find the records whose parts do not agree in a column."""
-    codes = _codes(parts.column(name))
-    differs = np.zeros(len(parts), dtype=bool)
-    differs[parts.records[codes != codes[parts.starts[:-1]][parts.records]]] = True
-    what = f"is not the same in all rows that share a value of {together!r}"
-    remedy = 'Make it the same, give it the role "identifier" or "drop", or put fewer rows together.'
-    return _group_problems(what, name, parts, differs, remedy)
-
-
 def _added(parts: Parts, attribute: Attribute, lost: BoolArray) -> tuple[FloatArray, list[Problem]]:
     """Add a column up, and judge the sums by the attribute's rule; ``lost`` is widened in place."""
-    sums = _exact_sums(parts.column(attribute.name).to_numpy(zero_copy_only=False), parts)
+    values = parts.column(attribute.name).to_numpy(zero_copy_only=False)
+    # Numbers are added up as the decimals they print as: 0.1 and 0.2 make 0.3. Sums of whole numbers below 2^53 are
+    # exact in every step, and one division rounds once.
+    firsts, scale = parts.starts[:-1], decimal_scale(values) if len(values) else None
+    whole = values if scale is None else np.rint(values * scale)
+    small = scale is not None and bool((np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT).all())
+    if scale is not None and small and (whole / scale == values).all():
+        sums = np.asarray(np.add.reduceat(whole, firsts) / scale)
+    else:
+        sums = values[firsts]
+        for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
+            terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
+            sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
     outside = ~attribute.numeric.contains(sums)
     inexact = (np.abs(sums) >= _FIRST_INEXACT) & ~outside
     problems = _group_problems(f"adds up to {_INEXACT}", attribute.name, parts, inexact, "Use a larger unit.")
@@ -357,23 +351,6 @@ def _added(parts: Parts, attribute: Attribute, lost: BoolArray) -> tuple[FloatAr
         what = "adds up to a value outside the public domain"
         problems += _group_problems(what, attribute.name, parts, outside, _NUMBER_REMEDY)
     return sums, problems
-
-
-def _exact_sums(values: FloatArray, parts: Parts) -> FloatArray:
-    """Add numbers up record by record as the decimals they print as: 0.1 and 0.2 make 0.3."""
-    firsts = parts.starts[:-1]
-    scale = decimal_scale(values)
-    if scale is not None and len(values):
-        whole = np.rint(values * scale)
-        # Sums of whole numbers below 2^53 are exact in every step, and one division rounds once.
-        small = np.add.reduceat(np.abs(whole), firsts) < _FIRST_INEXACT
-        if small.all() and (whole / scale == values).all():
-            return np.asarray(np.add.reduceat(whole, firsts) / scale)
-    sums = values[firsts]
-    for record in np.flatnonzero(np.diff(parts.starts) > 1).tolist():
-        terms = values[parts.starts[record] : parts.starts[record + 1]].tolist()
-        sums[record] = nearest_float(sum((Fraction(repr(term)) for term in terms), Fraction()))
-    return sums
 
 
 def _group_problems(what: str, column: str, parts: Parts, mask: BoolArray, remedy: str) -> list[Problem]:
@@ -431,9 +408,20 @@ def _rows_of_period(
     attribute = policy.schema[rule.column]
     trip = policy.schema.trip
     by_service_day = trip is not None and trip.time == rule.column
-    choose = _in_service_period if by_service_day else _in_period
     try:
-        chosen, blank, unreadable = choose(_decoded(column.combine_chunks()), policy, period)
+        cells = _decoded(column.combine_chunks())
+        if by_service_day:  # a trip past midnight is of the service day before
+            domain = policy.schema.time
+            readings = read_times(cells, domain, policy.read_options.null or ())
+            dates = replace(domain, dates=None).calendar(period)
+            assert dates is not None  # there is a period
+            ordinals, _ = split_stamps(readings.stamps)
+            blank, unreadable = readings.missing, readings.missing | readings.unreadable | readings.undated
+            # A time whose zone is not known may be of any date; it must be mended whatever the period.
+            chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~unreadable) | readings.astray
+        else:
+            periods, blank = _periods(cells, rule)
+            chosen, unreadable = _mask(pc.fill_null(pc.equal(periods, period), False)), _mask(pc.is_null(periods))
     except pa.ArrowException:
         return np.zeros(table.num_rows, dtype=bool), [_type_problem(column.type, where)]
     if attribute.missing == "leave-out":
@@ -445,26 +433,6 @@ def _rows_of_period(
     elif not chosen.any() and table.num_rows and not _may_be_empty(policy.schema):
         problems.append(Problem(f"has no row of period {period}", where=where, remedy="Check --period."))
     return chosen, problems
-
-
-def _in_period(column: pa.Array, policy: Policy, period: str | None) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Tell which rows are of the period, which are blank, and which hold no date."""
-    assert policy.period is not None
-    periods, blank = _periods(column, policy.period)
-    return _mask(pc.fill_null(pc.equal(periods, period), False)), blank, _mask(pc.is_null(periods))
-
-
-def _in_service_period(column: pa.Array, policy: Policy, period: str | None) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Tell the same of times: a trip past midnight is of the service day before."""
-    domain = policy.schema.time
-    readings = read_times(column, domain, policy.read_options.null or ())
-    dates = replace(domain, dates=None).calendar(period)
-    assert dates is not None  # there is a period
-    ordinals, _ = split_stamps(readings.stamps)
-    undated = readings.missing | readings.unreadable | readings.undated
-    # A time whose zone is not known may be of any date; it must be mended whatever the period.
-    chosen = ((ordinals >= dates.start) & (ordinals < dates.stop) & ~undated) | readings.astray
-    return chosen, readings.missing, undated
 
 
 def _check_period(rule: PeriodRule | None, period: str | None) -> None:
@@ -492,17 +460,14 @@ def _periods(column: pa.Array, rule: PeriodRule) -> tuple[pa.Array, BoolArray]:
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     dated = pc.if_else(pc.match_substring_regex(text, _DATED[rule.length]), text, None)
     days = pc.utf8_slice_codeunits(dated, 0, 10).dictionary_encode()
-    periods = [_period_of(day, rule.length) for day in days.dictionary.to_pylist()]
+    periods: list[str | None] = []
+    for day in days.dictionary.to_pylist():  # YYYY-MM-DD or YYYY-MM, which the calendar may not have
+        try:
+            date.fromisoformat(day if len(day) == 10 else f"{day}-01")
+            periods.append(day if rule.length == "day" else day[:7])
+        except ValueError:
+            periods.append(None)
     return pa.array(periods, pa.string()).take(days.indices), _mask(pc.fill_null(pc.equal(text, ""), True))
-
-
-def _period_of(day: str, length: str) -> str | None:
-    """Return the period of a day (YYYY-MM-DD) or month (YYYY-MM); None if the calendar has no such one."""
-    try:
-        date.fromisoformat(day if len(day) == 10 else f"{day}-01")
-    except ValueError:
-        return None
-    return day if length == "day" else day[:7]
 
 
 class _Fault(NamedTuple):
@@ -538,21 +503,29 @@ def _checked_columns(
         try:
             values = _decoded(column.combine_chunks())
             values = values if chosen.all() else values.filter(pa.array(chosen))
-            checked = _normalise(values, _as_part(attribute), policy, period)
+            part = attribute
+            if attribute.merged == "sum":  # a row may be as small as nothing, or the whole
+                nothing, whole = Fraction(0), attribute.numeric
+                domain = Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing))
+                part = replace(attribute, domain=domain)
+            checked = _normalise(values, part, policy, period)
         except pa.ArrowException:  # its text may quote cells, so it is not repeated
             problems.append(_type_problem(column.type, _named(attribute.name)))
             continue
-        problems += _judge(checked, attribute, rows, keep, policy.schema)
         columns[attribute.name] = checked.values
+        missing = "has no value"
+        if policy.schema.contribution is not None and policy.schema.contribution.person == attribute.name:
+            missing += ", so that nobody knows whose trips these are and they cannot be protected by rider,"
+        faults = [("refuse", fault) for fault in checked.unreadable]
+        remedy = 'Fill it in, or set missing = "leave-out".'
+        faults.append((attribute.missing, _Fault(checked.missing, missing, remedy)))
+        faults += [(attribute.outside, fault) for fault in checked.outside]
+        for rule, (mask, what, remedy) in faults:
+            if rule == "leave-out":
+                keep &= ~mask
+            elif rule == "refuse" and mask.any():
+                problems.append(_row_problem(what, _named(attribute.name), mask, rows, remedy))
     return columns, keep, problems
-
-
-def _as_part(attribute: Attribute) -> Attribute:
-    """Return what a row must obey that is but a part of a record: it may be as small as nothing, or the whole."""
-    if attribute.merged != "sum":
-        return attribute
-    nothing, whole = Fraction(0), attribute.numeric
-    return replace(attribute, domain=Numeric(lower=min(whole.lower, nothing), upper=max(whole.upper, nothing)))
 
 
 def _type_problem(kind: pa.DataType, where: str) -> Problem:
@@ -561,23 +534,6 @@ def _type_problem(kind: pa.DataType, where: str) -> Problem:
         where=where,
         remedy="Convert it to UTF-8 text, numbers or dates, as its kind asks.",
     )
-
-
-def _judge(checked: _Checked, attribute: Attribute, rows: IntArray, keep: BoolArray, schema: Schema) -> list[Problem]:
-    """Refuse or leave out rows as the attribute says; ``keep`` is narrowed in place."""
-    missing, missing_remedy = "has no value", 'Fill it in, or set missing = "leave-out".'
-    if schema.contribution is not None and schema.contribution.person == attribute.name:
-        missing += ", so that nobody knows whose trips these are and they cannot be protected by rider,"
-    faults = [("refuse", fault) for fault in checked.unreadable]
-    faults.append((attribute.missing, _Fault(checked.missing, missing, missing_remedy)))
-    faults += [(attribute.outside, fault) for fault in checked.outside]
-    problems = []
-    for rule, (mask, what, remedy) in faults:
-        if rule == "leave-out":
-            keep &= ~mask
-        elif rule == "refuse" and mask.any():
-            problems.append(_row_problem(what, _named(attribute.name), mask, rows, remedy))
-    return problems
 
 
 def _row_problem(what: str, where: str, mask: BoolArray, rows: IntArray, remedy: str) -> Problem:
@@ -597,7 +553,9 @@ def _decoded(column: pa.Array) -> pa.Array:
         return _decoded(column.dictionary).take(column.indices)  # views of text can be cast but not taken from
     if pa.types.is_null(column.type) or is_text(column.type):
         column = column.cast(pa.string())
-    if not _is_plain(column.type):
+    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)
+    numbers = pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)
+    if not (is_text(column.type) or numbers or any(check(column.type) for check in kinds)):
         raise pa.ArrowTypeError("nested, binary or unknown")
     return column
 
@@ -609,26 +567,9 @@ def _normalise(column: pa.Array, attribute: Attribute, policy: Policy, period: s
     if attribute.kind == Windows.kind:
         readings = read_times(column, policy.schema.time, options.null or ())
         return _checked_times(readings, policy.schema, period)
-    if attribute.kind is not None and not _is_text_like(column.type):
+    labels = is_text(column.type) or pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+    if attribute.kind is not None and not labels:
         raise pa.ArrowTypeError("not labels")
-    return _normalise_text(column, attribute, options)
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    checks = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)
-    return is_text(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or any(c(kind) for c in checks)
-
-
-def _is_text_like(kind: pa.DataType) -> bool:
-    return is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether a column holds text."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _normalise_text(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
     if attribute.kind is None and not is_text(column.type):
         column.slice(0, 1).cast(pa.string())  # a time zone that nobody knows would fail later
         return _Checked(values=column, missing=_mask(pc.is_null(column, nan_is_null=True)))
@@ -641,6 +582,11 @@ def _normalise_text(column: pa.Array, attribute: Attribute, options: ReadOptions
     outside = ~known[encoded.indices.to_numpy(zero_copy_only=False)] & ~missing
     remedy = f"{_LABEL_REMEDIES.get(attribute.domain.kind, 'Add it to the domain')}, {_LEAVE_OUT}"
     return _Checked(values=column, missing=missing, outside=[_Fault(outside, _OUTSIDE, remedy)])
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether a column holds text, however Arrow keeps it."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _checked_times(readings: Readings, schema: Schema, period: str | None) -> _Checked:
@@ -677,7 +623,16 @@ def _null_words(trimmed: pa.Array, words: Sequence[str]) -> pa.Array:
 
 
 def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOptions) -> _Checked:
-    column, unreadable = _as_numbers(column, options)
+    unreadable = np.zeros(len(column), dtype=bool)
+    if is_text(column.type):
+        column, unreadable = numbers_of_text(column, options)
+    elif pa.types.is_decimal(column.type) or pa.types.is_float32(column.type):
+        # By way of their decimals: 0.1 is then the double that 0.1 in a CSV file is.
+        column = column.cast(pa.string()).cast(pa.float64())
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    else:
+        raise pa.ArrowTypeError("not numbers")
     values: FloatArray = pc.fill_null(column, float("nan")).to_numpy(zero_copy_only=False)
     values = values + 0.0  # a fresh array, and no negative zero
     missing = np.isnan(values) & ~unreadable
@@ -697,19 +652,6 @@ def _normalise_numbers(column: pa.Array, attribute: Attribute, options: ReadOpti
     if attribute.counts:
         wrong.append(_Fault(np.isfinite(values) & (values != np.floor(values)), "is not a whole number"))
     return _Checked(values=pa.array(values), missing=missing, outside=faults, unreadable=wrong)
-
-
-def _as_numbers(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:
-    """Read a column as doubles with nulls, and tell which cells are none."""
-    nowhere = np.zeros(len(column), dtype=bool)
-    if is_text(column.type):
-        return numbers_of_text(column, options)
-    if pa.types.is_decimal(column.type) or pa.types.is_float32(column.type):
-        # By way of their decimals: 0.1 is then the double that 0.1 in a CSV file is.
-        return column.cast(pa.string()).cast(pa.float64()), nowhere
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return column.cast(pa.float64(), safe=False), nowhere
-    raise pa.ArrowTypeError("not numbers")
 
 
 def numbers_of_text(column: pa.Array, options: ReadOptions) -> tuple[pa.Array, BoolArray]:

@@ -19,15 +19,17 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from io import FileIO
 from os import PathLike
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.city import MOST_SECONDS, MOST_STOPS_WITH_PAIRS, Buses, City, haversine
+from dunnage.arrays import FloatArray
+from dunnage.city import MOST_SECONDS, MOST_STOPS_WITH_PAIRS, Buses, City, haversine, numbered
 from dunnage.domains.files import refuse_lines
 from dunnage.errors import InputError, ParameterError, Problem, Refusal
 from dunnage.folders import check_new_folder
@@ -46,12 +48,7 @@ _DATE = re.compile("[0-9]{8}")
 _TIME = re.compile("([0-9]{1,2}):([0-5][0-9]):([0-5][0-9])")
 
 
-def _is_date(cell: str) -> bool:
-    return bool(_DATE.fullmatch(cell)) and date_of(cell) is not None
-
-
 def date_of(text: str) -> datetime.date | None:
-    """Read a date; None if it is none."""
     try:
         return datetime.date.fromisoformat(text)
     except ValueError:
@@ -72,10 +69,6 @@ def _is_degrees(most: float) -> Callable[[str], bool]:
     return within
 
 
-def _is_time(cell: str) -> bool:
-    return not cell or (seconds_of(cell) is not None)
-
-
 def seconds_of(cell: str) -> int | None:
     """Read a time of the service day, which may be past 24:00, as seconds; None if it is none."""
     found = _TIME.fullmatch(cell)
@@ -88,9 +81,9 @@ _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "su
 _Check = tuple[Callable[[str], bool], str]
 _LAT: _Check = (_is_degrees(90.0), "a number of degrees from -90 to 90")
 _LON: _Check = (_is_degrees(180.0), "a number of degrees from -180 to 180")
-_CLOCK: _Check = (_is_time, "a time such as 07:30:00 or 25:10:00")
+_CLOCK: _Check = (lambda cell: not cell or seconds_of(cell) is not None, "a time such as 07:30:00 or 25:10:00")
 _CLOCK_GIVEN: _Check = (lambda cell: seconds_of(cell) is not None, _CLOCK[1])
-_DAY: _Check = (_is_date, "a date such as 20261116")
+_DAY: _Check = (lambda cell: bool(_DATE.fullmatch(cell)) and date_of(cell) is not None, "a date such as 20261116")
 _FLAG: _Check = (lambda cell: cell in ("0", "1"), "0 or 1")
 _ID: _Check = (bool, "filled in")
 _NUMBER: _Check = (_is_whole, "a whole number")
@@ -134,14 +127,21 @@ def unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="dunnage-") as work:
         folder = Path(work)
         try:
-            if path.is_dir():
-                _copy_all(
-                    {name: path / name for name in FEED_FILES if (path / name).is_file()}, folder, Path.open, path
-                )
-            else:
-                with zipfile.ZipFile(path) as archive:
+            with contextlib.ExitStack() as stack:
+                sources: dict[str, Callable[[], IO[bytes]]]
+                if path.is_dir():
+                    files = [name for name in FEED_FILES if (path / name).is_file()]
+                    sources = {name: partial(FileIO, path / name) for name in files}
+                else:
+                    archive = stack.enter_context(zipfile.ZipFile(path))
                     members = _members(path, archive)
-                    _copy_all(members, folder, lambda member, _mode: archive.open(member), path)
+                    sources = {name: partial(archive.open, member) for name, member in members.items()}
+                left = MOST_FEED_BYTES  # whatever a zip file says about the size of its files
+                for name, opened in sources.items():
+                    with opened() as stream, (folder / name).open("wb") as file:
+                        left -= _copy(stream, file, left)
+                    if left < 0:
+                        raise _too_large(path)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, lzma.LZMAError) as error:
             what = f"this is no readable zip file ({type(error).__name__})"
             remedy = "Name a GTFS feed, a folder or a zip; or the folder of a city, which has stops.csv."
@@ -176,22 +176,12 @@ def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
     return found
 
 
-def _copy_all(sources: Mapping[str, Any], folder: Path, opened: Callable[[Any, str], Any], path: Path) -> None:
-    """Copy files, and stop when they get too large, whatever a zip file says about their size."""
-    left = MOST_FEED_BYTES
-    for name, source in sources.items():
-        with opened(source, "rb") as stream, (folder / name).open("wb") as file:
-            left -= _copy(stream, file, left)
-        if left < 0:
-            raise _too_large(path)
-
-
 def _too_large(path: Path) -> InputError:
     what = f"its files are larger than {MOST_FEED_BYTES // 2**20} MB in all"
     return InputError(str(path), [Problem(what, remedy="Cut out the part of the feed that is needed.")])
 
 
-def _copy(stream: BinaryIO, file: BinaryIO, most: int) -> int:
+def _copy(stream: IO[bytes], file: IO[bytes], most: int) -> int:
     copied = 0
     while copied <= most and (piece := stream.read(_CHUNK)):
         file.write(piece)
@@ -201,15 +191,39 @@ def _copy(stream: BinaryIO, file: BinaryIO, most: int) -> int:
 
 def check_file(source: str, path: Path, name: str) -> None:
     """Refuse a file that is not UTF-8 or not CSV, lacks a column, or has wrong cells: every line that has."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            problems = _file_problems(source, csv.reader(file), name)
-    except UnicodeDecodeError:
-        raise InputError(source, [Problem("not UTF-8", _where_not_utf8(path), remedy="Save it as UTF-8.")]) from None
+    problems: list[tuple[int, str]] = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file)
+        try:
+            header = [cell.strip() for cell in next(reader, [])]
+            if not set(FEED_FILES[name]) <= set(header) or len(set(header)) < len(header):
+                what = f"there must be columns {', '.join(FEED_FILES[name])}, each column once. Mend the header."
+                refuse_lines(source, [(1, what)])
+            checks = [
+                (header.index(column), column, *check)
+                for column, check in (FEED_FILES[name] | _OPTIONAL_COLUMNS.get(name, {})).items()
+                if column in header
+            ]
+            width = len(header)
+            for cells in reader:
+                line = reader.line_num
+                if any(cells) and len(cells) != width:
+                    what = f"there must be {width} cells as in the header. Got {len(cells)}. Mend the line."
+                    problems.append((line, what))
+                elif any(cells):
+                    problems += [
+                        (line, f"{column} must be {what}. Mend it.")
+                        for place, column, is_right, what in checks
+                        if not is_right(cells[place].strip())
+                    ]
+        except csv.Error as error:
+            problems.append((reader.line_num, f"this is not CSV ({error}). Mend the line."))
+        except UnicodeDecodeError:
+            raise InputError(source, [Problem("not UTF-8", _not_utf8(path), remedy="Save it as UTF-8.")]) from None
     refuse_lines(source, problems)
 
 
-def _where_not_utf8(path: Path) -> str:
+def _not_utf8(path: Path) -> str:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
@@ -217,38 +231,6 @@ def _where_not_utf8(path: Path) -> str:
             except UnicodeDecodeError:
                 return f"line {number}"
     return ""
-
-
-def _file_problems(source: str, reader: Any, name: str) -> list[tuple[int, str]]:
-    problems: list[tuple[int, str]] = []
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        if not set(FEED_FILES[name]) <= set(header) or len(set(header)) < len(header):
-            what = f"there must be columns {', '.join(FEED_FILES[name])}, each column once. Mend the header."
-            refuse_lines(source, [(1, what)])
-        checks = [
-            (header.index(column), column, *check)
-            for column, check in (FEED_FILES[name] | _OPTIONAL_COLUMNS.get(name, {})).items()
-            if column in header
-        ]
-        for cells in reader:
-            if any(cells):
-                problems += _line_problems(reader.line_num, cells, len(header), checks)
-    except csv.Error as error:
-        problems.append((reader.line_num, f"this is not CSV ({error}). Mend the line."))
-    return problems
-
-
-def _line_problems(
-    line: int, cells: list[str], width: int, checks: Sequence[tuple[int, str, Callable[[str], bool], str]]
-) -> list[tuple[int, str]]:
-    if len(cells) != width:
-        return [(line, f"there must be {width} cells as in the header. Got {len(cells)}. Mend the line.")]
-    return [
-        (line, f"{column} must be {what}. Mend it.")
-        for place, column, is_right, what in checks
-        if not is_right(cells[place].strip())
-    ]
 
 
 MOST_DAYS_COMPARED = 366
@@ -261,8 +243,6 @@ _STATION, _ENTRANCE, _NODE = "1", "2", "3"
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSetting:
-    """What is made of a feed."""
-
     date: datetime.date | None = None  # The service day whose buses count; the busiest if left out
     zones: int | str = ZONES  # Number of zones to cut, each with about as many stops; or `"zone_id"`: those of the feed
     hubs: int | Sequence[str] = HUBS  # Number of hubs to choose, or their stop ids
@@ -306,21 +286,25 @@ def load_city(
         If the feed cannot make a city: no service on the date, too many stops.
     """
     place = Path(path)
-    asked = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds}
-    given: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    if date is not None:
-        given["date"] = asked_date(date)
+    asked = {"zones": zones, "hubs": hubs, "max_headway_seconds": max_headway_seconds, "date": date}
+    given = [name for name, value in asked.items() if value is not None]
+    day = None if date is None else asked_date(date)
     if (place / "stops.csv").is_file():
         if given:
             raise ParameterError(
                 f"{', '.join(given)} is for GTFS feeds, and {place} is the folder of a city. Write it into its files."
             )
         return City.read_folder(place)
-    return feed_city(place, FeedSetting(**given))
+    setting = FeedSetting(
+        date=day,
+        zones=ZONES if zones is None else zones,
+        hubs=HUBS if hubs is None else hubs,
+        max_headway_seconds=MAX_HEADWAY_SECONDS if max_headway_seconds is None else max_headway_seconds,
+    )
+    return feed_city(place, setting)
 
 
 def asked_date(date: str | datetime.date) -> datetime.date:
-    """Read a date such as 2026-11-16."""
     found = date_of(date) if isinstance(date, str) else date
     if found is None:
         raise ParameterError(f"a date is written as 2026-11-16. Got {date!r}. Mend it.")
@@ -340,7 +324,16 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
         for name in FEED_FILES:
             if (folder / name).exists():
                 check_file(f"{path}: {name}", folder / name, name)
-        feed = _read_feed(path, folder)
+        try:
+            feed = importlib.import_module("gtfs_kit").read_feed(folder, dist_units="km")
+        except ImportError:
+            raise ParameterError(
+                "GTFS feeds are read with gtfs-kit, which is not installed. "
+                "Install it with: pip install 'dunnage[gtfs]'."
+            ) from None
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            what = f"the feed cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
+            raise InputError(str(path), [Problem(what, remedy="Check its files with a GTFS validator.")]) from None
     day = _service_day(path, feed, setting.date)
     stops = _Stops.of(path, feed)
     timetable = _Timetable.of(path, feed, stops, day)
@@ -350,7 +343,6 @@ def feed_city(path: str | PathLike[str], setting: FeedSetting | None = None) -> 
 def generate_feed_city(
     path: str | PathLike[str], out: str | PathLike[str], setting: FeedSetting | None = None, *, force: bool = False
 ) -> City:
-    """Write the folder of a city made of a GTFS feed, with travel times and the mode of each pair of stops."""
     check_new_folder(out, marker="stops.csv", force=force)
     city = feed_city(path, setting).with_times()
     routes = find_routes(city)
@@ -360,20 +352,6 @@ def generate_feed_city(
 
 
 # Feed
-
-
-def _read_feed(path: str | PathLike[str], folder: Path) -> Any:
-    try:
-        kit = importlib.import_module("gtfs_kit")
-    except ImportError:
-        raise ParameterError(
-            "GTFS feeds are read with gtfs-kit, which is not installed. Install it with: pip install 'dunnage[gtfs]'."
-        ) from None
-    try:
-        return kit.read_feed(folder, dist_units="km")
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
-        what = f"the feed cannot be read ({str(error).splitlines()[0] if str(error) else type(error).__name__})"
-        raise InputError(str(path), [Problem(what, remedy="Check its files with a GTFS validator.")]) from None
 
 
 def _texts(frame: Any, column: str) -> list[str]:
@@ -386,13 +364,11 @@ def _texts(frame: Any, column: str) -> list[str]:
 
 
 def _named(names: Sequence[str]) -> str:
-    """Name the first few."""
     text = ", ".join(repr(name) for name in names[:_MOST_NAMED])
     return f"{text} and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else text
 
 
 def _do(num: int, one: str, many: str) -> str:
-    """Choose the word that goes with a number of things."""
     return one if num == 1 else many
 
 
@@ -404,61 +380,43 @@ def _service_day(path: str | PathLike[str], feed: Any, asked: datetime.date | No
 
     Only a year from the feed's start is looked at, and a week around a day: a feed may claim to hold for ages.
     """
-    ends = _first_and_last(feed)
-    if ends is None:
+    calendars = ((feed.calendar, "start_date"), (feed.calendar, "end_date"), (feed.calendar_dates, "date"))
+    named = {text for frame, column in calendars for text in _texts(frame, column)}
+    days = [day for text in named if (day := date_of(text)) is not None]
+    if not days:
         if asked is None:
             return None
         what = f"the feed has neither calendar.txt nor calendar_dates.txt, so nothing says what runs on {asked}"
         raise InputError(str(path), [Problem(what, remedy="Leave the date out: then all trips count.")])
-    first, last = ends
+    first, last = min(days), max(days)
     busy = Counter(_texts(feed.trips, "service_id"))
+
+    def num_trips(start: int, num: int) -> dict[datetime.date, int]:
+        """Count the trips of so many days from a start, a day's number, as far as the feed names them."""
+        span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
+        return {
+            day: sum(busy.get(str(service).strip(), 0) for service in _services(feed, day))
+            for day in map(datetime.date.fromordinal, span)
+        }
+
     if asked is None:
-        return _busiest_day(path, feed, busy, _days_within(first, last, first.toordinal(), MOST_DAYS_COMPARED))
+        num = num_trips(first.toordinal(), MOST_DAYS_COMPARED)
+        best = max(num, key=lambda day: num[day])  # the earliest of them
+        if not num[best]:
+            raise Refusal(f"{path}: no trip runs from {min(num)} to {max(num)}. Name a date, or get the whole feed.")
+        return best
     if not first <= asked <= last:
         raise Refusal(
             f"{path}: the feed holds from {first} to {last}, and {asked} is outside. "
             "Choose a date in it, or get the feed of that time."
         )
-    if not _num_trips(feed, busy, asked):
-        around = _days_within(first, last, asked.toordinal() - 7, 15)
-        near = [str(day) for day in around if _num_trips(feed, busy, day)]
+    if not num_trips(asked.toordinal(), 1)[asked]:
+        near = [str(day) for day, trips in num_trips(asked.toordinal() - 7, 15).items() if trips]
         raise Refusal(
             f"{path}: no trip runs on {asked} ({asked:%A}). "
             f"Choose another date{f', such as {near[-1]}' if near else f' from {first} to {last}'}."
         )
     return asked
-
-
-def _first_and_last(feed: Any) -> tuple[datetime.date, datetime.date] | None:
-    """Return the first and the last day that a feed's calendars name; None if they name none."""
-    named = {
-        *_texts(feed.calendar, "start_date"),
-        *_texts(feed.calendar, "end_date"),
-        *_texts(feed.calendar_dates, "date"),
-    }
-    days = [day for text in named if (day := date_of(text)) is not None]
-    return (min(days), max(days)) if days else None
-
-
-def _days_within(first: datetime.date, last: datetime.date, start: int, num: int) -> list[datetime.date]:
-    """Return so many days from a start, a day's number, as far as they are in a range."""
-    span = range(max(start, first.toordinal()), min(start + num - 1, last.toordinal()) + 1)
-    return [datetime.date.fromordinal(day) for day in span]
-
-
-def _busiest_day(
-    path: str | PathLike[str], feed: Any, busy: Mapping[str, int], days: Sequence[datetime.date]
-) -> datetime.date:
-    """Return the day with most trips, the earliest of them."""
-    num_trips = {day: _num_trips(feed, busy, day) for day in days}
-    best = max(days, key=lambda day: num_trips[day])
-    if not num_trips[best]:
-        raise Refusal(f"{path}: no trip runs from {days[0]} to {days[-1]}. Name a date, or get the whole feed.")
-    return best
-
-
-def _num_trips(feed: Any, busy: Mapping[str, int], day: datetime.date) -> int:
-    return sum(busy.get(str(service).strip(), 0) for service in _services(feed, day))
 
 
 def _services(feed: Any, day: datetime.date) -> list[str]:
@@ -500,14 +458,32 @@ class _Stops:
             problems.append(Problem(what, remedy="Add the station, or leave parent_station blank."))
         if problems:
             raise InputError(f"{path}: stops.txt", problems)
-        tops = {stop: _top(path, stop, parent_of) for stop in ids}
+        tops = {}
+        for start in ids:  # up from boarding area to platform to station
+            stop, seen = start, {start}
+            while parent := parent_of[stop]:
+                if parent in seen:
+                    what = f"{start!r} is, by parent_station, a part of itself"
+                    raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Mend parent_station.")])
+                seen.add(parent)
+                stop = parent
+            tops[start] = stop
         number = {stop: place for place, stop in enumerate(ids)}
+        zone_ids = _texts(feed.stops, "zone_id")
+        zones_of: dict[str, Counter[str]] = defaultdict(Counter)
+        for stop, zone in zip(ids, zone_ids, strict=True):
+            if zone:
+                zones_of[tops[stop]][zone] += 1
         lat, lon = (_degrees(feed.stops, column, ids, tops) for column in ("stop_lat", "stop_lon"))
         return cls(
             ids=ids,
             lat=lat,
             lon=lon,
-            zone_ids=_zone_ids(_texts(feed.stops, "zone_id"), ids, tops),
+            # A station without a zone has that of most of its platforms.
+            zone_ids=[
+                zone or (zones_of[stop].most_common(1)[0][0] if stop in zones_of else "")
+                for stop, zone in zip(ids, zone_ids, strict=True)
+            ],
             place_of={
                 stop: number[tops[stop]]
                 for stop, kind in zip(ids, kinds, strict=True)
@@ -518,18 +494,6 @@ class _Stops:
                 for stop, kind in zip(ids, kinds, strict=True)
             ),
         )
-
-
-def _top(path: str | PathLike[str], stop: str, parent_of: Mapping[str, str]) -> str:
-    """Return the station a stop belongs to, or the stop itself: up from boarding area to platform to station."""
-    start, seen = stop, {stop}
-    while parent := parent_of[stop]:
-        if parent in seen:
-            what = f"{start!r} is, by parent_station, a part of itself"
-            raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Mend parent_station.")])
-        seen.add(parent)
-        stop = parent
-    return stop
 
 
 def _degrees(frame: Any, column: str, ids: Sequence[str], tops: Mapping[str, str]) -> FloatArray:
@@ -544,18 +508,6 @@ def _degrees(frame: Any, column: str, ids: Sequence[str], tops: Mapping[str, str
         if parts.get(ids[place]):
             values[place] = float(np.mean(parts[ids[place]]))
     return values
-
-
-def _zone_ids(zone_ids: list[str], ids: Sequence[str], tops: Mapping[str, str]) -> list[str]:
-    """Return the zone of each stop; a station without one has that of most of its platforms."""
-    parts: dict[str, Counter[str]] = defaultdict(Counter)
-    for stop, zone in zip(ids, zone_ids, strict=True):
-        if zone:
-            parts[tops[stop]][zone] += 1
-    return [
-        zone or (parts[stop].most_common(1)[0][0] if parts.get(stop) else "")
-        for stop, zone in zip(ids, zone_ids, strict=True)
-    ]
 
 
 # Timetable
@@ -584,8 +536,7 @@ class _Timetable:
     def of(cls, path: str | PathLike[str], feed: Any, stops: _Stops, day: datetime.date | None) -> _Timetable:
         """Read the calls of the trips that run on a day; of all trips without one."""
         all_trips, routes = _texts(feed.trips, "trip_id"), _texts(feed.trips, "route_id")
-        again = [trip for trip, num in Counter(all_trips).items() if num > 1]
-        if again:
+        if again := [trip for trip, num in Counter(all_trips).items() if num > 1]:
             what = f"trip ids must be all different. Got {_named(again)} more than once"
             raise InputError(f"{path}: trips.txt", [Problem(what, remedy="Remove all but one of each.")])
         rows = _calls(path, feed, stops, set(all_trips))
@@ -596,32 +547,29 @@ class _Timetable:
             if running is None or service in running
         }
         visits, notes = _timed({trip: rows[trip] for trip in all_trips if trip in rows and trip in today})
-        short = sum(1 for trip in today if len(rows.get(trip, ())) < 2)
-        if short:
+        if short := sum(1 for trip in today if len(rows.get(trip, ())) < 2):
             notes.append(f"{several(short, 'trip')} with fewer than two stops {_do(short, 'is', 'are')} left out.")
         if not visits:
             when = "of the feed" if day is None else f"of {day:%A}, {day}"
             what = f"no trip {when} can be used: their times are blank or run backwards, or they call at one stop"
             raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Mend the times, or name another date.")])
-        starts, more = _starts(feed, visits)
+        # How many seconds after its timetable each run of a trip goes: 0, or as frequencies.txt says.
+        starts: dict[str, list[float]] = {}
+        names = ("trip_id", "start_time", "end_time", "headway_secs")
+        for trip, start, end, headway in zip(*(_texts(feed.frequencies, name) for name in names), strict=True):
+            first, last = seconds_of(start), seconds_of(end)
+            if trip in visits and first is not None and last is not None:
+                runs = np.arange(first, last, int(headway)) - visits[trip].departures[0]
+                starts.setdefault(trip, []).extend(runs.tolist())
+        if num := len(starts):
+            notes.append(f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again.")
         return cls(
             trips=visits,
-            starts=starts,
+            starts={trip: starts.get(trip, [0.0]) for trip in visits},
             routes=dict(zip(all_trips, routes, strict=True)),
             served={stop for calls in rows.values() for _, stop, _, _ in calls},
-            notes=(*notes, *more),
+            notes=tuple(notes),
         )
-
-    def departures(self) -> tuple[Counter[int], dict[int, set[str]]]:
-        """Count how often one can leave each stop on the day; and name the routes that call there."""
-        num: Counter[int] = Counter()
-        routes: dict[int, set[str]] = defaultdict(set)
-        for trip, visits in self.trips.items():
-            for stop in visits.stops[:-1]:
-                num[stop] += len(self.starts[trip])
-            for stop in visits.stops:
-                routes[stop].add(self.routes[trip])
-        return num, routes
 
 
 _Call = tuple[int, int, int | None, int | None]
@@ -635,19 +583,13 @@ def _calls(path: str | PathLike[str], feed: Any, stops: _Stops, trips: set[str])
         raise InputError(f"{path}: stop_times.txt", [Problem(what, remedy="Get the whole feed.")])
     names = ("trip_id", "stop_id", "stop_sequence", "arrival_time", "departure_time")
     columns = [_texts(frame, name) for name in names]
-    lost = {
-        "trip_id": sorted(set(columns[0]) - trips),
-        "stop_id": sorted({stop for stop in set(columns[1]) if stop not in stops.place_of}),
-    }
-    says = {
-        "trip_id": ("which trips.txt does not have", "Add the trip there, or remove the lines."),
-        "stop_id": ("which the feed does not have as a stop to call at", "Mend stops.txt, or remove the lines."),
-    }
-    problems = [
-        Problem(f"{name} names {_named(found)}, {says[name][0]}", remedy=says[name][1])
-        for name, found in lost.items()
-        if found
-    ]
+    problems = []
+    if lost := sorted(set(columns[0]) - trips):
+        what = f"trip_id names {_named(lost)}, which trips.txt does not have"
+        problems.append(Problem(what, remedy="Add the trip there, or remove the lines."))
+    if lost := sorted(set(columns[1]) - stops.place_of.keys()):
+        what = f"stop_id names {_named(lost)}, which the feed does not have as a stop to call at"
+        problems.append(Problem(what, remedy="Mend stops.txt, or remove the lines."))
     rows: dict[str, list[_Call]] = defaultdict(list)
     clock = {cell: seconds_of(cell) for cell in {*columns[3], *columns[4]}}
     if not problems:
@@ -685,8 +627,9 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         # Between two known calls both lines run from the departure at the first to the arrival at the second.
         blank = np.setdiff1d(places, known)
         if len(blank):
-            between = _between(blank, np.array(known), come, go)
-            come[blank] = go[blank] = between
+            after = np.searchsorted(known, blank)
+            start, end = np.array(known)[after - 1], np.array(known)[after]
+            come[blank] = go[blank] = go[start] + (come[end] - go[start]) * (blank - start) / (end - start)
         if (go < come).any() or (come[1:] < go[:-1]).any():
             wrong.append(trip)
             continue
@@ -699,27 +642,6 @@ def _timed(rows: Mapping[str, Sequence[_Call]]) -> tuple[dict[str, _Visits], lis
         trips, are = several(len(wrong), "trip"), _do(len(wrong), "is", "are")
         notes.append(f"{trips} whose times run backwards or have no start or end {are} left out.")
     return visits, notes
-
-
-def _between(blank: IntArray, known: IntArray, come: FloatArray, go: FloatArray) -> FloatArray:
-    after = np.searchsorted(known, blank)
-    start, end = known[after - 1], known[after]
-    return np.asarray(go[start] + (come[end] - go[start]) * (blank - start) / (end - start))
-
-
-def _starts(feed: Any, visits: Mapping[str, _Visits]) -> tuple[dict[str, list[float]], list[str]]:
-    """Return how many seconds after its timetable each run of a trip goes: 0, or as ``frequencies.txt`` says."""
-    starts: dict[str, list[float]] = {}
-    if feed.frequencies is not None:
-        names = ("trip_id", "start_time", "end_time", "headway_secs")
-        for trip, start, end, headway in zip(*(_texts(feed.frequencies, name) for name in names), strict=True):
-            first, last = seconds_of(start), seconds_of(end)
-            if trip in visits and first is not None and last is not None:
-                runs = np.arange(first, last, int(headway)) - visits[trip].departures[0]
-                starts.setdefault(trip, []).extend(runs.tolist())
-    num = len(starts)
-    notes = [f"{several(num, 'trip')} {_do(num, 'runs', 'run')} by frequencies.txt, again and again."] if num else []
-    return {trip: starts.get(trip, [0.0]) for trip in visits}, notes
 
 
 # City
@@ -742,55 +664,65 @@ def _city(
         what = f"stops that trips call at must have stop_lat and stop_lon. {_named(nowhere)} {have} none"
         raise InputError(f"{path}: stops.txt", [Problem(what, remedy="Fill them in.")])
     ids = tuple(stops.ids[place] for place in kept.tolist())
-    said = [_day_said(day), *_stops_said(stops, len(kept)), *timetable.notes]
+    said = [f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."]
+    if num := stops.num_rolled:
+        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
+        said.append(f"{several(num, 'platform')} {count}.")
+    if unserved := len(set(stops.place_of.values())) - len(kept):
+        are = _do(unserved, "is", "are")
+        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
+    said += timetable.notes
     city = City(stops=ids, lat=stops.lat[kept], lon=stops.lon[kept])
     new = {place: number for number, place in enumerate(kept.tolist())}
-    hubs, chosen = _hubs(path, city, timetable, new, setting)
-    buses, more = _buses(timetable, _near_hubs(city, hubs, kept), setting)
+    apart = haversine(stops.lat[kept], stops.lon[kept])
+    hubs, chosen = _hubs(path, city, apart, timetable, new, setting)
+    near_hubs = {}  # the hub that each stop of the feed near one counts as
+    if hubs.any():
+        far = apart[:, hubs]
+        nearest, near = np.flatnonzero(hubs)[far.argmin(axis=1)], np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
+        near_hubs = dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
+    buses, more = _buses(timetable, near_hubs, setting)
     city = replace(city, hubs=hubs, buses=buses)
     if setting.zones == "zone_id":
-        city = _feed_zones(path, city, [stops.zone_ids[place] for place in kept.tolist()])
+        zone_ids = [stops.zone_ids[place] for place in kept.tolist()]
+        if blank := zone_ids.count(""):
+            raise Refusal(
+                f"{path}: zone_id is blank for {blank} of {several(len(ids), 'stop')} that trips call at. "
+                "Fill it in in stops.txt, or ask for a number of zones."
+            )
+        names, zones = numbered(zone_ids)
+        city = replace(city, zone_names=names, zones=zones, assumed=("Zones are those of zone_id in the feed.",))
     else:
         city = city.with_zones(int(setting.zones))
     return replace(city, assumed=(*said, chosen, more, *city.assumed))
 
 
-def _day_said(day: datetime.date | None) -> str:
-    return f"The buses are those of {day:%A}, {day}." if day else "The feed has no calendar: all its trips count."
-
-
-def _stops_said(stops: _Stops, num_kept: int) -> list[str]:
-    said = []
-    if stops.num_rolled:
-        num = stops.num_rolled
-        count = _do(num, "counts as the station it belongs to", "count as the station they belong to")
-        said.append(f"{several(num, 'platform')} {count}.")
-    unserved = len(set(stops.place_of.values())) - num_kept
-    if unserved:
-        are = _do(unserved, "is", "are")
-        said.append(f"{several(unserved, 'stop')} that no trip of the feed calls at {are} left out.")
-    return said
-
-
 def _hubs(
-    path: str | PathLike[str], city: City, timetable: _Timetable, new: Mapping[int, int], setting: FeedSetting
+    path: str | PathLike[str],
+    city: City,
+    apart: FloatArray,
+    timetable: _Timetable,
+    new: Mapping[int, int],
+    setting: FeedSetting,
 ) -> tuple[NDArray[np.bool_], str]:
     """Choose hubs: those named, or the busiest stops that are some way from one another."""
     hubs = np.zeros(len(city.stops), dtype=bool)
     if not isinstance(setting.hubs, int):
-        lost = [stop for stop in setting.hubs if stop not in city.stops]
-        if lost:
+        if lost := [name for name in setting.hubs if name not in city.stops]:
             raise ParameterError(f"{path}: hubs must be stops that trips call at. Got {_named(lost)}. Name others.")
-        hubs[[city.stops.index(stop) for stop in setting.hubs]] = True
+        hubs[[city.stops.index(name) for name in setting.hubs]] = True
         return hubs, f"Hubs are the {several(int(hubs.sum()), 'stop')} that were named."
-    num, routes = timetable.departures()
+    # How often one can leave each stop on the day, and the routes that call there.
+    num: Counter[int] = Counter()
+    routes: dict[int, set[str]] = defaultdict(set)
+    for trip, visits in timetable.trips.items():
+        for stop in visits.stops[:-1]:
+            num[stop] += len(timetable.starts[trip])
+        for stop in visits.stops:
+            routes[stop].add(timetable.routes[trip])
     order = sorted(num, key=lambda place: (-num[place], -len(routes[place]), place))
-    assert city.lat is not None
-    assert city.lon is not None
-    apart = haversine(city.lat, city.lon)
     chosen: list[int] = []
-    for place in order:
-        stop = new[place]
+    for stop in (new[place] for place in order):
         if len(chosen) < setting.hubs and all(apart[stop, other] >= _HUBS_APART_KM for other in chosen):
             chosen.append(stop)
     hubs[chosen] = True
@@ -801,30 +733,26 @@ def _hubs(
     return hubs, said
 
 
-def _near_hubs(city: City, hubs: NDArray[np.bool_], kept: IntArray) -> dict[int, int]:
-    """Return the hub that each stop of the feed near one counts as."""
-    if not hubs.any():
-        return {}
-    assert city.lat is not None
-    assert city.lon is not None
-    far = haversine(city.lat, city.lon)[:, hubs]
-    nearest = np.flatnonzero(hubs)[far.argmin(axis=1)]
-    near = np.flatnonzero(far.min(axis=1) <= _HUB_REACH_KM)
-    return dict(zip(kept[near].tolist(), nearest[near].tolist(), strict=True))
-
-
 def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting) -> tuple[Buses, str]:
-    """Find rides without a change between hubs that go often enough."""
     rides: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
     for trip, visits in timetable.trips.items():
-        for pair, departure, seconds in _rides(visits, hubs):
-            rides[pair] += [(departure + start, seconds) for start in timetable.starts[trip]]
+        times = zip(visits.stops, visits.arrivals, visits.departures, strict=True)
+        calls = [(hubs[stop], come, go) for stop, come, go in times if stop in hubs]
+        # Between hubs: the last departure at the one before it arrives at the other.
+        for place, (start, _, go) in enumerate(calls):
+            seen = {start}
+            for end, come, _ in calls[place + 1 :]:
+                if end == start:  # it calls here again: who waits for that one is there as soon
+                    break
+                if end not in seen:
+                    rides[start, end] += [(go + run, come - go) for run in timetable.starts[trip]]
+                seen.add(end)
     found = []
     for pair, runs in sorted(rides.items()):
-        times = sorted(departure for departure, _ in runs)
-        if len(times) < 2 or times[-1] == times[0]:
+        departures = sorted(departure for departure, _ in runs)
+        if departures[-1] == departures[0]:
             continue
-        headway = round((times[-1] - times[0]) / (len(times) - 1))
+        headway = round((departures[-1] - departures[0]) / (len(departures) - 1))
         if 1 <= headway <= setting.max_headway_seconds:
             found.append((*pair, round(float(np.median([seconds for _, seconds in runs]))), headway))
     columns = np.array(found, dtype=np.int32).reshape(-1, 4).T
@@ -835,39 +763,3 @@ def _buses(timetable: _Timetable, hubs: Mapping[int, int], setting: FeedSetting)
         f"{setting.max_headway_seconds / 60:g} minutes or more often on average, from the first of the day to the last."
     )
     return Buses(**dict(zip(names, columns, strict=True))), said
-
-
-def _rides(visits: _Visits, hubs: Mapping[int, int]) -> list[tuple[tuple[int, int], float, float]]:
-    """Return the rides of one trip: between hubs, the last departure at the one before it arrives at the other."""
-    calls = [
-        (hubs[stop], come, go)
-        for stop, come, go in zip(visits.stops, visits.arrivals, visits.departures, strict=True)
-        if stop in hubs
-    ]
-    rides = []
-    for place, (start, _, go) in enumerate(calls):
-        seen = {start}
-        for end, come, _ in calls[place + 1 :]:
-            if end == start:  # it calls here again: who waits for that one is there as soon
-                break
-            if end not in seen:
-                rides.append(((start, end), go, come - go))
-            seen.add(end)
-    return rides
-
-
-def _feed_zones(path: str | PathLike[str], city: City, zone_ids: Sequence[str]) -> City:
-    blank = [stop for stop, zone in zip(city.stops, zone_ids, strict=True) if not zone]
-    if blank:
-        raise Refusal(
-            f"{path}: zone_id is blank for {len(blank)} of {several(len(city.stops), 'stop')} that trips call at. "
-            "Fill it in in stops.txt, or ask for a number of zones."
-        )
-    number: dict[str, int] = {}
-    codes = [number.setdefault(zone, len(number)) for zone in zone_ids]
-    return replace(
-        city,
-        zone_names=tuple(number),
-        zones=np.array(codes, dtype=np.int32),
-        assumed=(*city.assumed, "Zones are those of zone_id in the feed."),
-    )

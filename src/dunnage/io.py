@@ -82,27 +82,25 @@ def load(data: Any, policy: Policy | str | os.PathLike[str], *, period: str | No
     """
     rules = policy if isinstance(policy, Policy) else Policy.read(policy)
     if not isinstance(data, str | os.PathLike):
-        return Dataset.from_table(_table_of_frame(data), rules, period=period)
+        if not hasattr(data, "__arrow_c_stream__"):
+            raise ParameterError(
+                "data must be a path or a frame with the Arrow C stream interface. "
+                f"Got {type(data).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
+            )
+        try:
+            table = _with_names(pa.table(data))
+            # pandas brings its row index along as columns of these names; it is no data
+            table = table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
+        except Exception:  # the frame's own code runs here, and what it says may quote cells
+            raise ParameterError(
+                f"the {type(data).__name__} could not be turned into an Arrow table. "
+                "Pass a frame with one type a column."
+            ) from None
+        return Dataset.from_table(table, rules, period=period)
     source = _read_file(Path(data), rules.read_options)
     return Dataset.from_table(
         source.table, rules, period=period, source=str(data), rows=source.rows, problems=source.problems
     )
-
-
-def _table_of_frame(frame: Any) -> pa.Table:
-    if not hasattr(frame, "__arrow_c_stream__"):
-        raise ParameterError(
-            "data must be a path or a frame with the Arrow C stream interface. "
-            f"Got {type(frame).__name__}. Pass a pyarrow table, a polars or a pandas (2.2+) frame."
-        )
-    try:
-        table = _with_names(pa.table(frame))
-        # pandas brings its row index along as columns of these names; it is no data
-        return table.drop_columns([name for name in table.column_names if _PANDAS_INDEX.fullmatch(name)])
-    except Exception:  # the frame's own code runs here, and what it says may quote cells
-        raise ParameterError(
-            f"the {type(frame).__name__} could not be turned into an Arrow table. Pass a frame with one type a column."
-        ) from None
 
 
 def _with_names(table: pa.Table) -> pa.Table:
@@ -126,57 +124,23 @@ def _read_file(path: Path, options: ReadOptions) -> _Source:
         raise InputError(str(path), [f"{what}. Check the path."])
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
-        return _Source(_read_parquet(path))
-    if name.endswith(CSV_ENDINGS):
-        return _read_csv(path, _csv_content(path, options.encoding), options.delimiter)
-    if name.endswith(TAB_ENDINGS):  # a comma is what a policy says that says nothing
-        delimiter = "\t" if options.delimiter == ReadOptions().delimiter else options.delimiter
-        return _read_csv(path, _csv_content(path, options.encoding), delimiter)
+        try:
+            with path.open("rb") as stream, pq.ParquetFile(stream) as file:
+                return _Source(_with_names(file.read(use_threads=False)))
+        except OSError as error:
+            what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
+        except (pa.ArrowException, ValueError):
+            what = "is not a readable Parquet file"
+        raise InputError(str(path), [f"{what}. Check it, or write it again."])
+    if name.endswith(CSV_ENDINGS + TAB_ENDINGS):
+        # A comma is what a policy says that says nothing.
+        tabs = name.endswith(TAB_ENDINGS) and options.delimiter == ReadOptions().delimiter
+        return _read_csv(path, _csv_content(path, options.encoding), "\t" if tabs else options.delimiter)
     known = ", ".join(CSV_ENDINGS + TAB_ENDINGS + PARQUET_ENDINGS)
     raise InputError(str(path), [f"is neither CSV nor Parquet by its name. Use one of {known}."])
 
 
-def _read_parquet(path: Path) -> pa.Table:
-    try:
-        with path.open("rb") as stream, pq.ParquetFile(stream) as file:
-            return _with_names(file.read(use_threads=False))
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}" if error.strerror else "is not a readable Parquet file"
-    except (pa.ArrowException, ValueError):
-        what = "is not a readable Parquet file"
-    raise InputError(str(path), [f"{what}. Check it, or write it again."])
-
-
 def _csv_content(path: Path, encoding: str) -> bytes:
-    """Return the text of a CSV file as UTF-8."""
-    content = _file_content(path)
-    try:
-        text = _as_utf8(content, encoding)
-    except UnicodeError as error:
-        line = _line(content, getattr(error, "start", 0))
-        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "latin-1", say.'
-        raise InputError(str(path), [Problem(f"is not {encoding} text (line {line})", remedy=remedy)]) from None
-    if not text.strip():
-        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
-    if b"\0" in text:
-        what = f"is no text: line {_line(text, text.index(0))} holds a NUL character"
-        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "utf-16", say.'
-        raise InputError(str(path), [Problem(what, remedy=remedy)])
-    return text
-
-
-def _as_utf8(content: bytes, encoding: str) -> bytes:
-    if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig"):
-        return content.decode(encoding).removeprefix("\ufeff").encode("utf-8")
-    content.decode("utf-8")
-    return content.removeprefix(codecs.BOM_UTF8)
-
-
-def _line(content: bytes, position: int) -> int:
-    return content.count(b"\n", 0, position) + 1
-
-
-def _file_content(path: Path) -> bytes:
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as stream:
@@ -190,7 +154,27 @@ def _file_content(path: Path) -> bytes:
     for signature, kind in _SIGNATURES.items():
         if content.startswith(signature):
             raise InputError(str(path), [f"is no CSV file but {kind}. Convert it, or name it so."])
-    return content
+    try:
+        if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+            content.decode("utf-8")
+            text = content.removeprefix(codecs.BOM_UTF8)
+        else:
+            text = content.decode(encoding).removeprefix("\ufeff").encode("utf-8")
+    except UnicodeError as error:
+        line = _line(content, getattr(error, "start", 0))
+        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "latin-1", say.'
+        raise InputError(str(path), [Problem(f"is not {encoding} text (line {line})", remedy=remedy)]) from None
+    if not text.strip():
+        raise InputError(str(path), ["is empty. Give a header line and at least one row."])
+    if b"\0" in text:
+        what = f"is no text: line {_line(text, text.index(0))} holds a NUL character"
+        remedy = 'Save it as UTF-8, or name its encoding: [read] encoding = "utf-16", say.'
+        raise InputError(str(path), [Problem(what, remedy=remedy)])
+    return text
+
+
+def _line(content: bytes, position: int) -> int:
+    return content.count(b"\n", 0, position) + 1
 
 
 def _csv_rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
@@ -199,12 +183,11 @@ def _csv_rows(content: bytes, delimiter: str) -> Iterator[list[str]]:
     return (cells for cells in csv.reader(text, delimiter=delimiter, strict=True) if cells)
 
 
-def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
-    """Refuse quotes that are not closed or not at the ends of a cell; Arrow would take the rest of the file for one."""
-    rows = _csv_rows(content, delimiter) if b'"' in content else iter(())
+def _read_csv(path: Path, content: bytes, delimiter: str) -> _Source:
+    # Quotes that are not closed or not at the ends of a cell: Arrow would take the rest of the file for one.
     num_rows = 0
     try:
-        for _ in rows:
+        for _ in _csv_rows(content, delimiter) if b'"' in content else ():
             num_rows += 1
     except csv.Error:
         problem = Problem(
@@ -214,23 +197,16 @@ def _check_quotes(path: Path, content: bytes, delimiter: str) -> None:
             remedy='Mend the quotes; a quote inside a quoted cell is written "".',
         )
         raise InputError(str(path), [problem]) from None
-
-
-def _read_csv(path: Path, content: bytes, delimiter: str) -> _Source:
-    _check_quotes(path, content, delimiter)
     try:
         names = next(_csv_rows(content, delimiter))
         table, bad_rows = _parse_csv(content, names, delimiter)
     except (pa.ArrowException, csv.Error, StopIteration):
         remedy = f"Check quotes, delimiter ([read] delimiter) and that no row is over {_LARGEST_ROW_BYTES >> 20} MiB."
         raise InputError(str(path), [Problem("is not a readable CSV file", remedy=remedy)]) from None
-    return _without(table, bad_rows, len(names)) if bad_rows else _Source(table)
-
-
-def _without(table: pa.Table, bad_rows: list[int], num_cells: int) -> _Source:
-    """Say where the rows of a table were before the bad ones were skipped, and which those are."""
+    if not bad_rows:
+        return _Source(table)
     problem = Problem(
-        f"has more or fewer cells than the header's {num_cells}",
+        f"has more or fewer cells than the header's {len(names)}",
         rows=tuple(bad_rows[:MOST_ROWS_NAMED]),
         num_rows=len(bad_rows),
         remedy="Mend or quote the cells.",
@@ -286,35 +262,27 @@ def draft(data: str | os.PathLike[str], *, story: str | None = None) -> str:
     path = Path(data)
     options = _drafted_options(path)
     source = _read_file(path, options)
-    _check_draftable(path, source, options)
-    table = source.table
-    if options.delimiter != ",":
-        options = replace(options, decimal=_decimal(table))
-    kinds = {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
-    seen = {name: what for name, kind in kinds.items() if (what := _seen(table.column(name), kind, options))}
-    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
-
-
-def _check_draftable(path: Path, source: _Source, options: ReadOptions) -> None:
-    """Refuse what no policy could be about: two columns of one name, rows that are longer or shorter than others."""
+    # What no policy could be about: two columns of one name, rows that are longer or shorter than others.
     names = source.table.column_names
     problems = [
         Problem("appears several times", where=f"column {shown(name)}", remedy="Give each column a name of its own.")
         for name in dict.fromkeys(names)
         if names.count(name) > 1
     ]
-    if problems and any(_looks_like_a_value(name) for name in names):
+    forms = (*_NUMBERS.values(), _DRAFT_FORMS["time"], _DRAFT_FORMS["date"])
+    if problems and any(form.fullmatch(name.strip()) for form in forms for name in names):
         problems = [Problem("its first line seems to hold values, not names", remedy="Put a line of names before it.")]
     for problem in source.problems:
         line = _line_of(path, options, problem.rows[0])
         problems.append(replace(problem, remedy=f"Look at line {line} of the file. {problem.remedy}"))
     if problems:
         raise InputError(str(path), problems)
-
-
-def _looks_like_a_value(name: str) -> bool:
-    forms = (*_NUMBERS.values(), _DRAFT_FORMS["time"], _DRAFT_FORMS["date"])
-    return any(form.fullmatch(name.strip()) for form in forms)
+    table = source.table
+    if options.delimiter != ",":
+        options = replace(options, decimal=_decimal(table))
+    kinds = {name: _kind(column, options) for name, column in zip(table.column_names, table.columns, strict=True)}
+    seen = {name: what for name, kind in kinds.items() if (what := _seen(table.column(name), kind, options))}
+    return draft_policy(path.name.split(".")[0], kinds, options=options, story=story, seen=seen)
 
 
 def _line_of(path: Path, options: ReadOptions, row: int) -> int:
@@ -386,20 +354,13 @@ def _kind(column: pa.ChunkedArray, options: ReadOptions) -> str:
         cells = column.slice(0, _NUM_DRAFT_ROWS).combine_chunks()
         numbers, unreadable = numbers_of_text(cells, options)
         if unreadable.any():
-            return _written_kind(cells)
+            words = set(_words(cells))
+            fits = (kind for kind, form in _DRAFT_FORMS.items() if all(form.fullmatch(word) for word in words))
+            return next(fits, "text")
         return "text" if numbers.null_count == len(numbers) else "numeric"
     if pa.types.is_temporal(column.type):
         return "time"
     if pa.types.is_boolean(column.type):
         return "flag"
-    return "numeric" if _is_number(column.type) else "text"
-
-
-def _written_kind(cells: pa.Array) -> str:
-    """Say what cells that are no numbers are written like, those that are blank aside."""
-    words = set(_words(cells))
-    return next((kind for kind, form in _DRAFT_FORMS.items() if all(form.fullmatch(word) for word in words)), "text")
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    checks = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    return "numeric" if any(check(column.type) for check in checks) else "text"

@@ -9,7 +9,6 @@ share, where riders may change from one zone's shuttle to another's.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -105,14 +104,6 @@ class Legs:
         """How long the last mile takes by one mode. Shape: (hubs, stops)."""
         return self.fetching if TRIP_MODES[_MODES[mode]][2] else self.on_foot[self.hubs]
 
-    def to_last_hub(self, mode: int) -> FloatArray:
-        """How long it takes to be at the hub where the last mile begins. Shape: (stops, hubs)."""
-        return quickest_sums(self.to_hubs(mode), self.between_hubs[TRIP_MODES[_MODES[mode]][1]])
-
-    def door_to_door(self, mode: int) -> FloatArray | None:
-        """How long it takes without passing a hub, if there is such a way by this mode. Shape: (stops, stops)."""
-        return {WALK: self.on_foot, SHUTTLE: self.by_shuttle}.get(mode)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Routes:
@@ -182,16 +173,29 @@ def find_routes(city: City, *, setting: RouteSetting | None = None) -> Routes:
     setting = setting or RouteSetting()
     city = city.for_fleets()
     legs = city_legs(city, setting)
-    given = given_modes(city)
+    given = None  # modes of pairs that the city names, where all of them are known here
+    if city.modes is not None and set(city.mode_names) <= TRIP_MODES.keys():
+        given = np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
     mode, seconds = quickest_modes(legs, given)
-    said = [*city.assumed, *_said(city, setting, legs)]
+    assert city.times is not None
+    said = [*city.assumed, "Shuttles go from door to door within their zone."]
+    if len(legs.hubs):
+        hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
+        said.append(
+            f"They also go to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the nearest, "
+            f"and {hub!r}, the hub nearest to all stops, which all zones share."
+        )
+    pace = f"at {setting.walk_kmh:g} km/h as the crow flies."
+    if city.lat is None:
+        pace = f"{setting.drive_kmh / setting.walk_kmh:.3g} times as long as the drive."
+    said.append(f"Walks are at most {setting.max_walk_seconds} s, {pace}")
+    said.append(f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus.")
     if given is not None:
         changed = (given != mode) & ~np.eye(len(mode), dtype=bool)
         but = f", but for {changed.sum()} that cannot be travelled so" if changed.any() else ""
         said.append(f"Modes of pairs are as the city gives them{but}.")
     no_way = np.isinf(seconds)
     if no_way.any():
-        assert city.times is not None
         seconds[no_way] = city.times[no_way] + setting.shuttle_wait_seconds
         said.append(
             f"{no_way.sum()} pairs of stops that nothing else connects are driven all the way by shuttles of the "
@@ -215,12 +219,23 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
     num = len(legs.on_foot)
     mode = np.full((num, num), SHUTTLE, dtype=np.int8)
     seconds = np.full((num, num), np.inf)
-    at_last = [legs.to_last_hub(number) for number in range(len(_MODES))]
-    for rows in _blocks(num):
+    # at_last : (stops, hubs), how long it takes by each mode to be at the hub where the last mile begins
+    at_last = [
+        quickest_sums(legs.to_hubs(number), legs.between_hubs[buses])
+        for number, (_, buses, _) in enumerate(TRIP_MODES.values())
+    ]
+    step = max(1, _BLOCK_CELLS // max(num, 1))  # so that what is held of pairs stays small
+    for rows in (slice(start, start + step) for start in range(0, num, step)):
         best, chosen = seconds[rows], mode[rows]
         settled = np.zeros(best.shape, dtype=bool)
         for number in range(len(_MODES)):
-            taken = _seconds_by(legs, number, rows, at_last[number])
+            if number == WALK:  # by way of a hub it is no shorter
+                taken = legs.on_foot[rows]
+            else:
+                taken = quickest_sums(at_last[number][rows], legs.from_hubs(number))
+            if number == SHUTTLE:
+                taken = np.minimum(taken, legs.by_shuttle[rows])
+            taken = np.round(taken, _DECIMALS)
             better = taken < best
             if given is not None:
                 asked = (given[rows] == number) & np.isfinite(taken)
@@ -233,25 +248,7 @@ def quickest_modes(legs: Legs, given: NDArray[np.int8] | None = None) -> tuple[N
     return mode, seconds
 
 
-def _blocks(num: int) -> Iterator[slice]:
-    """Cut origins so that what is held of their pairs stays small."""
-    step = max(1, _BLOCK_CELLS // max(num, 1))
-    return (slice(start, start + step) for start in range(0, num, step))
-
-
-def _seconds_by(legs: Legs, mode: int, rows: slice, at_last: FloatArray) -> FloatArray:
-    """Return how long pairs from some origins take by one mode. Shape: (origins, stops)."""
-    if mode == WALK:  # by way of a hub it is no shorter
-        return np.round(legs.on_foot[rows], _DECIMALS)
-    taken = quickest_sums(at_last[rows], legs.from_hubs(mode))
-    straight = legs.door_to_door(mode)
-    if straight is not None:
-        np.minimum(taken, straight[rows], out=taken)
-    return np.round(taken, _DECIMALS, out=taken)
-
-
 def city_legs(city: City, setting: RouteSetting) -> Legs:
-    """Return how long every leg takes in a city that has zones and travel times."""
     assert city.zones is not None
     assert city.times is not None
     driven = city.times.astype(np.float64)
@@ -260,29 +257,28 @@ def city_legs(city: City, setting: RouteSetting) -> Legs:
     own = same[:, hubs]
     if len(hubs):
         own[:, shared_hub(city.times, hubs)] = True
+    if city.lat is not None:
+        walked = np.rint(city.kilometres() * (3600 / setting.walk_kmh))
+    else:
+        walked = np.rint(city.times * (setting.drive_kmh / setting.walk_kmh))
+    walked[walked > setting.max_walk_seconds] = np.inf
+    by_bus = np.full((len(hubs), len(hubs)), np.inf)
+    if city.buses is not None:
+        ends = [np.searchsorted(hubs, column) for column in (city.buses.origins, city.buses.destinations)]
+        np.minimum.at(by_bus, (ends[0], ends[1]), city.buses.seconds + city.buses.headway_seconds / 2)
     return Legs(
         hubs=hubs,
-        on_foot=_on_foot(city, setting),
+        on_foot=walked,
         by_shuttle=np.where(same, setting.shuttle_wait_seconds + driven, np.inf),
         feeding=_fed(driven[:, hubs], own, hubs, setting),
         fetching=_fed(driven[hubs].T, own, hubs, setting).T,
-        by_bus=_by_bus(city, hubs),
+        by_bus=by_bus,
     )
 
 
 def shared_hub(times: NDArray[np.int32], hubs: IntArray) -> int:
     """Return the place among hubs of that which all zones share: the nearest to all stops, there and back."""
     return int(np.argmin(times[:, hubs].sum(axis=0, dtype=np.int64) + times[hubs].sum(axis=1, dtype=np.int64)))
-
-
-def _on_foot(city: City, setting: RouteSetting) -> FloatArray:
-    if city.lat is not None:
-        walked = np.rint(city.kilometres() * (3600 / setting.walk_kmh))
-    else:
-        assert city.times is not None
-        walked = np.rint(city.times * (setting.drive_kmh / setting.walk_kmh))
-    walked[walked > setting.max_walk_seconds] = np.inf
-    return walked
 
 
 def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetting) -> FloatArray:
@@ -297,49 +293,15 @@ def _fed(driven: FloatArray, own: BoolArray, hubs: IntArray, setting: RouteSetti
     return fed
 
 
-def _by_bus(city: City, hubs: IntArray) -> FloatArray:
-    taken = np.full((len(hubs), len(hubs)), np.inf)
-    if city.buses is not None:
-        ends = [np.searchsorted(hubs, column) for column in (city.buses.origins, city.buses.destinations)]
-        np.minimum.at(taken, (ends[0], ends[1]), city.buses.seconds + city.buses.headway_seconds / 2)
-    return taken
-
-
-def given_modes(city: City) -> NDArray[np.int8] | None:
-    """Return the modes of pairs that a city names, as places in ``TRIP_MODES``; None if it has others or none."""
-    if city.modes is None or not set(city.mode_names) <= TRIP_MODES.keys():
-        return None
-    return np.array([_MODES.index(name) for name in city.mode_names], dtype=np.int8)[city.modes]
-
-
-def _said(city: City, setting: RouteSetting, legs: Legs) -> list[str]:
-    assert city.times is not None
-    said = ["Shuttles go from door to door within their zone."]
-    if len(legs.hubs):
-        hub = city.stops[int(legs.hubs[shared_hub(city.times, legs.hubs)])]
-        said.append(
-            f"They also go to and from hubs of their zone up to {setting.max_feeder_seconds} s away, or the nearest, "
-            f"and {hub!r}, the hub nearest to all stops, which all zones share."
-        )
-    walks = f"Walks are at most {setting.max_walk_seconds} s, "
-    if city.lat is not None:
-        walks += f"at {setting.walk_kmh:g} km/h as the crow flies."
-    else:
-        walks += f"{setting.drive_kmh / setting.walk_kmh:.3g} times as long as the drive."
-    waits = f"Routes expect to wait {setting.shuttle_wait_seconds} s for a shuttle and half the headway for a bus."
-    return [*said, walks, waits]
-
-
 def _put_together(
     city: City, legs: Legs, mode: NDArray[np.int8], seconds: FloatArray, assumed: tuple[str, ...]
 ) -> Routes:
-    """Find the hubs at which each route changes."""
     assert city.zones is not None
     num = len(mode)
     origins, destinations = np.divmod(np.arange(num * num), num)
     first_drop = np.full(num * num, -1, dtype=np.int32)
     second_pickup, lag = first_drop.copy(), np.zeros(num * num, dtype=np.int32)
-    for number, (first, _, last) in enumerate(TRIP_MODES.values()):
+    for number, (first, buses, last) in enumerate(TRIP_MODES.values()):
         pairs = np.flatnonzero((mode.reshape(-1) == number) & (origins != destinations))
         if number == SHUTTLE:  # those that pass no hub, or have no way but the straight one
             straight = np.round(legs.by_shuttle, _DECIMALS) <= seconds
@@ -354,7 +316,8 @@ def _put_together(
             first_drop[pairs] = legs.hubs[start]
         if last:
             second_pickup[pairs] = legs.hubs[end]
-            lag[pairs] = _lags(legs, number, origins[pairs], start, end)
+            walked = 0.0 if first else legs.to_hubs(number)[origins[pairs], start]
+            lag[pairs] = np.rint(walked + legs.between_hubs[buses][start, end])
     return Routes(
         num_stops=num,
         mode=mode.reshape(-1),
@@ -374,7 +337,12 @@ def _through_hubs(
     """Return the first and the last hub of the quickest ways by one mode, and how long they take. Shapes: pairs."""
     to_hubs, from_hubs = legs.to_hubs(mode), legs.from_hubs(mode)
     between = legs.between_hubs[TRIP_MODES[_MODES[mode]][1]]
-    at_last, first_of = _quickest_places(to_hubs, between)
+    # The least of `to_hubs[i, k] + between[k, j]` over all k, and the first k that has it.
+    at_last, first_of = np.full(to_hubs.shape, np.inf), np.zeros(to_hubs.shape, dtype=np.int64)
+    for hub in range(len(legs.hubs)):
+        way = to_hubs[:, hub, None] + between[hub]
+        better = way < at_last
+        at_last[better], first_of[better] = way[better], hub
     best = np.full(len(origins), np.inf)
     end = np.zeros(len(origins), dtype=np.int64)
     for hub in range(len(legs.hubs)):
@@ -382,21 +350,3 @@ def _through_hubs(
         better = taken < best
         best[better], end[better] = taken[better], hub
     return first_of[origins, end] if len(legs.hubs) else end, end, best
-
-
-def _quickest_places(left: FloatArray, right: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return the least of ``left[i, k] + right[k, j]`` over all k, and the first k that has it."""
-    best = np.full((left.shape[0], right.shape[1]), np.inf)
-    place = np.zeros(best.shape, dtype=np.int64)
-    for middle in range(left.shape[1]):
-        way = left[:, middle, None] + right[middle]
-        better = way < best
-        best[better], place[better] = way[better], middle
-    return best, place
-
-
-def _lags(legs: Legs, mode: int, origins: IntArray, start: IntArray, end: IntArray) -> NDArray[np.int32]:
-    """Return the time from the first drop-off, or the start, to the request of the second shuttle. Shapes: pairs."""
-    first, buses, _ = TRIP_MODES[_MODES[mode]]
-    walked = 0.0 if first else legs.to_hubs(mode)[origins, start]
-    return np.rint(walked + legs.between_hubs[buses][start, end]).astype(np.int32)

@@ -24,22 +24,34 @@ from dunnage.advising.frontier import (
     PROVEN,
     SAMPLE,
     WEAK_RISK,
-    Failure,
     Frontier,
     Limit,
     Point,
     check_place,
     with_ends,
 )
-from dunnage.advising.losses import DISTORTION, error_goal
+from dunnage.advising.losses import DISTORTION, ROW_ERROR
 from dunnage.advising.policies import BasePolicy
 from dunnage.advising.shuttles import SHUTTLES
 from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, measured, sweep
+from dunnage.advising.trips import TRIP_ERROR
 from dunnage.advising.trucks import TRUCKS
+from dunnage.advising.vehicles import CARRIER_ERROR, MAP_ERROR, advised_kind
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.local.numeric import LocalNumeric
+from dunnage.mechanisms import MECHANISMS
 from dunnage.policy import Policy
 from dunnage.text import large_percent
+
+
+def error_goal(asked: Asked) -> Goal[Any]:
+    about = asked.base.about
+    if about != "devices":
+        return TRIP_ERROR if about == "trips" else ROW_ERROR
+    kind = asked.base.document["mechanisms"][advised_kind(asked.base)]
+    return CARRIER_ERROR if kind.get("name") == LocalNumeric.name else MAP_ERROR
+
 
 GOALS: Mapping[str, Callable[[Asked], Goal[Any]]] = {
     "trucks": lambda asked: TRUCKS,
@@ -119,8 +131,24 @@ def advise(
     if goal not in GOALS:
         raise ParameterError(f"there is no goal {str(goal)[:20]!r}. {suggestion(str(goal), GOALS)}")
     limit_of(max_cost, max_risk)  # refuse what cannot be read before anything is opened
-    asked = _asked(
-        data, policy, capacity, period=period, by=by, city=city, on=on, size=size, draws=draws, quick=quick, jobs=jobs
+    if on not in ON:
+        raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}. Choose one.")
+    num = (QUICK_DRAWS if quick else DRAWS) if draws is None else draws
+    for name, value, least, most in (("draws", num, 2, MOST_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
+        if value is not None and (type(value) is not int or not least <= value <= most):
+            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}. Got {str(value)[:20]!r}.")
+    held = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
+    asked = Asked(
+        data=data,
+        base=BasePolicy.of(policy) if isinstance(policy, Policy) else BasePolicy.read(policy),
+        period=period,
+        capacity=tuple(str(item) for item in held),
+        by=by,
+        city=None if city is None else Path(city),
+        on=on,
+        size=size,
+        draws=num,
+        quick=quick,
     )
     chosen = GOALS[goal](asked)
     limit = limit_of(max_cost, max_risk, chosen.default_max_cost)
@@ -135,13 +163,30 @@ def advise(
         reasons = "".join(f"\n  - {item.name}: {item.why}" for item in (*unfit, *failed))
         raise NoPlanError(f"no policy could be measured for the goal {goal}.{reasons}")
     tell("comparing")
-    return _frontier(
-        chosen,
-        case,
-        points,
-        (tuple(unfit), failed),
-        limit,
-        None if out is None else Path(out),
+    reference, choice = chosen.reference(case), choose(points, limit)
+    says = [_recommendation(chosen, choice, limit), *_measured_says(case, points), *reference.says]
+    if names := list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS)):
+        says.append(
+            f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, "
+            "is listed; add to the policy what is missing, and they are tried, too."
+        )
+    place = None if out is None else Path(out)
+    return Frontier(
+        dataset=asked.base.dataset,
+        goal=goal,
+        cost_name=chosen.cost_name,
+        cost_unit=chosen.cost_unit,
+        cost_baseline=reference.cost_baseline,
+        risk_name=chosen.risk_name,
+        risk_without_privacy=reference.risk_without_privacy,
+        risk_of_chance=reference.risk_of_chance,
+        points=points,
+        failed=(*unfit, *failed),
+        limit=limit,
+        recommended=None if choice.point is None else choice.point.name,
+        meets_limit=choice.meets_limit,
+        says=tuple(says),
+        policy="" if choice.point is None else _policy_text(chosen, case, choice.point, says, place),
         seconds=time.monotonic() - start,
     )
 
@@ -149,73 +194,6 @@ def advise(
 def finish(out: str | os.PathLike[str]) -> None:
     """Remove what was kept beside a frontier while it was measured, now that it is written."""
     Store(Store.beside(out), {}).remove()
-
-
-def _asked(
-    data: Any,
-    policy: str | os.PathLike[str] | Policy,
-    capacity: Sequence[str | float] | str | float,
-    *,
-    city: str | os.PathLike[str] | None,
-    on: str,
-    size: int | None,
-    draws: int | None,
-    quick: bool,
-    jobs: int,
-    **more: Any,
-) -> Asked:
-    """Check what was asked for, as far as no goal needs to know."""
-    if on not in ON:
-        raise ParameterError(f"on must be one of {', '.join(ON)}. Got {str(on)[:20]!r}. Choose one.")
-    num = (QUICK_DRAWS if quick else DRAWS) if draws is None else draws
-    for name, value, least, most in (("draws", num, 2, MOST_DRAWS), ("size", size, 2, 10**7), ("jobs", jobs, 1, 64)):
-        if value is not None and (type(value) is not int or not least <= value <= most):
-            raise ParameterError(f"{name} must be a whole number from {least} to {most:,}. Got {str(value)[:20]!r}.")
-    held = [capacity] if isinstance(capacity, str | int | float) else list(capacity)
-    return Asked(
-        data=data,
-        base=BasePolicy.of(policy) if isinstance(policy, Policy) else BasePolicy.read(policy),
-        capacity=tuple(str(item) for item in held),
-        city=None if city is None else Path(city),
-        on=on,
-        size=size,
-        draws=num,
-        quick=quick,
-        **more,
-    )
-
-
-def _frontier(
-    goal: Goal[Any],
-    case: Case,
-    points: tuple[Point, ...],
-    failures: tuple[tuple[Failure, ...], tuple[Failure, ...]],
-    limit: Limit,
-    place: Path | None,
-    *,
-    seconds: float,
-) -> Frontier:
-    reference, choice = goal.reference(case), choose(points, limit)
-    told = _recommendation(goal, choice, limit)
-    says = (told, *_measured_says(case, points), *reference.says, *_untried_says(failures[0]))
-    return Frontier(
-        dataset=case.asked.base.dataset,
-        goal=goal.name,
-        cost_name=goal.cost_name,
-        cost_unit=goal.cost_unit,
-        cost_baseline=reference.cost_baseline,
-        risk_name=goal.risk_name,
-        risk_without_privacy=reference.risk_without_privacy,
-        risk_of_chance=reference.risk_of_chance,
-        points=points,
-        failed=(*failures[0], *failures[1]),
-        limit=limit,
-        recommended=None if choice.point is None else choice.point.name,
-        meets_limit=choice.meets_limit,
-        says=says,
-        policy="" if choice.point is None else _policy_text(goal, case, choice.point, says, place),
-        seconds=seconds,
-    )
 
 
 # --- Which point keeps to what the owner asked for ------------------------------------------------------------------
@@ -254,8 +232,6 @@ def limit_of(
 
 
 class Choice(NamedTuple):
-    """The point that was chosen."""
-
     point: Point | None  # It; None if there is none
     meets_limit: bool  # Whether it keeps to the limit, the upper ends of its intervals included
 
@@ -293,7 +269,6 @@ def _preference(point: Point, limit: Limit) -> tuple[float, float]:
 
 
 def wish(limit: Limit, cost_unit: str, risk_name: str) -> str:
-    """Say what was asked for: ``at most 5 % more trucks``."""
     parts: Iterable[str] = (
         *([f"at most {large_percent(limit.max_cost)} {cost_unit}"] if limit.max_cost is not None else []),
         *([f"{risk_name} of at most {large_percent(limit.max_risk)}"] if limit.max_risk is not None else []),
@@ -343,10 +318,15 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
     elif generated:
         says.append("All points were measured on generated data of the same public shape; the true data may differ.")
     if generated:
+        about = case.asked.base.about
+        parts = ["columns that are released as they are"] if about == "rows" else []
+        if case.asked.size is None:
+            parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
+        but = f"but {' and '.join(parts)} " if parts else ""
         says.append(
             "Generated data are made from public facts alone, "
             + _SPREAD.get(case.asked.base.about, "")
-            + f": nothing of the true data {_went_in(case)}went into them, so choosing by them tells nothing else."
+            + f": nothing of the true data {but}went into them, so choosing by them tells nothing else."
         )
     says.append(_CHOOSING + (_BY_DATA if of_data else _BY_GENERATED))
     if private:
@@ -354,7 +334,22 @@ def _measured_says(case: Case, points: Sequence[Point]) -> list[str]:
             f"WARNING: {_points(private, f'{_WITH_DP} was', f'{_WITH_DP} were')} measured on the true data. If you "
             "choose by them, the choice is NOT covered by epsilon. Leave --on data away to choose on generated data."
         )
-    says += _left_out_says(points)
+    if weak := [point for point in points if point.weak]:
+        says.append(
+            f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
+            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
+        )
+    if mended := [point for point in points if point.mended]:
+        says.append(
+            f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
+            f"more than {large_percent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
+            "planned, by the true weights."
+        )
+    if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
+        says.append(
+            f"{_points(unproven, 'was', 'were')} compared with the best plan found on the true weights, which was "
+            "not always proven to have the fewest trucks: costs may be somewhat higher than told."
+        )
     says.append(
         f"Each point was measured {points[0].draws} times with independent randomness; an interval says where a "
         f"second, independent measurement of this figure with as many draws falls with {large_percent(CONFIDENCE)}."
@@ -374,55 +369,11 @@ _BY_DATA = ". k-anonymity promises nothing that this would break, but keep this 
 _BY_GENERATED = ": so these were measured on generated data."
 
 
-def _went_in(case: Case) -> str:
-    """Say what of the true data generated ones are made from."""
-    about, size = case.asked.base.about, case.asked.size
-    parts = ["columns that are released as they are"] if about == "rows" else []
-    if size is None:
-        parts.append("the number of vehicles" if about == "devices" else f"the rounded number of {_RECORDS[about]}")
-    return f"but {' and '.join(parts)} " if parts else ""
-
-
 _RECORDS = {"rows": "records (the number itself, where that is public)", "trips": "trips"}
 
 
 def _points(points: Sequence[Point], one: str, several: str) -> str:
     return f"1 point {one}" if len(points) == 1 else f"{len(points)} points {several}"
-
-
-def _left_out_says(points: Sequence[Point]) -> list[str]:
-    """Say which points are not recommended, or less sure than others, and why."""
-    says = []
-    if weak := [point for point in points if point.weak]:
-        says.append(
-            f"{_points(weak, 'is', 'are')} recommended only if --max-risk allows it: the attacker is right more than "
-            f"{large_percent(WEAK_RISK)} of the time, which protects hardly anybody."
-        )
-    if mended := [point for point in points if point.mended]:
-        says.append(
-            f"{_points(mended, 'is', 'are')} not recommended, and no reason to leave out others: the plan overloads "
-            f"more than {large_percent(MOST_OVERLOADED)} of the trucks, and after so much repair it is the owner who "
-            "planned, by the true weights."
-        )
-    if unproven := [point for point in points if point.figures.get(PROVEN, 1.0) < 1]:
-        says.append(
-            f"{_points(unproven, 'was', 'were')} compared with the best plan found on the true weights, which was "
-            "not always proven to have the fewest trucks: costs may be somewhat higher than told."
-        )
-    return says
-
-
-def _untried_says(unfit: Sequence[Failure]) -> list[str]:
-    """Say which mechanisms the policy lacks something for."""
-    from dunnage.mechanisms import MECHANISMS
-
-    names = list(dict.fromkeys(item.name for item in unfit if item.name in MECHANISMS))
-    if not names:
-        return []
-    return [
-        f"Not tried for want of something in the policy: {', '.join(names)}. What could not be measured, and why, is "
-        "listed; add to the policy what is missing, and they are tried, too."
-    ]
 
 
 _WITH_DP = "with a differential-privacy guarantee"
@@ -448,6 +399,8 @@ def publish_command(base: BasePolicy, place: Path | None, *, data: str = "DATA",
 
 
 def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str], place: Path | None) -> str:
+    import textwrap
+
     notes = [
         f"Made by dunnage advise {__version__}, for the goal {goal.name}. Private until it is published under.",
         *says,
@@ -456,17 +409,9 @@ def _policy_text(goal: Goal[Any], case: Case, point: Point, says: Sequence[str],
         f"  {publish_command(case.asked.base, place, period=case.asked.period)}",
         *([f"  {step}"] if goal.next_step is not None and (step := goal.next_step(case, point)) else []),
     ]
-    return case.asked.base.text_with(goal.tables(case, point), place=place, notes=_wrapped(notes))
-
-
-_WHOLE_WORDS: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
-
-
-def _wrapped(notes: Sequence[str]) -> list[str]:
-    """Break long lines; what is indented, a command, is kept whole."""
-    import textwrap
-
     lines: list[str] = []
-    for note in notes:
-        lines += [note] if not note or note.startswith(" ") else textwrap.wrap(note, 116, **_WHOLE_WORDS)
-    return [" ".join(line.splitlines()) for line in lines]
+    for note in notes:  # what is indented, a command, is kept whole
+        whole = not note or note.startswith(" ")
+        lines += [note] if whole else textwrap.wrap(note, 116, break_long_words=False, break_on_hyphens=False)
+    wrapped = [" ".join(line.splitlines()) for line in lines]
+    return case.asked.base.text_with(goal.tables(case, point), place=place, notes=wrapped)

@@ -1,46 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goals on an owner's rows share: reading them, candidates and their promises, and releases that cost nothing."""
+"""What goals on an owner's rows share: reading them, rows to measure on, candidates, and releases that cost nothing."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+from pydantic import JsonValue
 
-from dunnage.advising.alike import (
-    MOST_ALONG_ONE,
-    MOST_ALONG_SEVERAL,
-    MOST_RECORDS,
-    generated_rows,
-    generated_size,
-    some_rows,
-    takes_whole_groups,
-    with_mechanism,
-)
-from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure
-from dunnage.advising.sweep import Asked, Case, Task, Tasks
+from dunnage import noise_arrays
+from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Failure, Table
+from dunnage.advising.sweep import Asked, Case, Task, Tasks, reason
 from dunnage.arrays import IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.exact import plain
-from dunnage.guarantees import Guarantee, KAnonymity
+from dunnage.guarantees import Guarantee, KAnonymity, Neighbours
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.policy import Policy
+from dunnage.samples.like import like_rows
+from dunnage.schema import Role
 
 if TYPE_CHECKING:
     from dunnage.publication import Publication
 
 KS, QUICK_KS = (2, 3, 5, 10, 20, 50), (2, 5, 20)
+MOST_RECORDS = 1500
+"""Records that one draw measures on unless more are asked for: some seconds each, and many draws make a frontier."""
+MOST_ALONG_ONE, MOST_ALONG_SEVERAL = 200_000, 10_000
+"""Records that a fast mechanism is measured on, where nothing is planned: with one quasi-identifier, and with more."""
 # Any mechanism does to read a policy whose own is blank; what it is, is chosen later.
-_ANY_MECHANISM = {"name": "partition", "k": 2}
-_FAST = ("partition", "full-domain", "noisy-values", "sampled-lattice")
-_APART = ("partition", "utility-clusters")
-"""Mechanisms that look at each combination of public values by itself."""
+_ANY_MECHANISM: Table = {"name": Partition.name, "k": 2}
+_SEARCHED = "max_distortion"
+"""The parameter to keep to which classes are searched for again and again, in all groups together."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -56,8 +57,7 @@ class Opened(Case):
         return self.asked.size or (MOST_ALONG_SEVERAL if several else MOST_ALONG_ONE)
 
     def most_of(self, tried: Task) -> int:
-        # Clusters that keep to something else than k are searched for again and again.
-        fast = tried.mechanism in _FAST or (tried.mechanism == "utility-clusters" and "k" in tried.parameters)
+        fast = MECHANISMS[tried.mechanism].fast and _SEARCHED not in tried.parameters
         return self.asked.size or (self.most if fast else min(self.most, MOST_RECORDS))
 
     @property
@@ -79,28 +79,25 @@ class Opened(Case):
         """Return rows to measure a task on, true or generated ones, under its policy."""
         from dunnage.publishing import promise
 
-        policy = with_mechanism(self.policy, {"name": task.mechanism, **task.parameters})
-        most = self.most_of(task)
+        policy, most = task.under(self.policy), self.most_of(task)
         if task.on != GENERATED:
             return some_rows(self.data, policy, self.groups, noise, most)
         size = generated_size(self.asked.size, self.data, promise(policy).guarantee, most)
-        return generated_rows(self.data, policy, size, noise, self.largest)
+        return like_rows(self.data, policy, size, noise, self.largest)
 
     def rows_alike(self, noise: Noise) -> Dataset:
         """Return rows to compare with, of the kind that most tasks are measured on."""
         if self.asked.on != GENERATED:
             return some_rows(self.data, self.policy, self.groups, noise, self.most_compared)
         size = self.asked.size or self.num_measured
-        return generated_rows(self.data, self.policy, size, noise, self.largest)
+        return like_rows(self.data, self.policy, size, noise, self.largest)
 
     def kind_of_rows(self, tried: Task) -> str:
         """Say what true rows are that a task is measured on: data if its classes are those of all rows."""
         most = self.most_of(tried)
         if len(self.data) <= most:
             return DATA
-        apart = (
-            tried.mechanism in _APART and "k" in tried.parameters
-        )  # what else is asked for, all groups meet together
+        apart = MECHANISMS[tried.mechanism].apart and _SEARCHED not in tried.parameters
         return DATA if apart and takes_whole_groups(self.groups, most) else SAMPLE
 
     @property
@@ -110,7 +107,6 @@ class Opened(Case):
 
 
 def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
-    """Read policy and rows; return both, and a digest of them and of the files that the policy names."""
     if asked.base.for_devices:
         raise ParameterError(f"the policy is for devices, which have no {goal}. Use --goal error.")
     policy = asked.base.policy(_ANY_MECHANISM)
@@ -124,16 +120,12 @@ def opened(asked: Asked, goal: str) -> tuple[Policy, Dataset, str]:
         from dunnage.io import load
 
         data = load(asked.data, policy, period=asked.period)
-    digest = hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode())
-    return policy, data, digest.hexdigest()
+    return policy, data, check_digest(data, policy)
 
 
-def check_by(policy: Policy, by: str | None) -> None:
-    """Refuse to keep apart by a column that the planner will not see."""
-    public = [item.name for item in policy.schema.public]
-    if by is not None and by not in public:
-        known = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
-        raise ParameterError(f"trucks can be kept apart by a public column. Got {by!r}, which is none. {known}")
+def check_digest(data: Dataset, policy: Policy) -> str:
+    """Return a digest of private rows and of the files that their policy names, to tell whether both are the same."""
+    return hashlib.sha256(f"{data.keyed_digest(b'advise')} {sorted(policy.files.items())}".encode()).hexdigest()
 
 
 def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
@@ -146,21 +138,94 @@ def codes_of(data: Dataset, names: Iterable[str]) -> IntArray:
     return codes
 
 
+# --- Rows to measure on --------------------------------------------------------------------------------------------
+
+
+def some_rows(
+    data: Dataset, policy: Policy, groups: Sequence[IntArray], noise: Noise, most: int = MOST_RECORDS
+) -> Dataset:
+    """Return all rows, or if they are many some whole groups at random; of a group that is too large, some rows."""
+    records = np.sort(_some(np.arange(len(data)), groups, most, noise))
+    columns = {}
+    for item in data.schema:
+        if item.role is not Role.DROP:
+            try:
+                columns[item.name] = data.column(item.name)
+            except KeyError:  # identifiers of merged rows are kept with their parts alone
+                continue
+    return Dataset(
+        table=pa.table(columns).take(pa.array(records)),
+        policy=policy,
+        period=data.period,
+        source=data.source,
+        parts=data.parts.take(records),
+        num_left_out=0,
+    )
+
+
+def takes_whole_groups(groups: Sequence[IntArray], most: int) -> bool:
+    """Whether :func:`some_rows` takes whole groups, or whole groups inside one, whichever it chooses."""
+    sizes = np.unique(groups[0], return_counts=True)[1]
+    smallest, largest = int(sizes.min()), int(sizes.max())
+    if largest <= most and (2 * largest <= most or 2 * smallest >= most):
+        return True
+    # More than half the rows are left to be taken from inside a group that is too large.
+    return any(4 * int(np.unique(inner, return_counts=True)[1].max()) <= most for inner in groups[1:])
+
+
+def _some(rows: IntArray, groups: Sequence[IntArray], most: int, noise: Noise) -> IntArray:
+    """Choose whole groups at random, as many as fit; if that is little, also rows of the next one."""
+    if len(rows) <= most:
+        return rows
+    if not groups:
+        return rows[noise_arrays.permutation(noise, len(rows))[:most]]
+    place, sizes = np.unique(groups[0][rows], return_inverse=True, return_counts=True)[1:]
+    order = noise_arrays.permutation(noise, len(sizes))
+    fitting = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
+    whole = rows[np.isin(place.reshape(-1), order[:fitting])]
+    if 2 * len(whole) >= most:
+        return whole
+    following = rows[place.reshape(-1) == order[fitting]]
+    return np.concatenate([whole, _some(following, groups[1:], most - len(whole), noise)])
+
+
+def generated_size(asked: int | None, data: Dataset, guarantee: Guarantee, most: int = MOST_RECORDS) -> int:
+    """Return how many records to generate: as asked; else as many as there are if that may be told, else about so many.
+
+    If they are many, some are enough.
+    """
+    if asked is not None:
+        return asked
+    public = isinstance(guarantee, KAnonymity) or getattr(guarantee, "neighbours", None) is Neighbours.REPLACE_ONE
+    return min(len(data) if public else rounded(len(data)), most)
+
+
+def rounded(number: int) -> int:
+    """Round to one significant digit.
+
+    Examples
+    --------
+    >>> rounded(4321), rounded(97), rounded(8)
+    (4000, 100, 8)
+    """
+    scale: int = 10 ** max(len(str(number)) - 1, 0)
+    return max(math.floor(number / scale + 0.5) * scale, 1)
+
+
 # --- Candidates ----------------------------------------------------------------------------------------------------
 
 
 def checked_tasks(case: Opened, candidates: Iterable[Task]) -> Tasks:
     """Return candidates that the policy allows, with what they promise, and why others are not: each reason once."""
-    from dunnage.publishing import mechanism_of
+    from dunnage.publishing import promise as promise_of
 
     tasks: list[Task] = []
     failed: dict[tuple[str, str], Failure] = {}
     for task in candidates:
         try:
-            policy = with_mechanism(case.policy, {"name": task.mechanism, **task.parameters})
-            promise = mechanism_of(policy).promise(policy.schema)
+            promise = promise_of(task.under(case.policy))
         except PolicyError as error:
-            why = "; ".join(str(problem) for problem in error.problems)
+            why = reason(error)
             failed.setdefault((task.mechanism, why), Failure(name=task.mechanism, why=why))
             continue
         on = measured_on(case.asked.on, promise.guarantee)
@@ -176,7 +241,6 @@ def checked_tasks(case: Opened, candidates: Iterable[Task]) -> Tasks:
 
 
 def measured_on(asked: str, guarantee: Guarantee) -> str:
-    """Say what to measure on: unless told, k-anonymity on the data, and what promises more on generated rows."""
     if asked != "auto":
         return asked
     return DATA if isinstance(guarantee, KAnonymity) else GENERATED
@@ -197,7 +261,7 @@ def in_words(guarantee: Guarantee) -> str:
     return ", ".join([guarantee.model, *numbers, *([str(neighbours)] if neighbours else [])])
 
 
-def ranges_of(domain: Numeric, number: int) -> list[Any]:
+def ranges_of(domain: Numeric, number: int) -> list[JsonValue]:
     """Cut a domain with a grid into so many ranges of about equal width; return the borders, or nothing if too few.
 
     Examples
@@ -214,7 +278,6 @@ def ranges_of(domain: Numeric, number: int) -> list[Any]:
 
 
 def released(data: Dataset, noise: Noise) -> Publication:
-    """Release rows under their policy, to measure: in memory, and charged to nobody."""
     from dunnage.ledger import Ledger
     from dunnage.publishing import publish
 
@@ -239,9 +302,8 @@ def sampled_says(case: Opened, tasks: Sequence[Task]) -> tuple[str, ...]:
 
 def _described(task: Task) -> str:
     """Name the tasks of one mechanism that are measured alike."""
-    more = [name for name in ("max_distortion",) if name in task.parameters]
-    plans = [f"{task.plan['name']} plans"] if task.plan else []
-    return " ".join([task.mechanism, *(["with", *more] if more else []), *(["for", *plans] if plans else [])])
+    more = f" with {_SEARCHED}" if _SEARCHED in task.parameters else ""
+    return task.mechanism + more + (f" for {task.plan['name']} plans" if task.plan else "")
 
 
 _TAKEN = {

@@ -11,9 +11,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import JsonValue, field_validator, model_validator
 
 from dunnage.documents import Listed, Model, Software, read, to_text
 from dunnage.errors import OutputError, ParameterError
@@ -38,7 +38,7 @@ MOST_OVERLOADED = 0.1
 WEAK_RISK = 0.9
 """An attacker who is right more often is hardly kept out: only a limit on the risk can ask for such a point."""
 _SAME = 1e-12
-Table = Mapping[str, Any]
+Table = Mapping[str, JsonValue]
 """A table of a policy, or the options of a command: TOML values by their names."""
 
 
@@ -168,8 +168,6 @@ class Point(Model):
 
 
 class Failure(Model):
-    """A policy that could not be measured, and why."""
-
     name: str  # name, why: the point's name, and a sentence without private figures
     why: str
 
@@ -268,7 +266,7 @@ class Frontier(Model):
         known = ", ".join(item.name for item in self.points)
         raise ParameterError(f"the frontier has no point {name!r}. It has: {known}.")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JsonValue]:
         """Give the frontier as plain data."""
         return self.model_dump(mode="json")
 
@@ -359,18 +357,8 @@ _NOT_RECOMMENDED = (
 ).replace("%", " %")
 _FILES = (FRONTIER_FILE, TABLE_FILE, PAGE_FILE, POLICY_FILE)
 _COLUMNS = (
-    *(
-        "name",
-        "mechanism",
-        "parameters",
-        "plan",
-        "cost",
-        "cost_lower",
-        "cost_upper",
-        "risk",
-        "risk_lower",
-        "risk_upper",
-    ),
+    *("name", "mechanism", "parameters", "plan"),
+    *(f"{what}{end}" for what in ("cost", "risk") for end in ("", "_lower", "_upper")),
     *("guarantee", "basis", "measured_on", "draws", "dominated", "recommended", "seconds"),
 )
 
@@ -388,10 +376,5 @@ def _beats(other: Point, point: Point) -> bool:
 
 
 def with_ends(measure: Measure) -> str:
-    """Write a measure in per cent, with its ends if they differ."""
-    text = large_percent(measure.value)
-    return (
-        text
-        if measure.lower == measure.upper
-        else f"{text} ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
-    )
+    ends = f" ({large_percent(measure.lower)} to {large_percent(measure.upper)})"
+    return large_percent(measure.value) + (ends if measure.lower != measure.upper else "")

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dunnage.advising.frontier import Table
 from dunnage.errors import PolicyError
 from dunnage.policy import Policy, Written, is_for_devices
 
 _HEADER = re.compile(r"^\s*\[\[?\s*(?P<name>[^\]]+?)\s*\]\]?\s*(#.*)?$")
 _FILE = re.compile(r'^(\s*[\w"\'.-]+\s*=\s*)(?P<quote>["\'])(?P<name>[^"\'\\]*)(?P=quote)(.*)$')
 _FILE_KEYS = ("hierarchy", "edges", "stops", "modes")
-_BLANK: tuple[Any, ...] = ("", [])
+_BLANK: tuple[object, ...] = ("", [])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,6 @@ class BasePolicy(Written):
 
     @property
     def blank_kinds(self) -> tuple[str, ...]:
-        """Kinds of report whose epsilon is left blank, in a policy for devices."""
         tables = self.document.get("mechanisms")
         kinds = tables.items() if isinstance(tables, Mapping) else ()
         return tuple(
@@ -52,12 +52,10 @@ class BasePolicy(Written):
     def dataset(self) -> str:
         return str(self.document.get("dataset", ""))
 
-    def policy(self, mechanism: Mapping[str, Any]) -> Policy:
+    def policy(self, mechanism: Table) -> Policy:
         return Policy.from_dict({**self.document, "mechanism": dict(mechanism)}, path=self.path)
 
-    def text_with(
-        self, tables: Mapping[str, Mapping[str, Any]], *, place: Path | None = None, notes: Sequence[str] = ()
-    ) -> str:
+    def text_with(self, tables: Mapping[str, Table], *, place: Path | None = None, notes: Sequence[str] = ()) -> str:
         """Write the policy with some of its top tables replaced, to be kept in another folder.
 
         Comments outside those tables stay. Files that the policy names are found from the new place.
@@ -79,48 +77,31 @@ class BasePolicy(Written):
                     moved[name] = Path(target).as_posix()
             return {key: moved.get(item, item) if key in _FILE_KEYS else item for key, item in table.items()}
 
-        wanted: dict[str, Any] = {**self.document, **tables}
+        wanted = {**self.document, **tables}
         if "city" in wanted:
             wanted["city"] = renamed(wanted["city"])
         if isinstance(columns := wanted.get("attributes"), Mapping):
             wanted["attributes"] = {name: renamed(table) for name, table in columns.items()}
-        kept = _renamed(_without_tables(self.text, tuple(tables)), moved)
-        text = f"{kept.strip()}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"
+        kept: list[str] = []
+        inside = False  # one of those tables; comments just before the next table stay
+        for line in self.text.splitlines():
+            if (header := _HEADER.match(line)) is not None:
+                inside = header["name"].split(".")[0].strip().strip("\"'") in tables
+            found = _FILE.match(line)
+            key = found[1].split("=")[0].strip().split(".")[-1] if found else ""
+            if found and found["name"] in moved and key in _FILE_KEYS:
+                line = f'{found[1]}"{moved[found["name"]]}"{found[4]}'
+            kept += [] if inside else [line]
+        unchanged = "\n".join(kept).strip()
+        text = f"{unchanged}\n\n{tomli_w.dumps({name: wanted[name] for name in tables})}"
         if policy_document_or_none(text) != policy_document_or_none(tomli_w.dumps(wanted)):
             text = tomli_w.dumps(wanted)  # written in some unusual way: comments are lost rather than meaning
         head = "".join(f"# {line}\n" if line else "#\n" for line in notes)
         return f"{head}\n{text}" if head else text
 
 
-def policy_document_or_none(text: str) -> Mapping[str, Any] | None:
-    """Parse TOML text; None if it is none."""
+def policy_document_or_none(text: str) -> Mapping[str, object] | None:
     try:
         return Written.from_text(text).document
     except PolicyError:
         return None
-
-
-def _without_tables(text: str, tables: Sequence[str]) -> str:
-    """Leave out some top tables and those inside them, up to the next table; comments just before that stay."""
-    kept: list[str] = []
-    inside = False
-    for line in text.splitlines():
-        header = _HEADER.match(line)
-        if header is not None:
-            name = header["name"].split(".")[0].strip().strip("\"'")
-            inside = name in tables
-        if not inside:
-            kept.append(line)
-    return "\n".join(kept)
-
-
-def _renamed(text: str, moved: Mapping[str, str]) -> str:
-    """Name files otherwise, wherever a line gives one to a key."""
-    lines = []
-    for line in text.splitlines():
-        found = _FILE.match(line)
-        key = found[1].split("=")[0].strip().split(".")[-1] if found else ""
-        if found and found["name"] in moved and key in _FILE_KEYS:
-            line = f'{found[1]}"{moved[found["name"]]}"{found[4]}'
-        lines.append(line)
-    return "\n".join(lines)

@@ -11,23 +11,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
-from dunnage.advising.alike_trips import (
+from dunnage.advising.frontier import Point
+from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task
+from dunnage.advising.trips import (
     TripCase,
-    alike_trips,
     count_tasks,
     membership_guess,
     membership_says,
     open_trips,
     released_counts_of,
 )
-from dunnage.advising.frontier import Point
-from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task
 from dunnage.dataset import Dataset
 from dunnage.errors import NoPlanError, ParameterError, Refusal
 from dunnage.mechanisms.counting import Counted, true_counts
@@ -36,7 +34,6 @@ from dunnage.planning.demand import Ground, counted_trips, service_seconds, stop
 from dunnage.planning.dispatch import Service
 from dunnage.planning.fleet import MAX_WAIT_SECONDS, DayRun, FleetTask, expanded_days
 from dunnage.settle.fleets import served_task
-from dunnage.trips import Universe
 
 MOST_TRIPS, QUICK_TRIPS = 2_000, 800
 """Trips of a date for which fleets are sized, at most, unless one hour has more."""
@@ -54,8 +51,6 @@ _MOST_SEATS = 1_000
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShuttleCase(TripCase):
-    """Trips, and where the fleet runs."""
-
     ground: Ground  # The city with its routes
     service: Service  # What shuttles promise
     day: str | None = None  # Label of the only day that is sized for; None for all
@@ -86,14 +81,27 @@ class FleetDraw:
 def _open(asked: Asked) -> ShuttleCase:
     if asked.city is None:
         raise ParameterError("a fleet of shuttles is sized in a city. Got none. Give --city CITY.")
-    service = Service(capacity=_seats(asked.capacity)) if asked.capacity else Service()
+    service = Service()
+    if asked.capacity:
+        text = asked.capacity[0].strip()
+        if len(asked.capacity) > 1 or not text.isdecimal() or not 1 <= int(text) <= _MOST_SEATS:
+            got = ", ".join(asked.capacity)
+            raise ParameterError(f"the capacity of a shuttle is its number of seats. Got {got}. Give 8.")
+        service = Service(capacity=int(text))
     from dunnage.gtfs import load_city
 
     ground = Ground.of(load_city(asked.city))
     trips = open_trips(asked, ground.city, most=QUICK_TRIPS if asked.quick else MOST_TRIPS)
     universe = trips.part.policy.schema.universe(asked.period)
-    _check_city(universe, ground)
-    day = _only_day(universe)
+    number = stop_numbers(universe.stops, ground.city)
+    if (number < 0).any():
+        lacking = universe.stops[int(np.argmin(number))]
+        raise ParameterError(
+            f"the city lacks stops of the policy, such as {lacking!r}. Give the city that all of them are in."
+        )
+    day = None
+    if len(universe.days) > _MOST_LABELS:  # the day of most dates stands for many
+        day = universe.days[int(np.argmax(universe.num_dates or (1,) * len(universe.days)))]
     told = (f"Only {day} was sized for.",) if day else ()
     case = ShuttleCase(
         asked=asked,
@@ -107,16 +115,26 @@ def _open(asked: Asked) -> ShuttleCase:
         service=service,
         day=day,
     )
-    return replace(case, max_wait=_least_wait(case))
+    # The first of the waits that fleets can meet for generated trips: whether they can is a public fact.
+    samples = [true_counts(case.alike()) for _ in range(_TRIED)]
+    for wait in WAITS[:-1]:
+        trial = replace(case, max_wait=wait)
+        with contextlib.suppress(NoPlanError):
+            for counted in samples:
+                _smallest(_task(trial, counted, Noise().bits(32)))
+            return trial
+    trial = replace(case, max_wait=WAITS[-1])
+    for counted in samples:
+        _smallest(_task(trial, counted, Noise().bits(32)))
+    return trial
 
 
 def _measure(case: ShuttleCase, task: Task) -> Drawn:
-    mechanism = {"name": task.mechanism, **task.parameters}
     repeats = 1 if case.asked.quick else REPEATS
-    drawn = [draw_fleets(case, case.drawn(mechanism, task.on)) for _ in range(repeats)]
+    drawn = [draw_fleets(case, case.drawn(task)) for _ in range(repeats)]
     return Drawn(
         cost=fmean(one.apart for one in drawn),
-        risk=membership_guess(float(task.parameters["epsilon"])),
+        risk=membership_guess(task.epsilon),
         cost_step=fmean(1 / sum(one.needed) for one in drawn) / repeats,
         cost_least=0.0,
         figures={
@@ -130,7 +148,6 @@ def _measure(case: ShuttleCase, task: Task) -> Drawn:
 
 
 def _reference(case: ShuttleCase) -> Reference:
-    """Compare with the fleet that the same method finds on the true trips."""
     return Reference(
         risk_without_privacy=1.0,
         risk_of_chance=0.5,
@@ -146,49 +163,6 @@ def _reference(case: ShuttleCase) -> Reference:
 
 def _next_step(case: ShuttleCase, point: Point) -> str:
     return shlex.join(["dunnage", "size", "RELEASE", "--city", str(case.asked.city), "-o", "PLAN"])
-
-
-def _seats(capacity: Sequence[str]) -> int:
-    text = capacity[0].strip()
-    if len(capacity) > 1 or not text.isdecimal() or not 1 <= int(text) <= _MOST_SEATS:
-        raise ParameterError(f"the capacity of a shuttle is its number of seats. Got {', '.join(capacity)}. Give 8.")
-    return int(text)
-
-
-def _check_city(universe: Universe, ground: Ground) -> None:
-    number = stop_numbers(universe.stops, ground.city)
-    if (number < 0).any():
-        lacking = universe.stops[int(np.argmin(number))]
-        raise ParameterError(
-            f"the city lacks stops of the policy, such as {lacking!r}. Give the city that all of them are in."
-        )
-
-
-def _only_day(universe: Universe) -> str | None:
-    """Return the day that stands for many: that of most dates."""
-    if len(universe.days) <= _MOST_LABELS:
-        return None
-    dates = universe.num_dates or (1,) * len(universe.days)
-    return universe.days[int(np.argmax(dates))]
-
-
-def _least_wait(case: ShuttleCase) -> float:
-    """Return the first of the waits that fleets can meet for generated trips: whether they can is a public fact."""
-    policy, asked = case.part.policy, case.asked
-    samples = [
-        true_counts(alike_trips(policy, case.part.size, period=asked.period, city=case.place)) for _ in range(_TRIED)
-    ]
-    for wait in WAITS[:-1]:
-        with contextlib.suppress(NoPlanError):
-            _size_all(replace(case, max_wait=wait), samples)
-            return wait
-    _size_all(replace(case, max_wait=WAITS[-1]), samples)
-    return WAITS[-1]
-
-
-def _size_all(case: ShuttleCase, samples: Sequence[Counted]) -> None:
-    for counted in samples:
-        _smallest(_task(case, counted, Noise().bits(32)))
 
 
 def draw_fleets(case: ShuttleCase, data: Dataset) -> FleetDraw:
@@ -208,11 +182,14 @@ def draw_fleets(case: ShuttleCase, data: Dataset) -> FleetDraw:
     if not sum(needed):
         raise Refusal("no trip needs a shuttle in this city, so that there is no fleet to compare with.")
     served = served_task(true_task, planned)
+    rides = float(served.weights @ served.legs.sum(axis=1))
+    runs: tuple[DayRun, ...] = served.runs(planned)
+    waited = sum(weight * float(run.waits.sum()) for weight, run in zip(served.weights, runs, strict=True))
     return FleetDraw(
         planned=planned,
         needed=needed,
-        wait_seconds=_mean_wait(served, planned),
-        unserved=1 - float(served.weights @ served.legs.sum(axis=1) / (true_task.weights @ true_task.legs.sum(axis=1))),
+        wait_seconds=waited / rides if rides else 0.0,
+        unserved=1 - float(rides / (true_task.weights @ true_task.legs.sum(axis=1))),
     )
 
 
@@ -230,14 +207,6 @@ def _smallest(task: FleetTask) -> tuple[int, ...]:
         raise NoPlanError(
             f"no fleet gives every zone a mean wait of at most {task.max_wait:g} seconds. Divide large zones."
         ) from None
-
-
-def _mean_wait(task: FleetTask, fleet: tuple[int, ...]) -> float:
-    """Return the mean wait of all riders who are served; 0 without any."""
-    runs: tuple[DayRun, ...] = task.runs(fleet)
-    rides = float(task.weights @ task.legs.sum(axis=1))
-    total = sum(weight * float(run.waits.sum()) for weight, run in zip(task.weights, runs, strict=True))
-    return total / rides if rides else 0.0
 
 
 SHUTTLES = Goal(

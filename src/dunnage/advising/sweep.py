@@ -15,15 +15,18 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dunnage._version import __version__
 from dunnage.advising.frontier import DATA, Failure, Measure, Point, Table
 from dunnage.advising.policies import BasePolicy
 from dunnage.errors import DunnageError, NoPlanError, OutputError
+from dunnage.exact import exact
+from dunnage.mechanisms.base import Mechanism
+from dunnage.policy import Policy
 
 POINTS_FILE = "points.jsonl"
 STORE_ENDING = ".partial"
@@ -33,8 +36,6 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the owner asked for, as the goals read it."""
-
     data: Any = field(repr=False)  # Path of the private rows; from Python also a frame
     base: BasePolicy  # The policy to begin with
     period: str | None = None  # Which period of the data, if the policy tells periods apart
@@ -63,8 +64,6 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One candidate to be measured."""
-
     name: str  # name, mechanism, parameters, plan: as of a :class:`~dunnage.advising.frontier.Point`
     mechanism: str
     parameters: Table
@@ -72,6 +71,18 @@ class Task:
     guarantee: str = ""  # guarantee, basis: the promise in words, and what it rests on; empty until it was looked up
     basis: str = ""
     on: str = DATA  # What it is measured on: `data`, `sample` or `generated`
+
+    @classmethod
+    def of(cls, kind: type[Mechanism], words: str, parameters: Table, plan: Table | None = None) -> Task:
+        return cls(name=f"{kind.name} {words}", mechanism=kind.name, parameters=parameters, plan=plan or {})
+
+    @property
+    def epsilon(self) -> float:
+        return float(exact(str(self.parameters["epsilon"])))
+
+    def under(self, policy: Policy) -> Policy:
+        table = {"name": self.mechanism, **self.parameters}
+        return replace(policy, mechanism=table, document={**policy.document, "mechanism": table})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +104,6 @@ class Drawn:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What costs and risks are compared with."""
-
     # risk_without_privacy, risk_of_chance: what the attacker gets with the true table, and without any release
     risk_without_privacy: float
     risk_of_chance: float
@@ -107,7 +116,6 @@ C = TypeVar("C", bound=Case)
 
 
 def mechanism_table(case: Case, point: Point) -> Mapping[str, Table]:
-    """Give the mechanism of a point, as a policy writes it."""
     return {"mechanism": {"name": point.mechanism, **point.parameters}}
 
 
@@ -134,7 +142,16 @@ class Goal(Generic[C]):
 
 def measured(goal: Goal[C], case: C, task: Task) -> Point:
     start = time.monotonic()
-    draws = [_drawn_in_time(goal, case, task) for _ in range(case.asked.draws)]
+    draws = []
+    for _ in range(case.asked.draws):
+        try:
+            with _alarm(goal.draw_seconds):
+                draws.append(goal.measure(case, task))
+        except _TookTooLong:
+            raise NoPlanError(
+                f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
+                "records: --size 500, say."
+            ) from None
     names = dict.fromkeys(name for drawn in draws for name in drawn.figures)
     return Point(
         name=task.name,
@@ -164,17 +181,6 @@ def measured(goal: Goal[C], case: C, task: Task) -> Point:
 
 class _TookTooLong(BaseException):
     """Time is up. It is no error, so that nothing on the way takes it for one of its own."""
-
-
-def _drawn_in_time(goal: Goal[C], case: C, task: Task) -> Drawn:
-    try:
-        with _alarm(goal.draw_seconds):
-            return goal.measure(case, task)
-    except _TookTooLong:
-        raise NoPlanError(
-            f"one measurement takes more than {goal.draw_seconds:g} seconds, so it was given up. Measure on fewer "
-            "records: --size 500, say."
-        ) from None
 
 
 @contextlib.contextmanager
@@ -239,10 +245,10 @@ def attempted(measure: Measuring, task: Task) -> Point | Failure:
     try:
         return measure(task)
     except DunnageError as error:
-        return Failure(name=task.name, why=_reason(error))
+        return Failure(name=task.name, why=reason(error))
 
 
-def _reason(error: DunnageError) -> str:
+def reason(error: DunnageError) -> str:
     """Return what an error says, in one line and without the place of a policy that nobody wrote."""
     problems = getattr(error, "problems", None)
     text = "; ".join(str(problem) for problem in problems) if problems else str(error)
@@ -301,7 +307,6 @@ def _attempt_here(task: Task) -> Point | Failure:
 
 
 def digest_of(case: Case, goal: str) -> str:
-    """Return a digest of everything that decides what is measured: data, policy, goal, options, version."""
     asked = case.asked
     options = [asked.period, asked.capacity, asked.by, str(asked.city), asked.on, asked.size, asked.draws, asked.quick]
     content = json.dumps([__version__, goal, case.digest, asked.base.text, options])
@@ -322,7 +327,6 @@ class Store:
 
     @classmethod
     def beside(cls, out: str | os.PathLike[str]) -> Path:
-        """Return where the points for an output folder wait."""
         path = Path(os.path.abspath(out))
         return path.with_name(path.name + STORE_ENDING)
 
@@ -337,17 +341,13 @@ class Store:
                 remedy = "Move it away." if before is None else "Run that again, or replace it with --force."
                 raise OutputError(f"{folder} {what}. {remedy}")
             shutil.rmtree(folder)
-        store = cls(folder, {}, digest)
-        store._make()
-        return store
-
-    def _make(self) -> None:
-        assert self.folder is not None
         try:
-            self.folder.mkdir(mode=0o700)
+            folder.mkdir(mode=0o700)
         except OSError as error:
-            raise OutputError(f"{self.folder} cannot be made: {error.strerror}. Choose another place.") from None
-        self._append({"format": 1, "kind": "points", "digest": self.digest}, first=True)
+            raise OutputError(f"{folder} cannot be made: {error.strerror}. Choose another place.") from None
+        store = cls(folder, {}, digest)
+        store._append({"format": 1, "kind": "points", "digest": digest}, first=True)
+        return store
 
     def keep(self, result: Point | Failure) -> None:
         """Keep a result, so that it is there after a crash of the machine."""
@@ -355,7 +355,7 @@ class Store:
             return
         self._append({"failed" if isinstance(result, Failure) else "point": result.model_dump(mode="json")})
 
-    def _append(self, line: Table, *, first: bool = False) -> None:
+    def _append(self, content: Table, *, first: bool = False) -> None:
         """Add a line to the file that this run opened: never to one that another run put in its place."""
         assert self.folder is not None
         path = self.folder / POINTS_FILE
@@ -363,26 +363,22 @@ class Store:
             flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if first else 0)
             with os.fdopen(os.open(path, flags, 0o600), "ab+") as stream:
                 if not first:
-                    self._check_own(stream)
+                    stream.seek(0)
+                    head = next((line for line in stream if line.strip()), b"{}")
+                    try:
+                        own = json.loads(head).get("digest") == self.digest
+                    except (ValueError, AttributeError):
+                        own = False
+                    if not own:  # what is written to one that is removed later is lost with it
+                        raise OutputError(f"{self.folder} {_REPLACED}")
                 # A line before it may have been cut off.
-                stream.write(b"\n" + json.dumps(line, ensure_ascii=False, allow_nan=False).encode() + b"\n")
+                stream.write(b"\n" + json.dumps(content, ensure_ascii=False, allow_nan=False).encode() + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
         except FileNotFoundError:
             raise OutputError(f"{self.folder} {_REPLACED}") from None
         except OSError as error:
             raise OutputError(f"{self.folder} cannot be written: {error.strerror}. Choose another place.") from None
-
-    def _check_own(self, stream: IO[bytes]) -> None:
-        """Refuse a file of another run; what is written to one that is removed later is lost with it."""
-        stream.seek(0)
-        head = next((line for line in stream if line.strip()), b"{}")
-        try:
-            digest = json.loads(head).get("digest")
-        except (ValueError, AttributeError):
-            digest = None
-        if digest != self.digest:
-            raise OutputError(f"{self.folder} {_REPLACED}")
 
     def remove(self) -> None:
         """Remove the folder, when everything it held is in its place."""
@@ -402,7 +398,12 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
     path = folder / POINTS_FILE
     if not path.exists():
         return "", {}  # made, and interrupted before its first line
-    lines = list(_lines(path))
+    lines = []
+    with contextlib.suppress(OSError):
+        for text in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                content = json.loads(text)
+                lines += [content] if isinstance(content, dict) else []
     if not lines:
         return "", {}
     if lines[0].get("kind") != "points":
@@ -414,12 +415,3 @@ def _read_points(folder: Path) -> tuple[str, dict[str, Point | Failure]] | None:
             made = kind.model_validate(line["point" if "point" in line else "failed"])
             done[made.name] = made
     return str(lines[0].get("digest")), done
-
-
-def _lines(path: Path) -> Iterator[Table]:
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):
-                content = json.loads(line)
-                if isinstance(content, dict):
-                    yield content

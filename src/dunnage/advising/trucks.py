@@ -7,17 +7,18 @@ import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from pydantic import JsonValue
 
-from dunnage.advising.alike import MOST_RECORDS
 from dunnage.advising.common import (
     KS,
+    MOST_RECORDS,
     QUICK_KS,
     Opened,
-    check_by,
     checked_tasks,
     codes_of,
     opened,
@@ -30,15 +31,19 @@ from dunnage.advising.sweep import Asked, Drawn, Goal, Reference, Task, Tasks
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError, ParameterError
+from dunnage.mechanisms import MECHANISMS
+from dunnage.mechanisms.base import Mechanism
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
 from dunnage.noise import Noise
+from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 
 if TYPE_CHECKING:
     from dunnage.auditing.utility import TruePacking
     from dunnage.dataset import Dataset
-    from dunnage.planning.models import Model
-    from dunnage.planning.plan import Linkage
-    from dunnage.release import Release
-    from dunnage.settle import Settlement
 
 EPSILONS, QUICK_EPSILONS = (0.5, 1, 2, 4, 8), (1, 4)
 LAWS = ("laplace", "piecewise")
@@ -51,7 +56,6 @@ MOST_WITH_SEVERAL = 1000
 """Packages that a draw with several quantities is measured on."""
 MOST_SIMPLE = 10_000
 """Packages of which classes are packed by their upper bounds or means in some seconds."""
-_SIMPLE = ("partition", "full-domain")
 MOST_IN_A_TRUCK = 12
 """Packages in a truck up to which sealed and certified plans with several quantities are tried."""
 MANY_PACKAGES = 1000
@@ -69,12 +73,16 @@ _PLANS: Mapping[str, Table] = {
     CERTIFIED: {"model": "stochastic", "risk": 0.05},
     SEALED: {"model": "sealed"},
 }
+_MODELS: Mapping[str, Model] = {
+    UPPER: Standard(statistic="upper"),
+    MEAN: Standard(statistic="mean"),
+    CERTIFIED: Stochastic(risk=Fraction(1, 20)),
+    SEALED: Sealed(),
+}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TrucksCase(Opened):
-    """Packages to be packed."""
-
     held: Mapping[str, float]  # What a truck holds, by quantity
 
     @property
@@ -84,7 +92,7 @@ class TrucksCase(Opened):
 
     def most_of(self, tried: Task) -> int:
         """How many packages a draw is measured on, at most: more, if classes are packed by one number each."""
-        simple = tried.mechanism in _SIMPLE and tried.plan.get("name") in (UPPER, MEAN)
+        simple = "statistic" in MECHANISMS[tried.mechanism].model_fields and tried.plan.get("name") in (UPPER, MEAN)
         return self.most_compared if simple else self.most
 
     @property
@@ -132,7 +140,10 @@ def _open(asked: Asked) -> TrucksCase:
             "the goal trucks packs numeric quasi-identifiers. The policy has none. Give the column of weights "
             'role = "quasi-identifier", kind = "numeric" and a domain.'
         )
-    check_by(policy, asked.by)
+    public = [item.name for item in policy.schema.public]
+    if asked.by is not None and asked.by not in public:  # the planner will not see it
+        known = f"Public are: {', '.join(public)}." if public else 'Give one role = "public" in the policy.'
+        raise ParameterError(f"trucks can be kept apart by a public column. Got {asked.by!r}, which is none. {known}")
     from dunnage.planning.trucks import parse_capacities
 
     held = parse_capacities(asked.capacity, {item.name: item.numeric.unit for item in quantities})
@@ -153,11 +164,57 @@ def _tasks(case: TrucksCase) -> Tasks:
 
 
 def _measure(case: TrucksCase, task: Task) -> Drawn:
-    """Publish, plan, apply and repair once, and count the trucks."""
+    """Publish, plan, apply and repair once, count the trucks, and compare with the best plan on the true weights."""
+    from dunnage.planning.packing import pack
+    from dunnage.settle import apply
+
     noise = Noise()
     data = case.rows(task, noise)
-    best = _best_of_data(case) if _all(case, task) else _best(case, data)
-    return _figures(case, task, data, best, *_settled(case, task, data, noise))
+    everything = task.on != GENERATED and len(case.data) <= case.most_of(task)
+    best = _best_of_data(case) if everything else _packed(case, data)
+    release, key = released(data, noise)
+    if not len(release):
+        raise NoPlanError("nothing was released, so there is nothing to plan on.")
+    name, model = task.plan["name"], _MODELS[str(task.plan["name"])]
+    seconds = SEALED_SECONDS if name == SEALED else case.seconds
+    plan = pack(release, capacity=case.asked.capacity, by=case.asked.by, model=model, seconds=seconds)
+    done = apply(plan, data, release, key, repair=True, noise=noise)
+    if not done.feasible:
+        raise NoPlanError("the plan overloads trucks, and no repair was found. Use larger trucks.")
+    linkage = done.truck_linkage
+    if linkage is None:
+        raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
+    # Packages that were not released are in no plan, and need trucks, too.
+    num_rest = len(data) - len(release)
+    trucks = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
+    if num_rest:
+        planned = data.parts.records_of(done.loading.column("source_row").to_numpy())
+        trucks += int(_packed(case, data, np.setdiff1d(np.arange(len(data)), planned)).cost)
+    optimum = min(int(best.cost), trucks)
+    sure = best.cost == best.bound and done.plan.objective == done.plan.bound
+    same = everything and done.plan_feasible and not num_rest and sure
+    reach = SEALED_REACH * linkage.mean if name == SEALED else 0.0
+    if linkage.kind == "estimate" and not release.noisy:  # of noise it is computed by its law
+        reach = ESTIMATED_REACH * linkage.mean
+    return Drawn(
+        cost=trucks / optimum - 1,
+        risk=linkage.mean,
+        cost_step=0.0 if same else 1 / optimum,
+        risk_step=1 / len(data),
+        risk_reach=reach,  # how far it may be off on another machine, where it rests on a search bounded in time
+        cost_least=0.0,
+        figures={
+            "trucks": float(trucks),
+            "optimum": float(optimum),
+            PROVEN: float(optimum == best.bound),
+            "planned trucks": float(done.plan.num_bins),
+            OVERLOADED: 1 - done.bins_feasible,
+            "packages moved": float(done.repair.moved if done.repair else 0),
+            "packages outside the plan": float(num_rest),
+            "worst truck linkage": linkage.worst,
+            "packages": float(len(data)),
+        },
+    )
 
 
 def _reference(case: TrucksCase) -> Reference:
@@ -165,7 +222,7 @@ def _reference(case: TrucksCase) -> Reference:
     from dunnage.planning.linkage import truck_linkage
 
     data = case.rows_alike(Noise())
-    best = _best(case, data)
+    best = _packed(case, data)
     told = [item.name for item in (*case.policy.schema.public, *case.policy.schema.quasi_identifiers)]
     public = [name for name in told if case.policy.schema[name] in case.policy.schema.public]
     where = "generated packages" if case.asked.on == GENERATED else f"{len(data):,} packages"
@@ -179,8 +236,7 @@ def _reference(case: TrucksCase) -> Reference:
 
 
 def _next_step(case: TrucksCase, point: Point) -> str:
-    plan = point.plan
-    options = [part for name, value in plan.items() if name != "name" for part in (f"--{name}", str(value))]
+    options = [part for name, value in point.plan.items() if name != "name" for part in (f"--{name}", str(value))]
     capacity = [part for text in case.asked.capacity for part in ("--capacity", text)]
     by = ["--by", case.asked.by] if case.asked.by else []
     return shlex.join(["dunnage", "pack", "RELEASE", *capacity, *by, *options, "-o", "PLAN"])
@@ -191,15 +247,11 @@ _REPAIR = (
     "overloads trucks, packages are moved by their true weights: who sees which ones learns more of them, which truck "
     "linkage does not count. See the share of trucks that a plan overloaded: one that must be mended a lot is none."
 )
-
-
 _SEARCHED = (
     "What a sealed plan or a repair tells depends on which one a search finds in its time: those intervals reach at "
     f"least {100 * SEALED_REACH:g} % of the figure to either side, or {100 * ESTIMATED_REACH:g} % where it was "
     "estimated."
 )
-
-
 _TOO_SLOW = (
     "with several quantities and many packages a truck they take minutes to measure. Try one by hand: dunnage pack."
 )
@@ -214,31 +266,26 @@ def _candidates(case: TrucksCase) -> Iterator[Task]:
     if case.several:  # they take longer to pack
         ks = ks[1:] if quick else ks[::2]
     least_sealed = LEAST_SEALED if quick or case.num_measured >= MANY_PACKAGES else 0
-    plans = (UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED)
     for k in ks:
-        for plan in plans:
+        for plan in (UPPER, MEAN, SEALED) if quick else (UPPER, MEAN, CERTIFIED, SEALED):
             if plan != SEALED or k >= least_sealed:
-                yield _planned("partition", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+                yield _planned(Partition, {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
     for k in ks if case.several and not quick else ks[::2]:
         for plan in (UPPER, SEALED):
-            yield _planned("full-domain", {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
-    epsilons = EPSILONS[::2] if case.several else EPSILONS
-    yield from _noisy_candidates(case, QUICK_EPSILONS if quick else epsilons, quick=quick)
-
-
-def _noisy_candidates(case: TrucksCase, epsilons: Sequence[float], *, quick: bool) -> Iterator[Task]:
+            yield _planned(FullDomain, {"k": k, "statistic": _STATISTICS[plan]}, f"k={k}", plan)
+    epsilons: Sequence[float] = QUICK_EPSILONS if quick else EPSILONS[::2] if case.several else EPSILONS
     plans = (MEAN,) if quick else (UPPER, MEAN)
     for epsilon in epsilons:
         for law in LAWS if not quick and epsilon in QUICK_EPSILONS else LAWS[:1]:
             for plan in plans:
-                yield _planned("noisy-values", {"epsilon": epsilon, "law": law}, f"epsilon={epsilon:g}, {law}", plan)
+                yield _planned(NoisyValues, {"epsilon": epsilon, "law": law}, f"epsilon={epsilon:g}, {law}", plan)
     for epsilon in epsilons:
         for what, table in _ranges(case, private=not quick and epsilon in QUICK_EPSILONS):
             for plan in plans:
-                yield _planned("noisy-clusters", {"epsilon": epsilon, **table}, f"epsilon={epsilon:g}, {what}", plan)
+                yield _planned(NoisyClusters, {"epsilon": epsilon, **table}, f"epsilon={epsilon:g}, {what}", plan)
     for epsilon in [epsilon for epsilon in epsilons if epsilon >= 1]:
         parameters = {"epsilon": epsilon, "delta": DELTA, "epsilon_choice": epsilon / 4}
-        yield _planned("sampled-lattice", parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
+        yield _planned(SampledLattice, parameters, f"epsilon={epsilon:g}, delta={DELTA:g}", UPPER)
 
 
 def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Table]]:
@@ -252,120 +299,24 @@ def _ranges(case: TrucksCase, *, private: bool) -> Iterator[tuple[str, Table]]:
     if borders and len(borders) == len(domains):
         yield f"{NUM_RANGES} public ranges", {"borders": _alone(borders)}
     if private:
-        shares = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
-        yield (
-            f"{NUM_RANGES} private ranges",
-            {"quantiles": _alone(dict.fromkeys(domains, shares)) if domains else shares},
-        )
+        shares: JsonValue = [number / NUM_RANGES for number in range(1, NUM_RANGES)]
+        quantiles = _alone(dict.fromkeys(domains, shares)) if domains else shares
+        yield f"{NUM_RANGES} private ranges", {"quantiles": quantiles}
 
 
-def _alone(table: Table) -> Any:
+def _alone(table: Table) -> JsonValue:
     """Write the list of a single attribute without its name."""
     return next(iter(table.values())) if len(table) == 1 else dict(table)
 
 
-def _planned(mechanism: str, parameters: Table, words: str, plan: str) -> Task:
-    return Task(
-        name=f"{mechanism} {words}, {plan} plan",
-        mechanism=mechanism,
-        parameters=parameters,
-        plan={"name": plan, **_PLANS[plan]},
-    )
+def _planned(kind: type[Mechanism], parameters: Table, words: str, plan: str) -> Task:
+    return Task.of(kind, f"{words}, {plan} plan", parameters, {"name": plan, **_PLANS[plan]})
 
 
-# --- Measuring -----------------------------------------------------------------------------------------------------
-
-
-def _all(case: TrucksCase, task: Task) -> bool:
-    return task.on != GENERATED and len(case.data) <= case.most_of(task)
-
-
-def _settled(case: TrucksCase, task: Task, data: Dataset, noise: Noise) -> tuple[Settlement, Release]:
-    """Publish, plan and apply once; also return the release."""
-    from dunnage.planning.packing import pack
-    from dunnage.settle import apply
-
-    publication = released(data, noise)
-    if not len(publication.release):
-        raise NoPlanError("nothing was released, so there is nothing to plan on.")
-    plan = pack(
-        publication.release,
-        capacity=case.asked.capacity,
-        by=case.asked.by,
-        model=_model(task),
-        seconds=SEALED_SECONDS if task.plan["name"] == SEALED else case.seconds,
-    )
-    done = apply(plan, data, publication.release, publication.key, repair=True, noise=noise)
-    if not done.feasible:
-        raise NoPlanError("the plan overloads trucks, and no repair was found. Use larger trucks.")
-    return done, publication.release
-
-
-def _model(task: Task) -> Model:
-    from dunnage.planning.models import Sealed, Standard, Stochastic
-
-    name = task.plan["name"]
-    if name == SEALED:
-        return Sealed()
-    if name == CERTIFIED:
-        return Stochastic(risk=task.plan["risk"])
-    return Standard(statistic=task.plan["statistic"])
-
-
-def _figures(
-    case: TrucksCase, task: Task, data: Dataset, best: TruePacking, done: Settlement, release: Release
-) -> Drawn:
-    """Compare a settlement with the best plan on the true weights."""
-    if done.truck_linkage is None:
-        raise NoPlanError("truck linkage is not known, as the release does not say how its noise was drawn.")
-    num_rest = len(data) - len(release)
-    own = len(np.unique(done.bin_of_row[done.bin_of_row >= 0]))
-    rest = _trucks_for_rest(case, data, done) if num_rest else 0
-    optimum = min(int(best.cost), own + rest)
-    same = (
-        _all(case, task)
-        and done.plan_feasible
-        and not num_rest
-        and best.cost == best.bound
-        and done.plan.objective == done.plan.bound
-    )
-    return Drawn(
-        cost=(own + rest) / optimum - 1,
-        risk=done.truck_linkage.mean,
-        cost_step=0.0 if same else 1 / optimum,
-        risk_step=1 / len(data),
-        risk_reach=_reach(task, done.truck_linkage, noisy=release.noisy),
-        cost_least=0.0,
-        figures={
-            "trucks": float(own + rest),
-            "optimum": float(optimum),
-            PROVEN: float(optimum == best.bound),
-            "planned trucks": float(done.plan.num_bins),
-            OVERLOADED: 1 - done.bins_feasible,
-            "packages moved": float(done.repair.moved if done.repair else 0),
-            "packages outside the plan": float(num_rest),
-            "worst truck linkage": done.truck_linkage.worst,
-            "packages": float(len(data)),
-        },
-    )
-
-
-def _reach(task: Task, linkage: Linkage, *, noisy: bool) -> float:
-    """Say how far truck linkage may be off on another machine, where it rests on a search that is bounded in time."""
-    if linkage.kind == "estimate" and not noisy:  # of noise it is computed by its law
-        return ESTIMATED_REACH * linkage.mean
-    return SEALED_REACH * linkage.mean if task.plan["name"] == SEALED else 0.0
-
-
-def _trucks_for_rest(case: TrucksCase, data: Dataset, done: Settlement) -> int:
-    """Count the trucks that packages need which were not released, and so are in no plan."""
-    planned = data.parts.records_of(done.loading.column("source_row").to_numpy())
-    rest = np.setdiff1d(np.arange(len(data)), planned)
-    return int(_packed(case, data, rest).cost)
+# --- Packing -------------------------------------------------------------------------------------------------------
 
 
 def case_amounts(case: TrucksCase, data: Dataset) -> FloatArray:
-    """Return what is packed. Shape: records by quantities."""
     return np.column_stack([data.numbers(name) for name in case.held])
 
 
@@ -373,19 +324,17 @@ def _rooms(case: TrucksCase) -> FloatArray:
     return np.array(list(case.held.values()))
 
 
-def _best(case: TrucksCase, data: Dataset) -> TruePacking:
-    return _packed(case, data, np.arange(len(data)))
-
-
 @lru_cache(maxsize=2)
 def _best_of_data(case: TrucksCase) -> TruePacking:
-    return _best(case, case.data)
+    return _packed(case, case.data)
 
 
-def _packed(case: TrucksCase, data: Dataset, records: IntArray) -> TruePacking:
+def _packed(case: TrucksCase, data: Dataset, records: IntArray | None = None) -> TruePacking:
+    """Pack packages, or some of them, as well as is found in time."""
     from dunnage.auditing.utility import pack_truth
     from dunnage.planning.trucks import Truck
 
+    records = np.arange(len(data)) if records is None else records
     group = codes_of(data, [case.asked.by] if case.asked.by else [])[records]
     return pack_truth(
         case_amounts(case, data)[records],

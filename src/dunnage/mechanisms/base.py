@@ -87,6 +87,8 @@ class Mechanism(Model, abc.ABC):
     proof: ClassVar[tuple[str, ...]] = ()  # Where in docs/proofs the guarantee is proved
     counts_persons: ClassVar[bool] = False  # Whether it can tell persons apart
     counts_trips: ClassVar[bool] = False  # Whether rows are trips
+    fast: ClassVar[bool] = False  # Whether many thousand records are released in seconds
+    apart: ClassVar[bool] = False  # Whether it looks at each combination of public values by itself
     seeded: ClassVar[str] = "the noise was drawn from a seed that others may know"  # Why seeded noise voids it
 
     def __init__(self, /, **parameters: Any) -> None:

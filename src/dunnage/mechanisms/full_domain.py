@@ -100,6 +100,7 @@ class FullDomain(ClassMechanism):
     """
 
     name = "full-domain"
+    fast = True
     proof = ("full-domain.md#guarantee",)
     class_bounds = "level"
     k: K

@@ -62,6 +62,7 @@ class NoisyValues(NoisyMechanism):
     """
 
     name = "noisy-values"
+    fast = True
     proof = ("noisy-values.md#the-laws",)
     epsilon: Epsilon
     confidence: Confidence = Fraction(9, 10)

@@ -131,6 +131,8 @@ class Partition(ClassMechanism):
     """
 
     name = "partition"
+    fast = True
+    apart = True
     proof = ("partition.md#guarantee",)
     k: K
     alpha: Alpha = Fraction(1)

@@ -199,6 +199,7 @@ class SampledLattice(ClassRelease):
     """
 
     name = "sampled-lattice"
+    fast = True
     class_bounds = "level"
     seeded = "the sample and the choice were drawn from a seed that others may know"
     k: Annotated[int | None, PlainValidator(lambda k: k)] = None  # checked together with beta

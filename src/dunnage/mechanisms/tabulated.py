@@ -18,6 +18,7 @@ from pydantic import PlainSerializer, PlainValidator
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
 from dunnage.certificate import CountMeasures, CountNoise, FeatureNoise, StatedContribution, TripLoss
+from dunnage.city import City
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace
 from dunnage.errors import ParameterError, Problem
 from dunnage.exact import decimal_text, exact, plain, shown
@@ -278,6 +279,12 @@ class FeatureMechanism(CountsMechanism):
         promise = super().promise(schema)
         self.queries(schema)  # refuses what cannot be asked
         return promise
+
+    @classmethod
+    def richest_features(cls, city: City | None) -> str:
+        """Name the features that need no more than a city tells: zones the fourth, modes the fifth."""
+        richest = 3 if city is None or city.zones is None else 4 if city.modes is None else 5
+        return cls.fewest_features.replace("3", str(richest))
 
     @abc.abstractmethod
     def queries(self, schema: Schema) -> tuple[Query, ...]:

@@ -271,6 +271,8 @@ class UtilityClusters(ClassMechanism):
     """
 
     name = "utility-clusters"
+    fast = True  # unless clusters that keep to something else than k are searched for again and again
+    apart = True
     proof = ("utility-clusters.md#guarantee",)
     counts_persons = True
     k: OptionalK = None

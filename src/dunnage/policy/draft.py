@@ -85,7 +85,6 @@ def draft_policy(
     story: str | None = None,  # `rows`, `trips` or `devices`; by default what the names of the columns look like
     seen: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a policy to be filled in, from column names and kinds alone."""
     if story is not None and story not in STORIES:
         raise ParameterError(f"unknown story. Got {shown(story)}. {suggestion(str(story), STORIES)}")
     write = {"rows": _draft_rows, "trips": _draft_trips, "devices": _draft_devices}[story or likely_story(kinds)]
@@ -105,10 +104,9 @@ def likely_story(kinds: Mapping[str, str]) -> str:
     numbers = [name for name, kind in kinds.items() if kind == "numeric"]
     place, measured = _place(kinds) is not None, any(_means(name, "measured") for name in numbers)
     unnamed = any(not any(_means(name, meaning) for meaning in _WORDS) for name in numbers)
-    readings = place or measured or (unnamed and not goods)
-    if not any(_means(name, "vehicle") for name in kinds):
-        readings = place and (measured or not goods)
-    return "devices" if readings else "rows"
+    if any(_means(name, "vehicle") for name in kinds):
+        return "devices" if place or measured or (unnamed and not goods) else "rows"
+    return "devices" if place and (measured or not goods) else "rows"
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------
@@ -129,8 +127,8 @@ k = ""                     # fewest records that must look alike; no default, it
 
 
 def _row_table(name: str, kind: str, told: list[str]) -> str:
-    found = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
-    hint = _GENERAL[kind] if kind in ("time", "date") else next(found, _GENERAL[kind])
+    hints = (hint for meaning, hint in _HINTS.items() if _means(name, meaning))
+    hint = _GENERAL[kind] if kind in ("time", "date") else next(hints, _GENERAL[kind])
     if name in RESERVED_NAMES:
         hint = "drop, or rename the column in data and policy: releases use this name"
     lines = [f"[attributes.{_key(name)}]", f'role = ""                  # {hint}', *told]
@@ -148,17 +146,16 @@ def _row_table(name: str, kind: str, told: list[str]) -> str:
 
 
 def _bounds(name: str) -> list[str]:
-    unit = next((_UNITS[word] for word in _words(name) if word in _UNITS), None)
-    last = (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
-    likely = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that" if last in _LIKELY_UNITS else _UNIT
+    unit, last = '# unit = "kg"', (re.findall(r"[^\W_]+", name.casefold()) or [""])[-1]
+    if named := [_UNITS[word] for word in _words(name) if word in _UNITS]:
+        unit = _line(f'unit = "{named[0]}"') + "# as the name says"
+    elif last in _LIKELY_UNITS:
+        unit = _line(f'# unit = "{_LIKELY_UNITS[last]}"') + "# if the name means that"
     return [
         'kind = "numeric"',
         "domain = []                # of a quasi-identifier: public bounds [lowest, highest], never read from the data",
-        _line(f'unit = "{unit}"') + "# as the name says" if unit else likely,
+        unit,
     ]
-
-
-_UNIT = '# unit = "kg"'
 
 
 def _seen(what: str | None, options: ReadOptions) -> list[str]:
@@ -188,23 +185,11 @@ def _draft_trips(dataset: str, kinds: Mapping[str, str], options: ReadOptions, s
     moment = _first(kinds, lambda name, kind: kind == "time")
     person = _first(kinds, lambda name, kind: _means(name, "person") and name not in ends.values())
     head = _head(dataset, "trip", 'or "rider": then fill in [contribution] below too', "trips")
-    trip = "\n".join(
-        [
-            "[trip]",
-            *(_named(key, column, "a column") for key, column in ends.items()),
-            _named("time", moment, "a column"),
-        ]
-    )
+    trip = [_named(key, column, "a column") for key, column in {**ends, "time": moment}.items()]
     tables = [_trip_table(name, ends, moment, seen.get(name) == "offset") for name in kinds]
     tables += [_STOPS, _COUNTS, _CONTRIBUTION.format(person=_text(person or "card"))]
-    return "\n".join(
-        [
-            head,
-            trip + '\n# count = "trips"          # if a row stands for several trips\n',
-            *tables,
-            _read(options, seen),
-        ]
-    )
+    count = '# count = "trips"          # if a row stands for several trips\n'
+    return "\n".join([head, "[trip]", *trip, count, *tables, _read(options, seen)])
 
 
 _STOPS = """[city]
@@ -263,7 +248,18 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
         )
     head = _head(dataset, "vehicle", "what one device stands for", "devices")
     schedule = _SCHEDULE.format(time=_named("time", moment, "the column of the moment"))
-    trial = _TRIAL.format(columns=_column_options(vehicle, moment, place))
+    # Which columns are meant, where they are not called as a simulation expects; odd names are the owner's.
+    expected = {
+        "vehicle-column": (vehicle or "NAME", "vehicle"),
+        "time-column": (moment or "NAME", "time"),
+        "place-columns": (",".join(place or ("lon", "lat")), "lon,lat"),
+    }
+    columns = "".join(
+        f" --{option} {name if re.fullmatch(r'[A-Za-z0-9_.,-]+', name) else 'NAME'}"
+        for option, (name, usual) in expected.items()
+        if name != usual
+    )
+    trial = _TRIAL.format(columns=columns)
     return "\n".join([head, *tables, schedule, *purposes, trial])
 
 
@@ -271,20 +267,6 @@ _TRIAL = """# To try it out on a file of many vehicles:
 #   dunnage device task frontier/policy.toml -o task.json
 #   dunnage device simulate DATA --task task.json{columns} -o reports.jsonl
 """
-
-
-def _column_options(vehicle: str | None, moment: str | None, place: tuple[str, str] | None) -> str:
-    """Say which columns are meant, where they are not called as a simulation expects; odd names are the owner's."""
-    named = {
-        "vehicle-column": (vehicle or "NAME", "vehicle"),
-        "time-column": (moment or "NAME", "time"),
-        "place-columns": (",".join(place or ("lon", "lat")), "lon,lat"),
-    }
-    return "".join(
-        f" --{option} {name if re.fullmatch(r'[A-Za-z0-9_.,-]+', name) else 'NAME'}"
-        for option, (name, usual) in named.items()
-        if name != usual
-    )
 
 
 _GRID = """[attributes.place]
@@ -407,7 +389,6 @@ def _end(kinds: Mapping[str, str], meaning: str) -> str | None:
 
 
 def _place(kinds: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the columns of longitude and latitude, if there are both."""
     found = [
         _first(kinds, lambda name, kind, side=side: kind == "numeric" and _means(name, side))  # type: ignore[misc]
         for side in ("longitude", "latitude")

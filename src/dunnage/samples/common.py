@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all generators of data share: names of files, cards and codes."""
+"""What all generators of data share: names of files, cards and codes, and where people ride to."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dunnage.arrays import IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError
+
+# Twice the trips are not on twice the cells, and a cell's share of a window's trips falls off with its rank.
+CELLS_GROW, _RANK_OFFSET, _RANK_POWER = 0.75, 2.0, 1.88
+PAIRS_DIFFER, _WINDOWS_DIFFER = 1.0, 0.5
+_WALKED_KM, _FAR_KM = 1.5, 6.0
 
 
 def targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) -> list[Path]:
@@ -29,11 +35,28 @@ def targets(out: str | os.PathLike[str], endings: tuple[str, ...], force: bool) 
 
 
 def texts(labels: Sequence[str], codes: IntArray) -> pa.Array:
-    """Spell out codes."""
     return pa.array(labels, pa.string()).take(pa.array(codes))
 
 
 def card_names(numbers: IntArray) -> pa.Array:
-    """Name cards by their numbers, from 0."""
     text = pc.utf8_lpad(pa.array(numbers + 1).cast(pa.string()), 7, "0")
     return pc.binary_join_element_wise("C", text, "")
+
+
+def choose(weights: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Choose places by their weights, with a number from 0 to 1 for each."""
+    until = np.cumsum(weights)
+    drawn = np.searchsorted(until, uniforms * until[-1], side="right")
+    return np.asarray(np.minimum(drawn, len(weights) - 1), dtype=np.int64)
+
+
+def deterrence(apart_km: FloatArray) -> FloatArray:
+    """Say how much distance keeps people from riding: who can walk rarely rides, and far away is too far."""
+    return np.asarray(apart_km / _FAR_KM + 3 * np.exp(-apart_km / _WALKED_KM))
+
+
+def busiest(attraction: FloatArray, normals: FloatArray, num: int) -> tuple[IntArray, FloatArray]:
+    """Choose so many cells of a window, attractive ones rather; and give what falls to each, relative to the others."""
+    order = np.argsort(-(attraction + _WINDOWS_DIFFER * normals), kind="stable")
+    cells: IntArray = order[: min(num, int(np.isfinite(attraction).sum()))].astype(np.int64)
+    return cells, np.asarray((np.arange(len(cells)) + _RANK_OFFSET) ** -_RANK_POWER)

@@ -108,7 +108,11 @@ def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> Flo
     """Draw the weights of a setting, rounded to its decimals and kept within [low, high]."""
     low, high = setting.low, setting.high
     if setting.law == "normal":
-        weights = _truncated_normal(setting, generator)
+        weights = np.empty(0)
+        while len(weights) < setting.size:
+            drawn = generator.normal(setting.mean, setting.sd, 2 * setting.size)
+            weights = np.concatenate([weights, drawn[(drawn >= low) & (drawn <= high)]])
+        weights = weights[: setting.size]
     elif setting.law == "unequal":
         num_light = round(0.75 * setting.size)
         middle = (low + high) / 2
@@ -119,14 +123,6 @@ def draw_weights(setting: PackageSetting, generator: np.random.Generator) -> Flo
     else:
         weights = generator.uniform(low, high, setting.size)
     return np.clip(np.round(weights, setting.decimals), low, high)
-
-
-def _truncated_normal(setting: PackageSetting, generator: np.random.Generator) -> FloatArray:
-    weights = np.empty(0)
-    while len(weights) < setting.size:
-        drawn = generator.normal(setting.mean, setting.sd, 2 * setting.size)
-        weights = np.concatenate([weights, drawn[(drawn >= setting.low) & (drawn <= setting.high)]])
-    return weights[: setting.size]
 
 
 def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
@@ -141,20 +137,14 @@ def packages(setting: PackageSetting, *, seed: int | None = None) -> pa.Table:
     weights = draw_weights(setting, generator)
     columns: dict[str, object] = {"parcel_id": [f"P{number:07d}" for number in range(1, setting.size + 1)]}
     if setting.destinations:
-        names = np.array([_destination(number) for number in range(setting.destinations)])
+        again = [divmod(number, len(_CITIES)) for number in range(setting.destinations)]
+        names = np.array([f"{_CITIES[city]} {time + 1}" if time else _CITIES[city] for time, city in again])
         columns["destination"] = generator.permutation(names[np.arange(setting.size) % setting.destinations])
     columns["weight"] = weights
     return pa.table(columns)
 
 
-def _destination(number: int) -> str:
-    return (
-        _CITIES[number] if number < len(_CITIES) else f"{_CITIES[number % len(_CITIES)]} {number // len(_CITIES) + 1}"
-    )
-
-
 def packages_policy(setting: PackageSetting, dataset: str) -> str:
-    """Write the starter policy for generated packages."""
     destination = '\n[attributes.destination]\nrole = "public"\n' if setting.destinations else ""
     return f"""# Starter policy for generated packages. k is an example: choose your own.
 dataset = {json.dumps(dataset)}

@@ -18,7 +18,7 @@ import pyarrow.csv as pacsv
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, targets, texts
+from dunnage.samples.common import card_names, choose, targets, texts
 
 PASSENGER_TYPES = ("Adult", "Child/Student", "Senior Citizen")
 PASSENGER_PARENTS = {
@@ -112,7 +112,10 @@ def _metro(num_stations: int, num_lines: int) -> _Metro:
     routes = [
         [*itertools.chain.from_iterable(parts), course[-1]] for parts, course in zip(filled, courses, strict=True)
     ]
-    names = _station_names(routes, len(places))
+    names = [""] * len(places)  # each station is called by the first line it is on and its place there
+    for letter, route in zip(string.ascii_uppercase, routes, strict=False):
+        for place, station in enumerate(route, 1):
+            names[station] = names[station] or f"{letter}{place:02d}"
     pairs = {(min(a, b), max(a, b)) for route in routes for a, b in itertools.pairwise(route)}
     return _Metro(tuple(names), np.array(places), tuple((names[a], names[b]) for a, b in sorted(pairs)))
 
@@ -149,15 +152,6 @@ def _crossings(num_chords: int) -> tuple[list[FloatArray], list[list[int]]]:
     ]
     ring = sorted(passed[num_chords], key=lambda n: float(np.arctan2(*places[n])))
     return places, [*chords, [*ring, ring[0]]]
-
-
-def _station_names(routes: list[list[int]], num: int) -> list[str]:
-    """Call each station by the first line it is on and its place there."""
-    names = [""] * num
-    for letter, route in zip(string.ascii_uppercase, routes, strict=False):
-        for place, station in enumerate(route, 1):
-            names[station] = names[station] or f"{letter}{place:02d}"
-    return names
 
 
 def rides(setting: RideSetting | int, seed: int | None = None) -> pa.Table:
@@ -216,15 +210,13 @@ def _start_times(kind: IntArray, to_work: BoolArray, generator: np.random.Genera
     back = _between(
         generator, _BACK[kind], np.maximum(first + 3600, _BACK[kind, 0] - 3 * 3600), np.full(len(kind), closes)
     )
-    starts = [first, np.where(to_work & (first < 13 * 3600), back, _later(first, closes, generator))]
-    for _ in range(2):
-        starts.append(_later(starts[-1], closes, generator))
+    starts = [first]
+    for turn in range(3):
+        before = starts[-1]
+        stay = np.minimum(_SHORTEST_STAY, (closes - before) / 2)
+        later = before + stay + (closes - before - stay) * generator.beta(1.2, 2.8, len(before))
+        starts.append(later if turn else np.where(to_work & (first < 13 * 3600), back, later))
     return np.asarray(np.floor(starts), dtype=np.int64)
-
-
-def _later(before: FloatArray, closes: float, generator: np.random.Generator) -> FloatArray:
-    stay = np.minimum(_SHORTEST_STAY, (closes - before) / 2)
-    return np.asarray(before + stay + (closes - before - stay) * generator.beta(1.2, 2.8, len(before)))
 
 
 def _between(generator: np.random.Generator, law: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
@@ -244,30 +236,16 @@ def _stops(metro: _Metro, num: int, generator: np.random.Generator) -> IntArray:
     goals = np.exp(-1.3 * far + 1.2 * generator.standard_normal(len(far)))
     apart = np.linalg.norm(metro.places[:, None] - metro.places[None], axis=2)
     drawn = homes[:, None] * goals[None] * np.exp(-apart / 0.8) * (apart > 0)
-    home, place = np.divmod(_choose(drawn.ravel(), num, generator), len(far))
-    errand = _errands(drawn, home, generator)
+    home, place = np.divmod(choose(drawn.ravel(), generator.random(num)), len(far))
+    # An errand for each home, by the weights of its row. All rows one after the other are one increasing list.
+    shares = np.cumsum(drawn / drawn.sum(axis=1, keepdims=True), axis=1)
+    shares[:, -1] = 1.0
+    until = (shares + np.arange(len(shares))[:, None]).ravel()
+    errand = np.searchsorted(until, home + generator.random(num), side="right") - home * len(shares)
     return np.array([home, place, home, errand, home])
 
 
-def _choose(weights: FloatArray, num: int, generator: np.random.Generator) -> IntArray:
-    until = np.cumsum(weights)
-    drawn = np.searchsorted(until, generator.random(num) * until[-1], side="right")
-    return np.asarray(np.minimum(drawn, len(weights) - 1), dtype=np.int64)
-
-
-def _errands(weights: FloatArray, home: IntArray, generator: np.random.Generator) -> IntArray:
-    """Draw a place for each home, by the weights of its row."""
-    shares = np.cumsum(weights / weights.sum(axis=1, keepdims=True), axis=1)
-    shares[:, -1] = 1.0
-    # All rows one after the other are one increasing list.
-    found = np.searchsorted(
-        (shares + np.arange(len(shares))[:, None]).ravel(), home + generator.random(len(home)), side="right"
-    )
-    return np.asarray(found - home * len(shares), dtype=np.int64)
-
-
 def rides_policy(dataset: str, edges: str) -> str:
-    """Write the starter policy for generated rides."""
     parents = "\n".join(f"{json.dumps(child)} = {json.dumps(parent)}" for child, parent in PASSENGER_PARENTS.items())
     stations = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "graph"\nedges = {json.dumps(edges)}\n'

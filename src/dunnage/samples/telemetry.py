@@ -7,11 +7,12 @@ simple laws. ``fleet`` makes up trucks that drive, stand, are loaded and cooled;
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,9 +22,9 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import OutputError, ParameterError
-from dunnage.samples.common import targets
+from dunnage.samples.common import targets, texts
 
 TELEMETRY_LAWS = ("fleet", "gauss", "uniform", "census")
 MOST_READINGS = 500_000_000
@@ -39,8 +40,6 @@ _MINUTES = 1440
 
 @dataclass(frozen=True, kw_only=True)
 class Sensor:
-    """A number that vehicles report."""
-
     name: str  # Column
     low: int  # low, high: the public domain: what a number of this kind is taken to lie between, whatever was drawn
     high: int
@@ -123,7 +122,6 @@ class TelemetrySetting:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows in all."""
         return self.size * self.days * self.readings
 
     @property
@@ -155,10 +153,13 @@ def _pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
     names = vehicle_names(setting.size)
     means = generator.uniform(30, 70, len(setting.sensors))
     of_vehicle = setting.days * setting.readings
+    of_day = np.arange(setting.readings) * _MINUTES // setting.readings
+    readings = (np.arange(setting.days)[:, None] * _MINUTES + of_day).reshape(-1)
     step = max(1, GROUP_ROWS // of_vehicle)
     for first in range(0, setting.size, step):
         num = min(step, setting.size - first)
-        minutes = _minutes(setting, num, generator)
+        # minutes : (vehicles, readings), evenly spaced over days, each vehicle with a first minute of its own
+        minutes = generator.integers(0, _MINUTES // setting.readings, num)[:, None] + readings
         drawn = _draw(setting, minutes, means, generator)
         vehicles = np.repeat(np.arange(first, first + num), of_vehicle)
         columns = {"vehicle": coded(names, vehicles), "time": moments(minutes.ravel())}
@@ -169,15 +170,6 @@ def _pieces(setting: TelemetrySetting, seed: int | None) -> Iterator[pa.Table]:
         yield pa.table(columns)
 
 
-def _minutes(setting: TelemetrySetting, num: int, generator: np.random.Generator) -> IntArray:
-    """Space readings evenly over days, each vehicle with a first minute of its own. Shape: vehicles, readings."""
-    step = _MINUTES // setting.readings
-    of_day = np.arange(setting.readings) * _MINUTES // setting.readings
-    days = np.arange(setting.days)[:, None] * _MINUTES
-    phase = generator.integers(0, step, num)
-    return np.asarray(phase[:, None] + (days + of_day).reshape(-1))
-
-
 def _draw(
     setting: TelemetrySetting, minutes: IntArray, means: FloatArray, generator: np.random.Generator
 ) -> list[FloatArray]:
@@ -186,12 +178,12 @@ def _draw(
         return [generator.normal(60, 1, minutes.shape) for _ in setting.sensors]
     if setting.law == "uniform":
         return [generator.uniform(mean - 30, mean + 30, minutes.shape) for mean in means]
-    drawn = (_census if setting.law == "census" else _trucks)(minutes, generator)[: len(setting.sensors)]
-    if setting.law == "census":
-        return [np.clip(values, sensor.low, sensor.high) for sensor, values in zip(setting.sensors, drawn, strict=True)]
+    census = setting.law == "census"
+    drawn = (_census if census else _trucks)(minutes, generator)[: len(setting.sensors)]
     return [
-        _broken(np.clip(values, sensor.low, sensor.high), sensor, setting, generator)
+        inside if census else _broken(inside, sensor, setting, generator)
         for sensor, values in zip(setting.sensors, drawn, strict=True)
+        for inside in [np.clip(values, sensor.low, sensor.high)]
     ]
 
 
@@ -240,20 +232,23 @@ def _broken(
     spike = sensor.high + width * generator.uniform(0.05, 0.5, values.shape)
     wrong = np.where(generator.random(values.shape) < _WRONG, spike, values)
     lost = generator.random(values.shape) < _LOST
-    lost |= _failures(len(values), setting, generator)
+    fails = generator.random((len(values), setting.days, 1)) < _FAILS
+    since = generator.integers(0, setting.readings, (len(values), setting.days, 1))
+    lost |= (fails & (np.arange(setting.readings) >= since)).reshape(len(values), -1)
     return np.where(lost, np.nan, wrong)
 
 
-def _failures(num: int, setting: TelemetrySetting, generator: np.random.Generator) -> BoolArray:
-    """Tell which readings come after a failure on their day. Shape: vehicles, readings."""
-    fails = generator.random((num, setting.days, 1)) < _FAILS
-    since = generator.integers(0, setting.readings, (num, setting.days, 1))
-    return np.asarray(fails & (np.arange(setting.readings) >= since)).reshape(num, -1)
-
-
 def telemetry_policy(setting: TelemetrySetting, dataset: str) -> str:
-    """Write the starter policy for generated telemetry."""
-    numbers = "\n".join(_number_text(sensor) for sensor in setting.sensors)
+    numbers = "\n".join(
+        f'[attributes.{sensor.name}]\nrole = "quasi-identifier"\nkind = "numeric"\n'
+        f"domain = [{sensor.low}, {sensor.high}]\n"
+        + (f"unit = {json.dumps(sensor.unit)}\n" if sensor.unit else "")
+        + 'missing = "middle"\n'
+        for sensor in setting.sensors
+    )
+    # The least distance of moments that divides a day evenly and in which a vehicle reads its sensors.
+    apart = range(_MINUTES // setting.readings, _MINUTES + 1)
+    minutes = next(each for each in apart if _MINUTES % each == 0 and each * setting.readings >= _MINUTES)
     return f"""# Starter policy for generated telemetry. Every epsilon is an example: choose your own.
 #   dunnage device task THIS.toml -o task.json
 dataset = {json.dumps(dataset)}
@@ -273,7 +268,7 @@ strict = 0.5
 [schedule]
 time = "time"
 slots_per_day = 1          # one report a day, at a moment drawn before the day begins
-slot_minutes = {_slot_minutes(setting.readings)}          # how far moments are apart, and how old a reading may be
+slot_minutes = {minutes}          # how far moments are apart, and how old a reading may be
 
 [allowance]                # what all reports of one vehicle may give away together
 lifetime = {max(30, setting.days)}
@@ -281,19 +276,6 @@ lifetime = {max(30, setting.days)}
 [mechanisms.telemetry]
 name = "local-numeric"     # all numbers above; at both tiers
 """
-
-
-def _slot_minutes(readings: int) -> int:
-    """Return the least distance of moments that divides a day evenly and in which a vehicle reads its sensors."""
-    return next(m for m in range(_MINUTES // readings, _MINUTES + 1) if _MINUTES % m == 0 and m * readings >= _MINUTES)
-
-
-def _number_text(sensor: Sensor) -> str:
-    unit = f"unit = {json.dumps(sensor.unit)}\n" if sensor.unit else ""
-    return (
-        f'[attributes.{sensor.name}]\nrole = "quasi-identifier"\nkind = "numeric"\n'
-        f'domain = [{sensor.low}, {sensor.high}]\n{unit}missing = "middle"\n'
-    )
 
 
 def generate_telemetry(
@@ -325,7 +307,6 @@ def data_and_policy(out: str | os.PathLike[str], force: bool) -> tuple[Path, Pat
 
 
 def vehicle_names(num: int) -> pa.Array:
-    """Name vehicles: ``V0000001`` and so on."""
     return pa.array([f"V{number:07d}" for number in range(1, num + 1)], pa.string())
 
 
@@ -348,8 +329,20 @@ def plain_table(table: pa.Table) -> pa.Table:
 def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
     """Write tables of one kind one after the other, as CSV or Parquet by the ending; nothing half-written stays."""
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    csv = path.suffix == ".csv"
+    rest = map(_as_text, pieces) if csv else iter(pieces)
     try:
-        (_write_csv if path.suffix == ".csv" else _write_parquet)(pieces, work)
+        first = next(rest)
+        if csv:
+            writer = pacsv.CSVWriter(work, first.schema)
+        else:
+            # Measured numbers hardly ever come again, so that a dictionary of them only costs time. Readers are to find
+            # plain text, not our way of holding it: so no schema of ours is stored.
+            labels = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
+            writer = pq.ParquetWriter(work, first.schema, compression="zstd", use_dictionary=labels, store_schema=False)
+        with writer:
+            for piece in itertools.chain([first], rest):
+                writer.write_table(piece)
         os.replace(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
@@ -358,34 +351,13 @@ def write_pieces(pieces: Iterable[pa.Table], path: Path) -> None:
         work.unlink(missing_ok=True)
 
 
-def _write_parquet(pieces: Iterable[pa.Table], path: Path) -> None:
-    rest = iter(pieces)
-    first = next(rest)
-    # Measured numbers hardly ever come again, so that a dictionary of them only costs time. Readers are to find plain
-    # text, not our way of holding it: so no schema of ours is stored.
-    labels = [field.name for field in first.schema if not pa.types.is_floating(field.type)]
-    with pq.ParquetWriter(path, first.schema, compression="zstd", use_dictionary=labels, store_schema=False) as writer:
-        writer.write_table(first)
-        for piece in rest:
-            writer.write_table(piece)
-
-
-def _write_csv(pieces: Iterable[pa.Table], path: Path) -> None:
-    rest = map(_as_text, pieces)
-    first = next(rest)
-    with pacsv.CSVWriter(path, first.schema) as writer:
-        writer.write_table(first)
-        for piece in rest:
-            writer.write_table(piece)
-
-
 def _as_text(piece: pa.Table) -> pa.Table:
     """Spell out names, and write moments as ISO 8601 does, with a T; each is spelled once."""
     table = plain_table(piece)
     minutes = table["time"].combine_chunks().cast(pa.int64()).to_numpy() // 60_000
     known, codes = np.unique(minutes, return_inverse=True)
     spelled = [(datetime(1970, 1, 1) + timedelta(minutes=int(minute))).isoformat() for minute in known]
-    return table.set_column(1, "time", pa.array(spelled, pa.string()).take(pa.array(codes)))
+    return table.set_column(1, "time", texts(spelled, codes))
 
 
 # --- Generated positions of a fleet that drives on the streets of a made-up city.
@@ -443,7 +415,6 @@ class PositionSetting:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows in all."""
         return self.size * self.epochs
 
 
@@ -519,40 +490,47 @@ class _Fleet:
 
     def next_fixes(self, epoch: int) -> FloatArray:
         """Return where receivers say that vehicles are, NaN if they do not know, and drive on. Shape: 2, vehicles."""
-        fixes = self._fixes()
+        num, generator = len(self.parked), self.generator
+        starts, ends = generator.random(num) < _SILENT, generator.random(num) < _BACK
+        self.silent = (self.silent & ~ends) | starts
+        lost = self.silent | (generator.random(num) < _UNHEARD)
+        fixes = np.round(_degrees(self.place) + _ERROR_DEGREES * generator.standard_normal((2, num)), 6)
+        fixes[:, lost] = np.nan
         self._leave(epoch)
         self._drive()
         return fixes
 
     def _leave(self, epoch: int) -> None:
         """Send vehicles that have stayed long enough to their next place; at night most stay on."""
+        generator = self.generator
         arrived = (self.place == self.goal).all(axis=0) & ~self.parked
         self.stay[arrived] -= 1
         active = np.interp(epoch * EPOCH_MINUTES / 60 % 24, _ACTIVE_HOURS, _ACTIVE)
         ready = np.flatnonzero(arrived & (self.stay <= 0))
-        ready = ready[self.generator.random(len(ready)) < active]
-        self.goal[:, ready] = self._goals(ready)
-        self.first[ready] = self.generator.integers(0, 2, len(ready))
-        home = (self.goal[:, ready] == self.home[:, ready]).all(axis=0)
-        self.stay[ready] = self.generator.geometric(1 / np.where(home, _HOME_EPOCHS, _STAY_EPOCHS))
-
-    def _goals(self, vehicles: IntArray) -> IntArray:
-        """Draw where some vehicles go next: home, near their round, out of the city, or anywhere."""
-        draw, num = self.generator.random(len(vehicles)), len(vehicles)
+        ready = ready[generator.random(len(ready)) < active]
+        # They go home, near their round, out of the city, or anywhere.
+        draw, num = generator.random(len(ready)), len(ready)
         goals = self._anywhere(num)
-        near = self.round[:, vehicles] + self.generator.integers(-3, 4, (2, num))
+        near = self.round[:, ready] + generator.integers(-3, 4, (2, num))
         goals = np.where(draw < _HOME + _NEAR, np.clip(near, _BEYOND, _STREETS - _BEYOND), goals)
-        goals = np.where(draw < _HOME, self.home[:, vehicles], goals)
-        beyond = self.generator.choice([0, _STREETS], num)
-        outside = np.where(self.generator.integers(0, 2, num) == np.array([[0], [1]]), beyond, goals)
-        return np.asarray(np.where(draw > 1 - _OUT, outside, goals))
+        goals = np.where(draw < _HOME, self.home[:, ready], goals)
+        beyond = generator.choice([0, _STREETS], num)
+        outside = np.where(generator.integers(0, 2, num) == np.array([[0], [1]]), beyond, goals)
+        self.goal[:, ready] = np.where(draw > 1 - _OUT, outside, goals)
+        self.first[ready] = generator.integers(0, 2, num)
+        home = (self.goal[:, ready] == self.home[:, ready]).all(axis=0)
+        self.stay[ready] = generator.geometric(1 / np.where(home, _HOME_EPOCHS, _STAY_EPOCHS))
 
     def _drive(self) -> None:
         """Move all vehicles towards their goals, along the street they are to take first and then along the other."""
         driving = np.flatnonzero((self.place != self.goal).any(axis=0))
         place, goal, first = self.place[:, driving], self.goal[:, driving], self.first[driving]
         numbers = np.arange(len(driving))
-        reach = self._reach(driving, place)
+        # reach : how many streets each passes until the next moment
+        main = (place % _MAIN_STREET == 0).any(axis=0)
+        slow = np.clip(0.5 + np.hypot(*(place - _CENTRE)) / _CENTRE, 0.5, 1.0)
+        pace = np.where(main, _MAIN_PACE, _PACE) * slow * self.pace[driving]
+        reach = pace * self.generator.uniform(0.4, 1.2, len(driving))
         for axis in (first, 1 - first):
             ahead = goal[axis, numbers] - place[axis, numbers]
             moved = np.minimum(np.abs(ahead), reach)
@@ -562,27 +540,6 @@ class _Fleet:
             place[axis, numbers] = there
             reach = reach - moved
         self.place[:, driving] = place
-
-    def _reach(self, driving: IntArray, place: FloatArray) -> FloatArray:
-        """Return how many streets vehicles pass until the next moment."""
-        main = (place % _MAIN_STREET == 0).any(axis=0)
-        far = np.hypot(*(place - _CENTRE)) / _CENTRE
-        slow = np.clip(0.5 + far, 0.5, 1.0)
-        pace = np.where(main, _MAIN_PACE, _PACE) * slow * self.pace[driving]
-        return np.asarray(pace * self.generator.uniform(0.4, 1.2, len(driving)))
-
-    def _fixes(self) -> FloatArray:
-        num = len(self.parked)
-        starts, ends = self.generator.random(num) < _SILENT, self.generator.random(num) < _BACK
-        self.silent = (self.silent & ~ends) | starts
-        lost = self.silent | (self.generator.random(num) < _UNHEARD)
-        fixes = _degrees(self.place) + _ERROR_DEGREES * self.generator.standard_normal((2, num))
-        return _without(np.round(fixes, 6), lost)
-
-
-def _without(fixes: FloatArray, lost: BoolArray) -> FloatArray:
-    fixes[:, lost] = np.nan
-    return fixes
 
 
 def _degrees(place: FloatArray) -> FloatArray:
@@ -597,8 +554,12 @@ def _degrees(place: FloatArray) -> FloatArray:
 
 
 def positions_policy(setting: PositionSetting, dataset: str) -> str:
-    """Write the starter policy for generated positions."""
-    places, paths = (_levels(setting.size, cells) for cells in (_num_places, _num_paths))
+    # The finest grids whose estimates, all vehicles in the strict tier, err by less than three times a share: of cells,
+    # and of pairs of cells at most one column and one row apart.
+    error = math.sqrt(4 * math.exp(_STRICT) / (math.expm1(_STRICT) ** 2 * setting.size))
+    sides = {levels: 2 ** (levels - 1) for levels in range(2, 6)}
+    places = max((levels for levels, side in sides.items() if error <= 3 / (side**2 + 1)), default=2)
+    paths = max((levels for levels, side in sides.items() if error <= 3 / ((3 * side - 2) ** 2 + 1)), default=2)
     box = ", ".join(f"{side:g}" for side in CITY_BOX)
     return f"""# Starter policy for generated positions. Every epsilon is an example: choose your own.
 #   dunnage device task THIS.toml -o task.json
@@ -615,14 +576,14 @@ role = "drop"              # says which position a slot reports
 role = "quasi-identifier"
 kind = "grid"
 box = [{box}]      # west, south, east, north
-levels = {places}                 # {_cells_text(places)}
+levels = {places}                 # {sides[places]} x {sides[places]} cells
 columns = ["lon", "lat"]
 
 [attributes.district]      # the same box, coarser: there are far more paths than places
 role = "quasi-identifier"
 kind = "grid"
 box = [{box}]
-levels = {paths}                 # {_cells_text(paths)}
+levels = {paths}                 # {sides[paths]} x {sides[paths]} cells
 
 [tiers]                    # public: a vehicle's tier is chosen without looking at where it is
 basic = {_BASIC}
@@ -645,25 +606,6 @@ name = "local-trajectory"
 attributes = ["district"]
 steps = 2
 """
-
-
-def _cells_text(levels: int) -> str:
-    return f"{2 ** (levels - 1)} x {2 ** (levels - 1)} cells"
-
-
-def _num_places(levels: int) -> int:
-    return int(4 ** (levels - 1))
-
-
-def _num_paths(levels: int) -> int:
-    """Count pairs of cells at most one column and one row apart."""
-    return int((3 * 2 ** (levels - 1) - 2) ** 2)
-
-
-def _levels(size: int, num_inputs: Callable[[int], int]) -> int:
-    """Return the finest grid whose estimates, all vehicles in the strict tier, err by less than three times a share."""
-    error = math.sqrt(4 * math.exp(_STRICT) / (math.expm1(_STRICT) ** 2 * size))
-    return max((levels for levels in range(2, 6) if error <= 3 / (num_inputs(levels) + 1)), default=2)
 
 
 def generate_positions(

@@ -39,8 +39,6 @@ _HEADWAY_SECONDS = 480
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Town:
-    """A town that trips are generated in."""
-
     names: tuple[str, ...]  # Names of the stops
     places: FloatArray  # Where they are: km east and north of the centre. Shape: stops, 2
     scale: float = 1.0  # How many times larger the town of the case study is
@@ -64,14 +62,11 @@ class Town:
 
     @cached_property
     def apart(self) -> FloatArray:
-        """Distances between stops in km."""
         return np.asarray(np.linalg.norm(self.places[:, None] - self.places[None], axis=2))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MadeTown(Town):
-    """A made-up town."""
-
     # zone_names, zones: names of the zones, and the zone of each stop as a place among them
     zone_names: tuple[str, ...]
     zones: IntArray
@@ -81,7 +76,8 @@ class MadeTown(Town):
     @cached_property
     def city(self) -> City:
         """The town as a city, with travel times, buses and modes."""
-        lat, lon = self._degrees
+        lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
+        lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
         city = City(
             stops=self.names,
             zone_names=self.zone_names,
@@ -99,12 +95,6 @@ class MadeTown(Town):
         )
         routes = find_routes(city)
         return city.with_modes(routes.mode_names, routes.mode)
-
-    @property
-    def _degrees(self) -> tuple[FloatArray, FloatArray]:
-        lat = _CENTRE_DEGREES[0] + self.places[:, 1] / _KM_PER_DEGREE
-        lon = _CENTRE_DEGREES[1] + self.places[:, 0] / (_KM_PER_DEGREE * np.cos(np.radians(_CENTRE_DEGREES[0])))
-        return lat, lon
 
     @property
     def _buses(self) -> Buses:
@@ -128,16 +118,24 @@ class MadeTown(Town):
 
 
 def town() -> MadeTown:
-    """Return the town of generated trips."""
     return lay_town()
 
 
 @lru_cache(maxsize=4)
 def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int | None = None) -> MadeTown:
     """Lay stops on a spiral, denser inside; cut zones; make hubs of the stops nearest to where one belongs."""
-    _check_size(num_stops, num_zones)
+    if not 1 <= num_zones <= MOST_ZONES:
+        raise ParameterError(f"there are 1 to {MOST_ZONES} zones. Got {num_zones}. Ask for as many.")
+    if not 2 <= num_stops <= MOST_STOPS:
+        raise ParameterError(f"there are 2 to {MOST_STOPS} stops. Got {num_stops}. Ask for as many.")
     size = float(np.sqrt(num_stops / _NUM_STOPS))
-    places = size * _spiral(num_stops, seed)
+    turn = np.arange(num_stops) * np.pi * (3 - np.sqrt(5))
+    out = _RADIUS_KM * ((np.arange(num_stops) + 0.5) / num_stops) ** _DENSER_INSIDE
+    places = out[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
+    if seed is not None:
+        nudge = _JITTER * _RADIUS_KM / np.sqrt(num_stops)
+        places = places + nudge * np.random.default_rng(seed).standard_normal((num_stops, 2))
+    places = size * places
     step = 360 / num_zones
     zones = ((np.degrees(np.arctan2(places[:, 0], places[:, 1])) + step / 2) // step % num_zones).astype(np.int64)
     # Sorted by zone, and outwards within each.
@@ -153,48 +151,23 @@ def lay_town(num_stops: int = _NUM_STOPS, num_zones: int = len(ZONES), seed: int
             f"{num_stops} stops are too few for {num_zones} zones with two hubs each. "
             "Ask for more stops or for fewer zones."
         )
+    rank = np.arange(num_stops) - np.searchsorted(zones, zones) + 1
+    digits = max(2, len(str(rank.max())))
+    short = [name[0].upper() if name in ZONES else f"Z{name.removeprefix('zone ')}-" for name in names]
+    # Opposite zones are joined through the centre, and the outer hubs of neighbours two by two.
+    half = num_zones // 2
+    across = [(1 + num_zones + a, 1 + a, 0, 1 + a + half, 1 + num_zones + a + half) for a in range(half)]
+    alone = [(2 * num_zones, num_zones, 0)] if num_zones % 2 else []
+    outside = [(1 + num_zones + a, 2 + num_zones + a) for a in range(0, num_zones - 1, 2)] if num_zones > 2 else []
     return MadeTown(
-        names=_stop_names(names, zones),
+        names=tuple(f"{short[zone]}{place:0{digits}d}" for zone, place in zip(zones, rank, strict=True)),
         places=places,
         scale=1 / size,
         zone_names=names,
         zones=zones,
         hubs=hubs,
-        lines=_lines(num_zones),
+        lines=(*across, *alone, *outside),
     )
-
-
-def _check_size(num_stops: int, num_zones: int) -> None:
-    if not 1 <= num_zones <= MOST_ZONES:
-        raise ParameterError(f"there are 1 to {MOST_ZONES} zones. Got {num_zones}. Ask for as many.")
-    if not 2 <= num_stops <= MOST_STOPS:
-        raise ParameterError(f"there are 2 to {MOST_STOPS} stops. Got {num_stops}. Ask for as many.")
-
-
-def _spiral(num: int, seed: int | None) -> FloatArray:
-    turn = np.arange(num) * np.pi * (3 - np.sqrt(5))
-    out = _RADIUS_KM * ((np.arange(num) + 0.5) / num) ** _DENSER_INSIDE
-    places = out[:, None] * np.column_stack([np.sin(turn), np.cos(turn)])
-    if seed is not None:
-        nudge = _JITTER * _RADIUS_KM / np.sqrt(num)
-        places = places + nudge * np.random.default_rng(seed).standard_normal((num, 2))
-    return np.asarray(places)
-
-
-def _stop_names(zone_names: tuple[str, ...], zones: IntArray) -> tuple[str, ...]:
-    rank = np.arange(len(zones)) - np.searchsorted(zones, zones) + 1
-    digits = max(2, len(str(rank.max())))
-    short = [name[0].upper() if name in ZONES else f"Z{name.removeprefix('zone ')}-" for name in zone_names]
-    return tuple(f"{short[zone]}{place:0{digits}d}" for zone, place in zip(zones, rank, strict=True))
-
-
-def _lines(num_zones: int) -> tuple[tuple[int, ...], ...]:
-    """Join opposite zones through the centre, and the outer hubs of neighbours two by two."""
-    half = num_zones // 2
-    across = [(1 + num_zones + a, 1 + a, 0, 1 + a + half, 1 + num_zones + a + half) for a in range(half)]
-    alone = [(2 * num_zones, num_zones, 0)] if num_zones % 2 else []
-    outside = [(1 + num_zones + a, 2 + num_zones + a) for a in range(0, num_zones - 1, 2)] if num_zones > 2 else []
-    return (*across, *alone, *outside)
 
 
 def trip_stops() -> pa.Table:

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.arrays import BoolArray, IntArray
 from dunnage.city import City
 from dunnage.errors import ParameterError
-from dunnage.samples.common import card_names, targets, texts
+from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, card_names, deterrence, targets, texts
 from dunnage.samples.town import Town, town, trip_modes, trip_stops
 
 WHOLE_DAY = ("00:00", "24:00")
@@ -48,13 +48,10 @@ _WEEKDAY_DATE, _WEEKEND_DATE = date(2026, 10, 14), date(2026, 10, 17)
 _HALF_HOUR = 1800
 _BUSY = slice(16, 20)
 _BUSY_CELLS = 591
-# Twice the trips are not on twice the cells, and a cell's share of a half-hour's trips falls off with its rank.
-_CELLS_GROW, _RANK_OFFSET, _RANK_POWER = 0.75, 2.0, 1.88
 # Hour of day and share of trips that go the way to work then.
 _OUTWARD_HOURS, _OUTWARD_SHARES = (0, 5, 9.5, 13, 17, 24), (0.1, 0.9, 0.85, 0.5, 0.2, 0.15)
 _OUTWARD_WEEKEND = (0.1, 0.7, 0.7, 0.55, 0.4, 0.2)
 _WORKPLACES = 6
-_PAIRS_DIFFER, _HALF_HOURS_DIFFER = 1.0, 0.5
 _NOON = 13 * 3600
 _RETURN = 0.85
 _JOINS, _JOINED = 4, 0.15
@@ -97,7 +94,6 @@ class TripSetting:
 
     @property
     def num_trips(self) -> int:
-        """Number of trips in the window."""
         return int(self._profile[self.half_hours].sum()) if self.size is None else self.size
 
     @property
@@ -107,7 +103,6 @@ class TripSetting:
 
     @property
     def date(self) -> date:
-        """The day of all trips."""
         return _WEEKEND_DATE if self.weekend else _WEEKDAY_DATE
 
     @property
@@ -122,24 +117,18 @@ class TripSetting:
 
     def quotas(self) -> tuple[IntArray, IntArray]:
         """Return how many trips begin in each half-hour of the window, and in how many cells. Shapes: half-hours."""
-        num_trips = _apportion(self._profile[self.half_hours], self.num_trips)
-        cells = _BUSY_CELLS * num_trips**_CELLS_GROW / (_WEEKDAY[_BUSY] ** _CELLS_GROW).sum()
+        weights, total = self._profile[self.half_hours], self.num_trips
+        num_trips, left = np.divmod(weights * total, weights.sum())  # the largest remainders are rounded up
+        num_trips[np.argsort(-left, kind="stable")[: total - int(num_trips.sum())]] += 1
+        cells = _BUSY_CELLS * num_trips**CELLS_GROW / (_WEEKDAY[_BUSY] ** CELLS_GROW).sum()
         return num_trips, np.minimum(np.rint(cells).astype(np.int64), num_trips)
 
 
 def _half_hour(time: str) -> int:
-    """Read a time of day as a number of half-hours."""
     found = _WINDOW.fullmatch(time)
     if not found or (half := 2 * int(found[1]) + (found[2] == "30")) > 48:
         raise ParameterError(f"a window starts and ends at a half-hour such as 08:00 or 17:30. Got {time!r}.")
     return half
-
-
-def _apportion(weights: IntArray, total: int) -> IntArray:
-    """Share out a total by weights, in whole numbers: the largest remainders are rounded up."""
-    shares, left = np.divmod(weights * total, weights.sum())
-    shares[np.argsort(-left, kind="stable")[: total - int(shares.sum())]] += 1
-    return np.asarray(shares)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,23 +194,7 @@ def _draw_trips(
     setting: TripSetting, here: Town, generator: np.random.Generator, streams: list[np.random.Generator]
 ) -> _Trips:
     """Draw how many trips each cell has, half-hour by half-hour, and when exactly they begin; sorted by start."""
-    to_work = _attraction(here, generator)
-    shares = np.interp(
-        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
-    )
-    pairs, seconds = [], []
-    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
-        either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
-        cells, counts = _fill(either.reshape(-1), int(num_trips), int(num_cells), streams[half])
-        begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
-        pairs.append(streams[half].permutation(np.repeat(cells, counts)))
-        seconds.append(begin)
-    origins, destinations = np.divmod(np.concatenate(pairs), len(to_work))
-    return _Trips(origins, destinations, np.concatenate(seconds))
-
-
-def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
-    """Draw how likely each pair is the way from a home to a workplace, as logarithms. Shape: stops, stops."""
+    # to_work : (stops, stops), how likely each pair is the way from a home to a workplace, as logarithms
     num = len(here.names)
     far = here.scale * np.linalg.norm(here.places, axis=1)
     homes = 0.1 * far + 0.5 * generator.standard_normal(num)
@@ -230,26 +203,22 @@ def _attraction(here: Town, generator: np.random.Generator) -> FloatArray:
     outside = generator.choice(suburbs, min(_WORKPLACES, len(suburbs)), replace=False)
     work = -far / 2 + 0.5 * generator.standard_normal(num)
     work[outside] += 2.0
-    pairs = _PAIRS_DIFFER * generator.standard_normal((num, num))
-    # Who can walk rarely rides, and far away is too far; nobody rides to where they are.
-    apart = here.scale * here.apart
-    deterred = apart / 6 + 3 * np.exp(-apart / 1.5)
-    attraction = homes[:, None] + work[None] - deterred + pairs
-    np.fill_diagonal(attraction, -np.inf)
-    return np.asarray(attraction)
-
-
-def _fill(
-    attraction: FloatArray, num_trips: int, num_cells: int, generator: np.random.Generator
-) -> tuple[IntArray, IntArray]:
-    """Choose so many cells, attractive ones rather, and put all trips into them, one at least in each."""
-    noisy = attraction + _HALF_HOURS_DIFFER * generator.standard_normal(len(attraction))
-    num_cells = min(num_cells, int(np.isfinite(noisy).sum()))
-    cells = np.argsort(-noisy, kind="stable")[:num_cells]
-    if num_cells == 0:
-        return cells, cells
-    falling = (np.arange(num_cells) + _RANK_OFFSET) ** -_RANK_POWER
-    return cells, 1 + generator.multinomial(num_trips - num_cells, falling / falling.sum())
+    pairs = PAIRS_DIFFER * generator.standard_normal((num, num))
+    to_work = homes[:, None] + work[None] - deterrence(here.scale * here.apart) + pairs
+    np.fill_diagonal(to_work, -np.inf)  # nobody rides to where they are
+    shares = np.interp(
+        np.arange(len(_WEEKDAY)) / 2, _OUTWARD_HOURS, _OUTWARD_WEEKEND if setting.weekend else _OUTWARD_SHARES
+    )
+    ways, seconds = [], []
+    for half, num_trips, num_cells in zip(range(len(_WEEKDAY))[setting.half_hours], *setting.quotas(), strict=True):
+        either = np.logaddexp(np.log(shares[half]) + to_work, np.log(1 - shares[half]) + to_work.T)
+        cells, falling = busiest(either.reshape(-1), streams[half].standard_normal(either.size), int(num_cells))
+        counts = 1 + streams[half].multinomial(num_trips - len(cells), falling / falling.sum()) if len(cells) else cells
+        begin = np.sort(streams[half].integers(_HALF_HOUR, size=num_trips)) + half * _HALF_HOUR
+        ways.append(streams[half].permutation(np.repeat(cells, counts)))
+        seconds.append(begin)
+    origins, destinations = np.divmod(np.concatenate(ways), len(to_work))
+    return _Trips(origins, destinations, np.concatenate(seconds))
 
 
 def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArray:
@@ -268,16 +237,12 @@ def _cards(drawn: _Trips, here: Town, generator: np.random.Generator) -> IntArra
     card[after[after >= 0]] = np.flatnonzero(after >= 0)
     while not np.array_equal(card, further := card[card]):
         card = further
-    card[shared] = len(drawn) + _pools(int(shared.sum()), generator)
+    # Shared cards have a few trips each, some dozens.
+    num = int(shared.sum())
+    until = np.cumsum(2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2))
+    card[shared] = len(drawn) + generator.permutation(np.searchsorted(until, np.arange(num), side="right"))
     _, numbers = np.unique(card, return_inverse=True)
     return np.asarray(generator.permutation(numbers.max() + 1)[numbers])
-
-
-def _pools(num: int, generator: np.random.Generator) -> IntArray:
-    """Give trips to shared cards with a few trips each, some with dozens."""
-    sizes = 2 + np.minimum(generator.zipf(_POOL_POWER, num), _LARGEST_POOL - 2)
-    until = np.cumsum(sizes)
-    return np.asarray(generator.permutation(np.searchsorted(until, np.arange(num), side="right")))
 
 
 def _returns(drawn: _Trips, arrivals: IntArray, generator: np.random.Generator) -> tuple[IntArray, IntArray]:
@@ -318,7 +283,6 @@ def _joins(
 
 
 def trips_policy(setting: TripSetting, dataset: str, stops: str, modes: str | None, features: str = "O5") -> str:
-    """Write the starter policy for generated trips."""
     named = f"\nmodes = {json.dumps(modes)}" if modes is not None else ""
     places = "\n".join(
         f'[attributes.{name}]\nrole = "quasi-identifier"\nkind = "stop"\n' for name in ("board_stop", "alight_stop")
@@ -396,11 +360,13 @@ def generate_city_trips(
     tuple
         The paths of the CSV file and of the policy.
     """
+    from dunnage.mechanisms.constrained_counts import ConstrainedCounts
+
     here = City.read_folder(city)
     path, policy = targets(out, (".csv", ".toml"), force)
     table = _table(setting, seed, here)
     names = [os.path.relpath(Path(city) / name, path.parent) for name in ("stops.csv", "modes.csv")]
-    features = "O3" if here.zones is None else "O4" if here.modes is None else "O5"
+    features = ConstrainedCounts.richest_features(here)
     text = trips_policy(setting, path.stem, names[0], names[1] if here.modes is not None else None, features)
     pacsv.write_csv(_as_text(table, setting.date), str(path))
     policy.write_text(text, encoding="utf-8")

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Generated data of the same public shape as a policy's: rows, trips and what vehicles report.
+
+Everything rests on public facts: domains, resolutions, labels, hierarchies, networks, stops, windows, days, boxes and
+a rough number. Public and sensitive columns of rows are released as they are, so theirs may be taken from the data;
+each is taken apart from the quasi-identifiers, and sensitive ones apart from one another. Where people go is made up
+anew at each draw: homes and workplaces of different weight, fewer trips between stops that are near enough to walk or
+far apart, most trips on few pairs, more of them in the rush hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from dunnage import noise_arrays
+from dunnage.arrays import FloatArray, IntArray
+from dunnage.city import City, haversine
+from dunnage.dataset import Dataset
+from dunnage.domains import Numeric, Windows
+from dunnage.domains.windows import DAY_SECONDS
+from dunnage.errors import ParameterError
+from dunnage.local.task import Purpose
+from dunnage.noise import Noise
+from dunnage.planning.demand import stop_numbers, window_seconds
+from dunnage.policy import Policy
+from dunnage.samples.common import CELLS_GROW, PAIRS_DIFFER, busiest, choose, deterrence
+from dunnage.schema import Role
+from dunnage.trips import Universe
+
+_FINE_STEPS = 10**6
+_WORD = 53
+_HOURS = (3, 1, 1, 1, 2, 8, 25, 60, 70, 60, 55, 58, 65, 62, 68, 82, 95, 92, 68, 48, 34, 25, 17, 9)
+"""Trips that begin in each hour of a day, relative to each other: a public guess."""
+_PAIRS_OF_ONE, _STOPS_DIFFER, _TRIPS_OF_RIDER = 0.72, 0.7, 1.7
+_MOST_STOPS = 1_000
+"""Stops that generated trips are made between at most; which ones is drawn."""
+_SOME_MONDAY = date(2026, 10, 12).toordinal()
+_MISSING = 0.02
+_CENTRES, _EVENLY, _AROUND, _STEP = 5, 0.3, 0.08, 0.03
+
+
+def _uniforms(noise: Noise, size: int) -> FloatArray:
+    """Return numbers above 0 and below 1."""
+    return np.asarray((noise_arrays.below(noise, 1 << _WORD, size) + 0.5) / float(1 << _WORD))
+
+
+def _normals(noise: Noise, size: int) -> FloatArray:
+    from scipy.special import ndtri
+
+    return np.asarray(ndtri(_uniforms(noise, size)))
+
+
+# Rows
+
+
+def like_rows(
+    data: Dataset, policy: Policy, size: int, noise: Noise, most: Mapping[str, float] | None = None
+) -> Dataset:
+    """Generate rows whose quasi-identifiers are spread evenly over their domains, up to the most there may be."""
+    rows = np.arange(size) if size == len(data) else noise_arrays.below(noise, len(data), size)
+    columns: dict[str, pa.Array] = {}
+    for item in policy.schema:
+        domain = item.domain
+        if item.role is Role.PUBLIC:
+            column = data.column(item.name).take(pa.array(rows))
+        elif item.role is Role.SENSITIVE:
+            column = data.column(item.name).take(pa.array(rows[noise_arrays.permutation(noise, size)]))
+        elif item.role is not Role.QUASI_IDENTIFIER:
+            column = pa.array(np.arange(size, dtype=np.float64)) if item.kind == Numeric.kind else _labels(size)
+        elif isinstance(domain, Numeric):
+            upper = min(domain.upper_float, (most or {}).get(item.name, domain.upper_float))
+            if domain.resolution is not None:
+                steps = int(domain.steps_below([max(upper, domain.lower_float)])[0])
+                values = domain.grid_values(noise_arrays.below(noise, steps + 1, size))
+            else:
+                share = noise_arrays.below(noise, _FINE_STEPS + 1, size) / _FINE_STEPS
+                values = domain.lower_float + share * (upper - domain.lower_float)
+                values = np.clip(values, domain.lower_float, domain.upper_float)
+            column = pa.array(values)
+        elif domain is None or isinstance(domain, Windows) or not hasattr(domain, "labels"):
+            raise ParameterError(f"rows with {item.name!r} cannot be generated. Measure on the data: --on data.")
+        else:
+            labels = np.array(domain.labels, dtype=object)
+            column = pa.array(labels[noise_arrays.below(noise, len(labels), size)].tolist())
+        columns[item.name] = column
+    if policy.schema.together is not None:
+        columns[policy.schema.together] = _labels(size, "group")
+    if policy.period is not None and policy.period.column is not None and data.period is not None:
+        day = data.period if len(data.period) > len("2026-11") else f"{data.period}-01"
+        columns[policy.period.column] = pa.array([day] * size)
+    return Dataset.from_table(pa.table(columns), policy, period=data.period, source="generated data")
+
+
+def _labels(size: int, word: str = "generated") -> pa.Array:
+    return pa.array([f"{word} {number}" for number in range(size)])
+
+
+# Trips
+
+
+class Trips(NamedTuple):
+    """Single trips by the codes of their stops, their slot and their rider."""
+
+    origins: IntArray
+    destinations: IntArray
+    slots: IntArray
+    riders: IntArray
+
+
+def like_trips(
+    policy: Policy, size: int, *, period: str | None = None, city: City | None = None, noise: Noise | None = None
+) -> Dataset:
+    """Generate trips slot by slot: so many pairs, attractive ones rather, and one trip at least on each.
+
+    Distances are those of the city, if it says where its stops are.
+    """
+    noise, universe = noise or Noise(), policy.schema.universe(period)
+    stops = np.sort(noise_arrays.permutation(noise, len(universe.stops))[:_MOST_STOPS])
+    num = len(stops)
+    homes, work = _STOPS_DIFFER * _normals(noise, num), 2 * _STOPS_DIFFER * _normals(noise, num)
+    pairs = PAIRS_DIFFER * _normals(noise, num * num).reshape(num, num)
+    # attraction : (stops, stops), as logarithms
+    attraction = homes[:, None] + work[None] + pairs - deterred(universe, stops, city or policy.schema.city)
+    if num > 1:
+        np.fill_diagonal(attraction, -np.inf)
+    dates = np.array(universe.num_dates or [1] * max(1, len(universe.days)), dtype=np.float64)
+    weights = np.outer(dates, window_shares(universe)).reshape(-1)
+    quotas = np.bincount(choose(weights, _uniforms(noise, size)), minlength=universe.num_slots)
+    chosen = [np.zeros(0, dtype=np.int64)]
+    for quota in quotas[quotas > 0].tolist():
+        wanted = max(1, min(quota, round(_PAIRS_OF_ONE * quota**CELLS_GROW)))
+        found, falling = busiest(attraction.reshape(-1), _normals(noise, num * num), wanted)
+        chosen += [found, found[choose(falling, _uniforms(noise, quota - len(found)))]]
+    origins, destinations = np.divmod(np.concatenate(chosen), num)
+    riders = noise_arrays.below(noise, max(1, round(size / _TRIPS_OF_RIDER)), len(origins))
+    slots = np.repeat(np.arange(len(quotas)), quotas)
+    return trip_rows(policy, period, universe, Trips(stops[origins], stops[destinations], slots, riders), noise)
+
+
+def window_shares(universe: Universe) -> FloatArray:
+    starts, lengths = window_seconds(universe)
+    middles = (starts + lengths / 2) / 3600 % 24
+    weights = lengths * np.interp(middles, np.arange(-1, 26) + 0.5, [_HOURS[-1], *_HOURS, *_HOURS[:2]])
+    return np.asarray(weights / weights.sum())
+
+
+def deterred(universe: Universe, stops: IntArray, city: City | None) -> FloatArray:
+    """Return how much distance keeps people from riding; nothing where it is not known."""
+    if city is not None and city.lat is not None and city.lon is not None:
+        places = stop_numbers(universe.stops, city)[stops]
+        if (places >= 0).all():
+            return deterrence(haversine(city.lat[places], city.lon[places]))
+    return np.zeros((len(stops), len(stops)))
+
+
+def trip_rows(policy: Policy, period: str | None, universe: Universe, trips: Trips, noise: Noise) -> Dataset:
+    """Write trips as rows that the policy reads, each at a random second of its window."""
+    trip = policy.schema.trip
+    assert trip is not None
+    days, windows = np.divmod(trips.slots, len(universe.windows))
+    starts, lengths = window_seconds(universe)
+    seconds = starts[windows] + noise_arrays.below_each(noise, lengths[windows])
+    names = np.array(universe.stops, dtype=object)
+    columns = {
+        trip.origin: pa.array(names[trips.origins].tolist(), pa.string()),
+        trip.destination: pa.array(names[trips.destinations].tolist(), pa.string()),
+        trip.time: pa.array(_times(policy.schema.time, period, days, seconds, noise), pa.string()),
+    }
+    if trip.count is not None:
+        columns[trip.count] = pa.array(["1"] * len(seconds), pa.string())
+    if trip.day is not None:
+        columns[trip.day] = pa.array([universe.days[day] for day in days.tolist()], pa.string())
+    for attribute in policy.schema:
+        columns.setdefault(attribute.name, pa.array([f"r{rider}" for rider in trips.riders.tolist()], pa.string()))
+    return Dataset.from_table(pa.table(columns), policy, period=period, source="generated trips")
+
+
+def _times(time: Windows, period: str | None, days: IntArray, seconds: IntArray, noise: Noise) -> list[str]:
+    """Write moments as a policy of trips reads them: with a date where days are told apart or counted."""
+    calendar = time.calendar(period)
+    if calendar is None and time.day is None:
+        return [_clock(second) for second in seconds.tolist()]
+    known = np.arange(*((calendar.start, calendar.stop) if calendar else (_SOME_MONDAY, _SOME_MONDAY + 7)))
+    codes = time.day_codes(known, period)
+    labels = days if time.day is not None else np.zeros_like(days)
+    ordinals = np.zeros(len(days), dtype=np.int64)
+    for day in np.unique(labels).tolist():
+        rows = np.flatnonzero(labels == day)
+        own = known[codes == day]
+        ordinals[rows] = own[noise_arrays.below(noise, len(own), len(rows))]
+    later, within = np.divmod(seconds, DAY_SECONDS)
+    moments = zip((ordinals + later).tolist(), within.tolist(), strict=True)
+    return [f"{date.fromordinal(ordinal).isoformat()}T{_clock(second)}" for ordinal, second in moments]
+
+
+def _clock(second: int) -> str:
+    return f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+
+
+# Vehicles
+
+
+def like_vehicles(purpose: Purpose, num: int, noise: Noise) -> tuple[FloatArray, ...]:
+    """Generate what vehicles would report: numbers around middles that are drawn, too, or places and short ways.
+
+    Places are around some centres and all over the box. Some numbers are missing where that is reported.
+    """
+    columns: list[FloatArray] = []
+    if purpose.grid is None:
+        from scipy.special import expit
+
+        for quantity in purpose.quantities:
+            middle, spread = _normals(noise, 1)[0], 0.5 + _uniforms(noise, 1)[0]
+            low, high = float(quantity.low), float(quantity.high)
+            values = low + (high - low) * np.asarray(expit(middle + spread * _normals(noise, num)))
+            if quantity.missing == "symbol":
+                values = np.where(_uniforms(noise, num) < _MISSING, np.nan, values)
+            columns.append(values)
+        return tuple(columns)
+    west, south, east, north = (float(side) for side in purpose.grid.box)
+    centres = _uniforms(noise, 2 * _CENTRES).reshape(_CENTRES, 2)
+    near = centres[noise_arrays.below(noise, _CENTRES, num)] + _AROUND * _normals(noise, 2 * num).reshape(num, 2)
+    anywhere = _uniforms(noise, num) < _EVENLY
+    places = np.where(anywhere[:, None], _uniforms(noise, 2 * num).reshape(num, 2), near)
+    for _ in range(purpose.steps):
+        columns += [west + (east - west) * places[:, 0], south + (north - south) * places[:, 1]]
+        places = places + _STEP * _normals(noise, 2 * num).reshape(num, 2)
+    return tuple(columns)
