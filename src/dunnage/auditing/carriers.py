@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Finding, VehicleAtRisk, wilson
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Figure, Finding, VehicleAtRisk, wilson
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth, inputs_of
 from dunnage.auditing.tracking import (
     Guess,
@@ -115,26 +115,25 @@ class EstimatesSight:
 
     @classmethod
     def of(cls, release: Release) -> EstimatesSight:
+        stated, lines = release.certificate, release.data.to_pylist()
         try:
             check_estimate_columns(release)
             check_estimate_lines(release)
-            task = Task.from_json(json.dumps(release.certificate.body["measures"]["task"]))
+            task = Task.from_json(json.dumps(stated.estimates.task))
             check_task(task)
         except (CheckFailed, TaskError) as failure:
             raise ReleaseError(f"the release does not say what was estimated, or how: {failure}. Verify it.") from None
-        body = release.certificate.body
-        lines = release.data.to_pylist()
         purposes = {purpose.name: purpose for purpose in task.purposes}
         means = [_mean_of(purposes[line["purpose"]], line) for line in lines if line["quantity"] in (_MEAN, _PRESENT)]
         maps = {
             name: _map_of(task, purpose, [line for line in lines if line["purpose"] == name])
             for name, purpose in purposes.items()
-            if purpose.grid is not None and body["measures"]["reports"][name]
+            if purpose.grid is not None and stated.estimates.reports[name]
         }
         return cls(
             task=task,
-            num_reports=max(sum(tiers.values()) for tiers in body["measures"]["reports"].values()),
-            confidence=float(body["mechanism"]["confidence"]),
+            num_reports=max(sum(tiers.values()) for tiers in stated.estimates.reports.values()),
+            confidence=float(str(stated.mechanism["confidence"])),
             means=tuple(means),
             maps=maps,
         )
@@ -258,23 +257,18 @@ def _suspicion(losses: TaskLosses) -> Iterator[Finding]:
         # Only what has no bound is certain; a float would say so from a loss of 37 on.
         value = 1.0 if loss is None else min(1 / (1 + math.exp(-float(loss))), math.nextafter(1.0, 0.0))
         bound = "there is no bound" if loss is None else f"their loss is at most {number_text(float(loss))}"
-        yield About("probability", "table" if name == "one slot" else "several releases").counted(
-            f"suspicion at most, {name}",
-            value,
-            0.5,
+        yield About("probability", "table" if name == "one slot" else "several releases").finding(
+            Figure(f"suspicion at most, {name}", value, 0.5),
             f"By {words} a suspicion of one half about a vehicle becomes {percent(value)} at most: {bound}.",
-            details={"loss": None if loss is None else float(loss)},
+            {"loss": None if loss is None else float(loss)},
         )
 
 
 def _guess_finding(about: About, name: str, guess: Guess, sentence: str, details: Details) -> Finding:
-    return about.estimated(
-        name,
-        guess.value,
-        guess.interval,
-        min(guess.baseline, 1.0),
+    return about.finding(
+        Figure(name, guess.value, min(guess.baseline, 1.0), guess.interval),
         sentence + ("" if guess.computed else " Estimated by drawing."),
-        details={**details, "computed": guess.computed},
+        {**details, "computed": guess.computed},
     )
 
 
@@ -333,18 +327,14 @@ def _movement(target: Target) -> Iterator[Finding]:
     if not isinstance(target.mechanism, LocalLocation):
         return
     found, name = movement(target.law), target.purpose.name
-    yield About("share", "attributes").counted(
-        f"movement seen ({name})",
-        found.fresh,
-        0.0,
+    yield About("share", "attributes").finding(
+        Figure(f"movement seen ({name})", found.fresh, 0.0),
         f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
         "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
         "is drawn anew.",
     )
-    yield About("share", "attributes").counted(
-        f"movement seen if reports were kept ({name})",
-        found.kept,
-        found.fresh,
+    yield About("share", "attributes").finding(
+        Figure(f"movement seen if reports were kept ({name})", found.kept, found.fresh),
         f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
         f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
         "kept.",
@@ -364,27 +354,23 @@ def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
     prior = "spread evenly" if truth is None else "spread as they really are"
     for attribute, guess, else_guess in zip(mechanism.attributes, guesses, other_guesses, strict=True):
         if not attribute.presence:
-            yield About("probability", "attributes", private=truth is not None).counted(
-                f"number guess ({attribute.name})",
-                guess.value,
-                guess.baseline,
+            yield About("probability", "attributes", private=truth is not None).finding(
+                Figure(f"number guess ({attribute.name})", guess.value, guess.baseline),
                 f"Which of {NUM_BUCKETS} buckets a vehicle's {attribute.name} is in is guessed right by one report "
                 f"with {percent(guess.value)}, if numbers are {prior}, and without any with "
                 f"{percent(guess.baseline)}; the {other_name} form at the same stated epsilon would give "
                 f"{percent(else_guess.value)}.",
-                details={"told": guess.told, "share": guess.share, other_name: else_guess.value},
+                {"told": guess.told, "share": guess.share, other_name: else_guess.value},
             )
     value, else_value = guess_tuple(guesses, num_told), guess_tuple(other_guesses, other_told)
     blind = math.prod(guess.baseline for guess in guesses)
     num = sum(not attribute.presence for attribute in mechanism.attributes)
-    yield About("probability", "attributes", private=truth is not None).counted(
-        f"tuple guess ({target.purpose.name})",
-        value,
-        blind,
+    yield About("probability", "attributes", private=truth is not None).finding(
+        Figure(f"tuple guess ({target.purpose.name})", value, blind),
         f"All {several(num, 'number')} of a vehicle are guessed into the right buckets at once by one report with "
         f"{_small(value)}, numbers having nothing to do with each other, and without any with {_small(blind)}; the "
         f"{other_name} form would give {_small(else_value)}.",
-        details={
+        {
             "numbers_told": num_told,
             other_name: else_value,
             "true_loss": _loss(mechanism, target.tier),
@@ -518,14 +504,12 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
     ]
     clock = f"{worst % fleet.task.schedule.num_moments // per_hour:02}:00"
     for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
-        yield About("share", "records", private=True).counted(
-            f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})",
-            share,
-            0.0,
+        yield About("share", "records", private=True).finding(
+            Figure(f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})", share, 0.0),
             f"Seen in clear at every slot for {several(hours, 'hour')}, {percent(share)} of the {fleet.num_vehicles:,} "
             f"vehicles have a sequence of areas that no other has: from {clock} UTC on, when most are after "
             f"{several(UNIQUE_HOURS[len(lengths) - 1], 'hour')}.",
-            details={"curve": curve, "starts": clock, "areas": grid.num_areas},
+            {"curve": curve, "starts": clock, "areas": grid.num_areas},
         )
     yield _unique_as_scheduled(fleet, target, areas)
 
@@ -539,11 +523,8 @@ def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Findi
         for first in range(0, areas.shape[1], schedule.num_moments):
             seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
     share = unique_by_slots(areas, seen)
-    return About("share", "records", private=True).estimated(
-        f"unique by areas, as scheduled ({target.purpose.name})",
-        share,
-        wilson(share * num, num),
-        0.0,
+    return About("share", "records", private=True).finding(
+        Figure(f"unique by areas, as scheduled ({target.purpose.name})", share, 0.0, wilson(share * num, num)),
         f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
         f"alone: no other one was in the same areas at the same times. Drawn for {several(num, 'vehicle')}.",
     )
@@ -590,14 +571,12 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
     told = f"T{what[1:]} is estimated as {number_text(found.value or 0.0)}{in_units}"
     if found.value is None:
         told = f"Nothing was told of {what}"
-    return About(unit or NO_UNIT, "utility", private=True).counted(
-        f"error of the mean ({found.label})",
-        error,
-        abs(middle - truth),
+    return About(unit or NO_UNIT, "utility", private=True).finding(
+        Figure(f"error of the mean ({found.label})", error, abs(middle - truth)),
         f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: "
         f"off by {number_text(error)}{in_units}{relative}. The interval {holds} it. The middle of the domain would be "
         f"off by {number_text(abs(middle - truth))}.",
-        details={
+        {
             "label": found.label,
             "truth": truth,
             "value": found.value,
@@ -612,11 +591,8 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
 
 def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Finding:
     share, stated = num_covered / num, case.sight.confidence
-    return About("share", "utility", private=True).estimated(
-        f"coverage ({name})",
-        share,
-        wilson(num_covered, num),
-        stated,
+    return About("share", "utility", private=True).finding(
+        Figure(f"coverage ({name})", share, stated, wilson(num_covered, num)),
         f"{num_covered:,} of {num:,} intervals hold the truth; {percent(stated)} of them should, each for itself.",
     )
 
@@ -641,21 +617,21 @@ def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Fi
         ),
     }
     for measure, (value, baseline, words) in measures.items():
-        yield About("share", "utility", private=True).counted(
-            f"{measure} ({name})",
-            value,
-            baseline,
+        yield About("share", "utility", private=True).finding(
+            Figure(f"{measure} ({name})", value, baseline),
             f"The share of each of {found.num_inputs:,} {found.what}s is off by {number_text(100 * value)} points of "
             f"a hundred {words}; a map on which all are alike would be off by {number_text(100 * baseline)}.",
         )
     apart = min(1.0, float(np.abs(differences).sum()) / 2)
-    yield About("share", "utility", private=True).counted(
-        f"total variation distance ({name})",
-        apart,
-        min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
+    yield About("share", "utility", private=True).finding(
+        Figure(
+            f"total variation distance ({name})",
+            apart,
+            min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
+        ),
         f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true; of a map "
         f"on which all are alike {percent(min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2))}.",
-        details=_map_details(found, truth) | {"unlisted": rest},
+        _map_details(found, truth) | {"unlisted": rest},
     )
     holds = (found.lower <= listed + 1e-12) & (listed <= found.upper + 1e-12)
     yield _coverage(case, name, int(holds.sum()), len(holds))

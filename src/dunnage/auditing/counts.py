@@ -21,7 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NOTHING, About, Details, Finding, RiderAtRisk, TripAtRisk, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NOTHING,
+    About,
+    Details,
+    Figure,
+    Finding,
+    RiderAtRisk,
+    TripAtRisk,
+    wilson,
+)
 from dunnage.auditing.membership import (
     LAWS,
     Answer,
@@ -35,12 +45,14 @@ from dunnage.auditing.membership import (
     trips_apart,
     trips_together,
 )
+from dunnage.certificate import FeatureNoise
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.exact import exact
-from dunnage.guarantees import Basis
+from dunnage.exact import exact, plain
+from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
+from dunnage.mechanisms.base import Mechanism
 from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
@@ -49,7 +61,7 @@ from dunnage.release import Release
 from dunnage.schema import RIDER
 from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
-from dunnage.verification import check_release
+from dunnage.verification import check_release, mechanism_of
 
 Progress = Callable[[str], None]
 
@@ -106,29 +118,41 @@ class CountsSight:
         except CheckFailed as failure:
             raise ReleaseError(f"the release does not say what it counts, or how: {failure}. Verify it.") from None
         cells, counts = release.counted()
-        asked = _asked_of(release.certificate.body)
+        guarantee, measures = release.certificate.guarantee, release.certificate.counts
+        rows, noise = measures.features or [], measures.noise
+        if noise is not None and isinstance(guarantee, PureDP):  # cells alone
+            epsilon, scale = plain(guarantee.epsilon), noise.scale
+            rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
+        asked = [
+            AskedFeature(
+                name=row.feature,
+                groups=row.groups,
+                epsilon=exact(row.epsilon),
+                law=_COUNT_LAWS[row.law](exact(row.scale)),
+            )
+            for row in rows
+        ]
         return cls(
             release=release,
             universe=release.universe,
             cells=cells,
             counts=counts,
-            asked=asked,
+            asked=tuple(asked),
             change=int(asked[0].law.scale * asked[0].epsilon),
         )
 
-    @property
-    def mechanism(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.release.certificate.body["mechanism"]
-        return found
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        return mechanism_of(self.release.certificate)
 
     @property
     def protects(self) -> str:
-        return str(self.release.certificate.body["guarantee"]["protects"])
+        return self.release.certificate.guarantee.protects
 
     @property
     def cells_alone(self) -> bool:
         """Whether the noisy counts of cells themselves were released, those below a threshold left out."""
-        return self.asked_cells.groups > 0 and "noise" in self.release.certificate.body["measures"]
+        return self.asked_cells.groups > 0 and self.release.certificate.counts.noise is not None
 
     @property
     def asked_cells(self) -> AskedFeature:
@@ -136,7 +160,7 @@ class CountsSight:
 
     @property
     def threshold(self) -> int:
-        return int(self.mechanism.get("threshold", 1))
+        return int(getattr(self.mechanism, "threshold", 1))
 
     @property
     def floating(self) -> bool:
@@ -154,26 +178,11 @@ class CountsSight:
     @property
     def bunches(self) -> tuple[int, ...]:
         """Trips of the unit that is protected by type, when they are of as few types as can be."""
-        bound, universe = self.release.certificate.body["measures"].get("contribution"), self.universe
+        bound, universe = self.release.certificate.counts.contribution, self.universe
         # By a column of their own, labels of days may be those of any date.
-        if bound is None or bound["per"] != "day" or not universe.days or not universe.num_dates:
+        if bound is None or bound.per != "day" or not universe.days or not universe.num_dates:
             return (self.change,)
-        return tuple(bound["max"] * num for num in universe.num_dates)
-
-
-def _asked_of(body: Mapping[str, Any]) -> tuple[AskedFeature, ...]:
-    measures = body["measures"]
-    alone = {"feature": CELLS, "groups": measures["cells"], "epsilon": body["guarantee"]["epsilon"]}
-    rows = measures["features"] if "features" in measures else [{**alone, **measures["noise"]}]
-    return tuple(
-        AskedFeature(
-            name=str(row["feature"]),
-            groups=int(row["groups"]),
-            epsilon=exact(row["epsilon"]),
-            law=_COUNT_LAWS[row["law"]](exact(row["scale"])),
-        )
-        for row in rows
-    )
+        return tuple(bound.max * num for num in universe.num_dates)
 
 
 def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Finding], list[str]]:
@@ -199,13 +208,11 @@ def _noise(sight: CountsSight, item: AskedFeature) -> Finding:
     spread, total = item.law.spread, item.name == feature_name(())
     sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
     what = "The total" if total else f"Each of the {item.groups:,} {sums}"
-    return About("trips", "utility").counted(
-        f"noise ({item.name})",
-        spread,
-        0.0,
+    return About("trips", "utility").finding(
+        Figure(f"noise ({item.name})", spread, 0.0),
         f"{what} was given noise of {_trips(spread)} (standard deviation) before anything was made of it; without "
         "privacy it would be none.",
-        details={"groups": item.groups, "law": item.law.name},
+        {"groups": item.groups, "law": item.law.name},
     )
 
 
@@ -216,17 +223,14 @@ def _trips(number: float) -> str:
 
 def _rounded_law(sight: CountsSight) -> CountLaw:
     """Return the law of whole noisy counts; of floating noise, that of the numbers it stands for."""
-    name = str(sight.mechanism.get("rounding", "round")) if sight.floating else sight.asked_cells.law.name
+    name = str(getattr(sight.mechanism, "rounding", "round")) if sight.floating else sight.asked_cells.law.name
     return _COUNT_LAWS[name](sight.asked_cells.law.scale)
 
 
 def _expected_created(sight: CountsSight) -> Finding:
     most = surplus(_rounded_law(sight), sight.threshold) * sight.universe.num_cells
-    return About("trips", "utility").estimated(
-        "trips created, expected",
-        most,
-        (0.0, most),
-        0.0,
+    return About("trips", "utility").finding(
+        Figure("trips created, expected", most, 0.0, (0.0, most)),
         f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
         f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
     )
@@ -298,7 +302,7 @@ def _told_at_most(
     """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
     # A released count tells as much as the noisy one where all that is left out says the same.
     interval = (value if sight.cells_alone else baseline, value)
-    return About(unit, "table").estimated(name, value, interval, baseline, sentence, details)
+    return About(unit, "table").finding(Figure(name, value, baseline, interval), sentence, details)
 
 
 def _details(found: Membership) -> dict[str, float]:
@@ -315,13 +319,11 @@ def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
     if not sight.cells_alone:
         return
     found = Membership.of([_moved(sight, sight.asked_cells, dropped=sight.threshold - 1)])
-    yield About("probability", "table").counted(
-        "membership guess, empty cell",
-        found.success,
-        0.5,
+    yield About("probability", "table").finding(
+        Figure("membership guess, empty cell", found.success, 0.5),
         f"For a {sight.protects} where nobody else travelled the guess is right with {percent(found.success)}, as "
         f"noisy counts below {sight.threshold:,} are left out.",
-        details=_details(found),
+        _details(found),
     )
 
 
@@ -352,13 +354,11 @@ def _riders(sight: CountsSight) -> Iterator[Finding]:
 
 def _bounds(sight: CountsSight) -> Iterator[Finding]:
     """Repeat what the certificate prints for a suspicion of one half."""
-    for row in sight.release.certificate.body["meaning"]["odds"]:
-        if row.get("before") == 0.5 and "at_most" in row:
-            yield About("probability", "table").counted(
-                "membership bound",
-                float(row["at_most"]),
-                0.5,
-                f"The certificate promises that {row['sentence']}, whatever else is known; no guess can be right more "
+    for row in sight.release.certificate.meaning.odds:
+        if row.before == 0.5 and row.at_most is not None:
+            yield About("probability", "table").finding(
+                Figure("membership bound", row.at_most, 0.5),
+                f"The certificate promises that {row.sentence}, whatever else is known; no guess can be right more "
                 "often.",
             )
 
@@ -369,23 +369,17 @@ def _unbounded(sight: CountsSight) -> list[Finding]:
     told, draws = impossible_share(scale, FLOATING_DRAWS, Noise())
     share = told / draws
     return [
-        About("probability", "table").estimated(
-            "membership bound",
-            1.0,
-            (0.5, 1.0),
-            0.5,
+        About("probability", "table").finding(
+            Figure("membership bound", 1.0, 0.5, (0.5, 1.0)),
             f"No bound is proved for one {sight.protects}: noise was drawn in floating point, whose last "
             "digits tell what it was added to.",
         ),
-        About("share", "table").estimated(
-            "values of one world only",
-            share,
-            wilson(told, draws),
-            0.0,
+        About("share", "table").finding(
+            Figure("values of one world only", share, 0.0, wilson(told, draws)),
             f"Of {draws:,} noisy counts of an empty cell, {percent(share)} are numbers that a cell with one "
             "trip can never give: who saw such a number would be certain. Only whole counts are released, which hides "
             "those digits; how much they still tell, nobody has proved.",
-            details={"draws": draws},
+            {"draws": draws},
         ),
     ]
 
@@ -476,12 +470,10 @@ def _pair(name: str, where: str, differences: IntArray, nothing: IntArray, size:
         ("MAE", found.mae, without.mae, "on average"),
     )
     for measure, value, baseline, words in parts:
-        yield About("trips", "utility", private=True).counted(
-            f"{measure} {name}",
-            value,
-            baseline,
+        yield About("trips", "utility", private=True).finding(
+            Figure(f"{measure} {name}", value, baseline),
             f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by {number_text(baseline)}.",
-            details={"cells": size, "largest": found.largest},
+            {"cells": size, "largest": found.largest},
         )
 
 
@@ -500,24 +492,20 @@ def _cell_errors(case: CountsCase) -> Iterator[Finding]:
 def _totals(case: CountsCase) -> Iterator[Finding]:
     true, released = int(case.true.sum()), int(case.released.sum())
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
-    yield About("trips", "utility", private=True).counted(
-        "error of the total",
-        abs(released - true),
-        true,
+    yield About("trips", "utility", private=True).finding(
+        Figure("error of the total", abs(released - true), true),
         f"The release has {several(released, 'trip')}, the truth {true:,}{off}.",
-        details={"true": true, "released": released},
+        {"true": true, "released": released},
     )
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
         apart = float(np.abs(case.true / true - case.released / released).sum()) / 2
-    yield About("share", "utility", private=True).counted(
-        "total variation distance",
-        min(apart, 1.0),
-        1.0,
+    yield About("share", "utility", private=True).finding(
+        Figure("total variation distance", min(apart, 1.0), 1.0),
         f"{percent(min(apart, 1.0))} of all trips would have to be of another type to make shares of types equal to "
         "the true ones; a table that shares nothing with the truth has 100 %.",
-        details={"flows": flows(case)},
+        {"flows": flows(case)},
     )
 
 
@@ -528,13 +516,11 @@ def _created(case: CountsCase) -> Iterator[Finding]:
     cells, released = int((more[~occupied] > 0).sum()), int(case.released.sum())
     kept = int(np.minimum(case.released, case.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
-    yield About("trips", "utility", private=True).counted(
-        "trips created in empty cells",
-        created,
-        0.0,
+    yield About("trips", "utility", private=True).finding(
+        Figure("trips created in empty cells", created, 0.0),
         f"{several(created, 'trip')} of the release{share}, {'is' if created == 1 else 'are'} of types that nobody "
         f"travelled: in {several(cells, 'cell')}.",
-        details={"cells": cells, "kept": kept, "added": added, "lost": int(case.true.sum()) - kept},
+        {"cells": cells, "kept": kept, "added": added, "lost": int(case.true.sum()) - kept},
     )
 
 
@@ -552,14 +538,12 @@ def _feature_error(case: CountsCase, feature: Feature) -> Finding:
     asked = {item.name: item.law.spread for item in case.sight.asked}
     noise = asked.get(feature.name)
     told = f" The noise on each was {number_text(noise)}." if noise is not None else " It was not asked by itself."
-    return About("trips", "utility", private=True).counted(
-        f"RMSE of sums ({feature.name})",
-        found.rmse,
-        without.rmse,
+    return About("trips", "utility", private=True).finding(
+        Figure(f"RMSE of sums ({feature.name})", found.rmse, without.rmse),
         f"Each of the {feature.size:,} sums by {feature.name} is off by {_trips(found.rmse)} by the root mean square "
         f"(RMSE), {number_text(found.mae)} on average (MAE), at most by "
         f"{number_text(found.largest)}; publishing nothing would be off by {number_text(without.rmse)}." + told,
-        details={
+        {
             "groups": feature.size,
             "mae": found.mae,
             "largest": found.largest,
@@ -616,24 +600,18 @@ def _told_here(case: CountsCase) -> tuple[list[Finding], list[str]]:
     found = told_by_counts(sight, case.released[case.true > 0], case.true[case.true > 0])
     num, mean, right = int((case.true > 0).sum()), found["mean"], found["right"]
     return [
-        About("probability", "table", private=True).estimated(
-            "membership guess on this release",
-            right,
-            wilson(right * num, num),
-            0.5,
+        About("probability", "table", private=True).finding(
+            Figure("membership guess on this release", right, 0.5, wilson(right * num, num)),
             f"Asked in each of the {num:,} cells with trips about one of them, and about one more that is not "
             f"there, {_KNOWS.lower()} that one is right in {percent(right)} of all cases.",
-            details=found,
+            found,
         ),
-        About("probability", "table", private=True).estimated(
-            "suspicion on this release",
-            mean,
-            (mean, mean),
-            0.5,
+        About("probability", "table", private=True).finding(
+            Figure("suspicion on this release", mean, 0.5, (mean, mean)),
             f"Of a trip that is there, a suspicion of one half became {percent(mean)} on average over cells, "
             f"and {percent(found['largest'])} at most; in {percent(found['at_bound'])} of the cells it reached its "
             "bound.",
-            details=found,
+            found,
         ),
     ], []
 
@@ -679,10 +657,9 @@ def counts_at_risk(case: CountsCase) -> tuple[list[TripAtRisk] | list[RiderAtRis
 
 
 def _odds_of(sight: CountsSight) -> str:
-    for row in sight.release.certificate.body["meaning"]["odds"]:
-        if row.get("before") == 0.5 and "sentence" in row:
-            return _SAME_ODDS.format(unit=sight.protects, bound=row["sentence"])
-    return _SAME_ODDS.format(unit=sight.protects, bound="no bound is proved")
+    odds = sight.release.certificate.meaning.odds
+    bound = next((row.sentence for row in odds if row.before == 0.5 and row.sentence), "no bound is proved")
+    return _SAME_ODDS.format(unit=sight.protects, bound=bound)
 
 
 def _trips_at_risk(case: CountsCase) -> tuple[list[TripAtRisk], str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, RecordAtRisk
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
@@ -61,7 +61,7 @@ class Case:
 
     @property
     def protects(self) -> str:
-        return str(self.sight.release.certificate.body["guarantee"]["protects"])
+        return self.sight.release.certificate.guarantee.protects
 
     @property
     def notes(self) -> list[str]:
@@ -103,18 +103,14 @@ def _record_findings(case: Case, found: attacks.RecordLinkage, name: str, known:
     mean, worst, record = math.fsum(probability.tolist()) / len(probability), float(probability.max()), case.protects
     values = " and ".join([*(["the public values"] if case.sight.public.columns else []), *case.sight.names])
     return [
-        About("probability", "records", private=True).counted(
-            name,
-            _settled(mean, probability),
-            1 / len(case.sight.release),
+        About("probability", "records", private=True).finding(
+            Figure(name, _settled(mean, probability), 1 / len(case.sight.release)),
             f"Somebody who knows {values} of a {record} ({known}), and that it was released, "
             f"names its row with {percent(mean)} on average; {number_text(float(rows.mean()))} rows may be it.",
-            details={"mean_rows": float(rows.mean()), "fewest_rows": int(rows.min())},
+            {"mean_rows": float(rows.mean()), "fewest_rows": int(rows.min())},
         ),
-        About("probability", "records", private=True).counted(
-            f"{name}, worst",
-            worst,
-            1 / len(case.sight.release),
+        About("probability", "records", private=True).finding(
+            Figure(f"{name}, worst", worst, 1 / len(case.sight.release)),
             f"For the {record}s that are easiest to name it is {percent(worst)}; "
             f"{int((probability == worst).sum()):,} of {len(probability):,} are that easy.",
         ),
@@ -134,18 +130,14 @@ def _attribute_findings(case: Case, name: str, guesses: FloatArray) -> list[Find
     mean, worst = _settled(math.fsum(probability.tolist()) / len(probability), probability), float(probability.max())
     certain = float((probability == 1).mean())
     return [
-        About("probability", "attributes", private=True).counted(
-            f"attribute linkage ({name})",
-            mean,
-            baseline,
+        About("probability", "attributes", private=True).finding(
+            Figure(f"attribute linkage ({name})", mean, baseline),
             f"Somebody who knows the other values of a {case.protects} guesses its {name} with {percent(mean)} on "
             f"average; the most frequent {name} of all is right for {percent(baseline)}.",
-            details={"certain": certain},
+            {"certain": certain},
         ),
-        About("probability", "attributes", private=True).counted(
-            f"attribute linkage, worst ({name})",
-            worst,
-            baseline,
+        About("probability", "attributes", private=True).finding(
+            Figure(f"attribute linkage, worst ({name})", worst, baseline),
             f"For the {case.protects}s whose {name} is easiest to guess it is {percent(worst)}; for {percent(certain)} "
             "of all it is certain.",
         ),
@@ -167,14 +159,12 @@ def _value_guess(case: Case, axis: int) -> Finding:
     # Nobody has to guess by the class: who knows how values are spread does no worse than without the release.
     best = max(share, chance)
     better = "; that is better, and takes no release" if share < chance else ""
-    return About("share", "attributes", private=True).counted(
-        f"value linkage ({told.name})",
-        best,
-        chance,
+    return About("share", "attributes", private=True).finding(
+        Figure(f"value linkage ({told.name})", best, chance),
         f"Somebody who knows only the class of a {case.protects}, and guesses the {guess}, is within "
         f"{_with_unit(reach, told)} of its {told.name} for {percent(share)} of them; the best single guess for all is "
         f"for {percent(chance)}{better}.",
-        details={"reach": reach, "by_class": share},
+        {"reach": reach, "by_class": share},
     )
 
 
@@ -186,10 +176,8 @@ def _with_unit(figure: float, told: Told) -> str:
 def _certain_presence(case: Case) -> Finding:
     told = float(attacks.values_told(case.sight, case.known)[case.released].mean())
     values = " and ".join(case.sight.names)
-    return About("share", "table", private=True).counted(
-        "certain presence (value)",
-        told,
-        0.0,
+    return About("share", "table", private=True).finding(
+        Figure("certain presence (value)", told, 0.0),
         f"For {percent(told)} of the {case.protects}s the release itself says that a {case.protects} of exactly this "
         f"{values} is in it. That is certainly the one somebody looks for only if no other can have the same values.",
     )
@@ -225,13 +213,11 @@ def population_findings(case: Case, population: Dataset) -> list[Finding]:
 
 def _journalist(case: Case, counts: IntArray) -> Finding:
     worst, mean = 1 / int(counts.min()), float((case.sight.sizes / counts).sum() / case.sight.sizes.sum())
-    return About("probability", "records", private=True).counted(
-        "journalist risk",
-        worst,
-        1 / int(counts.sum()),
+    return About("probability", "records", private=True).finding(
+        Figure("journalist risk", worst, 1 / int(counts.sum())),
         f"Somebody who does not know whether a {case.protects} is in the release names it in the population with at "
         f"most {percent(worst)}, and {percent(mean)} on average: {int(counts.min()):,} or more fit each class.",
-        details={"mean": mean},
+        {"mean": mean},
     )
 
 
@@ -240,13 +226,11 @@ def _presence(case: Case, counts: IntArray, everyone: int) -> Finding:
     shares = case.sight.sizes / counts
     worst, prior = float(shares.max()), len(case.sight.release) / everyone
     certain = float(case.sight.sizes[shares == 1].sum() / case.sight.sizes.sum())
-    return About("probability", "table", private=True).counted(
-        "presence, worst",
-        worst,
-        prior,
+    return About("probability", "table", private=True).finding(
+        Figure("presence, worst", worst, prior),
         f"Of the population {percent(prior)} are in the release; of those who fit one class, {percent(worst)} are at "
         f"worst. {percent(certain)} of the released {case.protects}s are certainly in it.",
-        details={"certain": certain},
+        {"certain": certain},
     )
 
 
@@ -279,18 +263,14 @@ def _shared_classes(case: Case, found: attacks.Correspondence, label: str) -> li
     chances, alone = 1 / found.shared, 1 / found.alone
     mean, single = float(chances.mean()), float(alone.mean())
     return [
-        About("probability", "several releases", private=True).counted(
-            label,
-            _settled(mean, chances),
-            _settled(single, alone),
+        About("probability", "several releases", private=True).finding(
+            Figure(label, _settled(mean, chances), _settled(single, alone)),
             f"{len(found.shared):,} {record}s are in both releases. Whoever can tell which of them share both classes "
             f"names one with {percent(mean)} on average; by one release alone it is {percent(single)}.",
-            details={"in_both": len(found.shared), "fewest_alike": fewest},
+            {"in_both": len(found.shared), "fewest_alike": fewest},
         ),
-        About("probability", "several releases", private=True).counted(
-            f"{label}, worst",
-            1 / fewest,
-            1 / int(found.alone.min()),
+        About("probability", "several releases", private=True).finding(
+            Figure(f"{label}, worst", 1 / fewest, 1 / int(found.alone.min())),
             f"At worst no more than {fewest:,} of the {record}s in both releases share the same two classes; in this "
             f"release alone no class of theirs has fewer than {int(found.alone.min()):,}.",
         ),
@@ -324,10 +304,8 @@ def _one_value_left(case: Case, found: attacks.Correspondence, label: str, name:
     """Count the records for which one value alone occurs in both classes."""
     share = float((attacks.values_left(*cells, found) == 1).mean())
     alone = float((cells[0].distinct[found.first] == 1).mean())
-    return About("share", "several releases", private=True).counted(
-        f"{label}, one value left ({name})",
-        share,
-        alone,
+    return About("share", "several releases", private=True).finding(
+        Figure(f"{label}, one value left ({name})", share, alone),
         f"If {name} did not change, one value alone occurs in both classes of {percent(share)} of the "
         f"{case.protects}s, and whoever knows both classes knows it; by this release alone it is {percent(alone)}.",
     )
@@ -340,10 +318,8 @@ def _width_left(found: attacks.Correspondence, label: str, told: Told, twin: Tol
     width = float(np.maximum(upper - lower, 0.0).mean())
     alone = float((told.upper - told.lower)[found.first].mean())
     unit = told.numeric.unit if told.numeric is not None else ""
-    return About(unit or NO_UNIT, "several releases", private=True).counted(
-        f"{label}, width ({told.name})",
-        width,
-        alone,
+    return About(unit or NO_UNIT, "several releases", private=True).finding(
+        Figure(f"{label}, width ({told.name})", width, alone),
         f"If {told.name} did not change, both releases together leave {_with_unit(width, told)} of it open on "
         f"average; this release alone leaves {_with_unit(alone, told)}.",
     )
@@ -362,7 +338,7 @@ def plan_findings(
     done = apply(plan, data, release, key)
     tell("packing the true weights")
     worth = plan_utility(done, data, seconds=seconds, progress=tell)
-    record = str(release.certificate.body["guarantee"]["protects"])
+    record = release.certificate.guarantee.protects
     found = [_ratio(plan, worth), _trucks(plan, worth, record), *_feasibility(worth)]
     # Noisy rows are never exchanged: either the plan fits or it does not.
     return found if release.classes is not None else found[:-1], []
@@ -377,17 +353,19 @@ def _ratio(plan: Plan, worth: PlanUtility) -> Finding:
     takes = "Plan and packages outside it take" if worth.packages_outside else "The plan takes"
     sure = "and nothing does better" if worth.proven else "the best found, not proven"
     holds = "" if worth.plan_feasible else f" But the plan does not hold as it is: {_overloaded(worth)}."
-    return About("ratio", "utility", private=True).estimated(
-        "objective ratio",
-        worth.ratio,
-        (
-            min(worth.ratio, _least(worth) / worth.optimum),
-            worth.ratio if worth.proven else max(worth.ratio, float(most)),
+    return About("ratio", "utility", private=True).finding(
+        Figure(
+            "objective ratio",
+            worth.ratio,
+            1.0,
+            (
+                min(worth.ratio, _least(worth) / worth.optimum),
+                worth.ratio if worth.proven else max(worth.ratio, float(most)),
+            ),
         ),
-        1.0,
         f"{takes} {number_text(worth.objective)} {what}; a plan on the true weights takes "
         f"{number_text(worth.optimum)}, {sure}.{holds}",
-        details={"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
+        {"objective": worth.objective, "optimum": worth.optimum, "proven": worth.proven},
     )
 
 
@@ -404,13 +382,15 @@ def _trucks(plan: Plan, worth: PlanUtility, record: str) -> Finding:
     """Say the same in trucks, or in what they cost: the baseline is a plan without privacy, of all packages."""
     kinds = plan.minimises == "trucks"
     unit = "trucks" if kinds else "in cost"
-    return About(unit, "utility", private=True).estimated(
-        "trucks" if kinds else "cost",
-        worth.objective,
-        (min(worth.objective, _least(worth)), worth.objective),
-        worth.optimum,
+    return About(unit, "utility", private=True).finding(
+        Figure(
+            "trucks" if kinds else "cost",
+            worth.objective,
+            worth.optimum,
+            (min(worth.objective, _least(worth)), worth.objective),
+        ),
         _cost_words(worth, unit, record),
-        details={
+        {
             "proven": worth.proven,
             "bound": worth.bound,
             "in_plan": worth.in_plan,
@@ -441,25 +421,18 @@ def _cost_words(worth: PlanUtility, unit: str, record: str) -> str:
 def _feasibility(worth: PlanUtility) -> list[Finding]:
     likely = worth.feasibility
     return [
-        About("share", "utility", private=True).counted(
-            "plan feasible",
-            float(worth.plan_feasible),
-            1.0,
+        About("share", "utility", private=True).finding(
+            Figure("plan feasible", float(worth.plan_feasible), 1.0),
             "Every truck holds its true load." if worth.plan_feasible else "Some trucks are overloaded in truth.",
         ),
-        About("share", "utility", private=True).counted(
-            "bins feasible",
-            worth.bins_feasible,
-            1.0,
+        About("share", "utility", private=True).finding(
+            Figure("bins feasible", worth.bins_feasible, 1.0),
             f"{percent(worth.bins_feasible)} of the trucks hold their true load.",
         ),
-        About("probability", "utility", private=True).estimated(
-            "joint feasibility",
-            likely.value,
-            likely.interval,
-            1.0,
+        About("probability", "utility", private=True).finding(
+            Figure("joint feasibility", likely.value, 1.0, likely.interval),
             f"Over all ways in which rows of a class may be its true records, every truck fits with "
             f"{percent(likely.value)}.",
-            details={"kind": likely.kind, "permutations": likely.permutations},
+            {"kind": likely.kind, "permutations": likely.permutations},
         ),
     ]

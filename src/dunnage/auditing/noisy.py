@@ -16,9 +16,9 @@ from functools import cached_property
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, mean_interval, wilson
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, RecordAtRisk, mean_interval, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
-from dunnage.auditing.sight import PublicValues
+from dunnage.auditing.sight import NEITHER, PublicValues
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
@@ -54,23 +54,20 @@ class NoisySight:
 
     @classmethod
     def of(cls, release: Release) -> NoisySight:
-        measures = release.certificate.body["measures"]
-        names = list(measures.get("noise") or measures.get("published_intervals") or {})
+        measures = release.certificate.rows
+        names = list(measures.noise or measures.published_intervals or {})
         domains = {
-            name: domain_from(release.attributes[name]["domain"]) for name in names if name in release.quantities
+            name: domain_from(release.attributes[name].domain or {}) for name in names if name in release.quantities
         }
         numeric = {name: domain for name, domain in domains.items() if isinstance(domain, Numeric)}
         if not names or set(numeric) != set(names):
-            raise ParameterError(
-                "linkage is audited on classes of rows and on noisy rows. This release promises "
-                f"{release.certificate.body['guarantee']['model']} and has neither. Audit one that has."
-            )
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
         public = PublicValues.of(release, np.arange(len(release)))
         return cls(release=release, domains=numeric, public=public, rows=NoisyRows.of(release, public.of_class))
 
     @property
     def protects(self) -> str:
-        return str(self.release.certificate.body["guarantee"]["protects"])
+        return self.release.certificate.guarantee.protects
 
     @cached_property
     def positions(self) -> IntArray:
@@ -153,23 +150,17 @@ def _expected(sight: NoisySight) -> list[Finding]:
     top = _worst_interval(sight, found)
     name = f"identification expected{sight.label}"
     return [
-        About("probability", "records").estimated(
-            name,
-            mean,
-            noisy_interval(found, "mean"),
-            sight.baseline,
+        About("probability", "records").finding(
+            Figure(name, mean, sight.baseline, noisy_interval(found, "mean")),
             f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
             f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
             f"{number_text(1 / mean)} would give the same.",
-            details={**_alike(mean), "note": found.note},
+            {**_alike(mean), "note": found.note},
         ),
-        About("probability", "records").estimated(
-            f"{name}, worst",
-            worst,
-            top,
-            sight.baseline,
+        About("probability", "records").finding(
+            Figure(f"{name}, worst", worst, sight.baseline, top),
             f"For the values that are easiest to name it is {_worst_words(found, top)}.",
-            details=_alike(worst),
+            _alike(worst),
         ),
         *_known_names(sight, found, top),
     ]
@@ -198,28 +189,19 @@ def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) ->
     """Give the same risks under the names they are known by."""
     mean, worst, label = found.mean, found.worst, sight.label
     return [
-        About("probability", "records").estimated(
-            f"prosecutor risk{label}",
-            worst,
-            top,
-            sight.baseline,
+        About("probability", "records").finding(
+            Figure(f"prosecutor risk{label}", worst, sight.baseline, top),
             f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
             f"its row at worst with {_worst_words(found, top)}. Public values alone give {percent(sight.baseline)}.",
-            details={"mean": mean},
+            {"mean": mean},
         ),
-        About("probability", "records").estimated(
-            f"journalist risk{label}",
-            worst,
-            (0.0, top[1]),
-            sight.baseline,
+        About("probability", "records").finding(
+            Figure(f"journalist risk{label}", worst, sight.baseline, (0.0, top[1])),
             f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
             f"surely than the prosecutor, who does at worst with {_worst_words(found, top)}.",
         ),
-        About("share", "records").estimated(
-            f"marketer risk{label}",
-            mean,
-            noisy_interval(found, "mean"),
-            sight.baseline,
+        About("share", "records").finding(
+            Figure(f"marketer risk{label}", mean, sight.baseline, noisy_interval(found, "mean")),
             f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
             f"{_EVEN}; {_AS_IT_FELL}.",
         ),
@@ -229,10 +211,8 @@ def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) ->
 def _width(sight: NoisySight, name: str) -> Finding:
     width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
     share = min(math.fsum(width.tolist()) / len(width) / sight.domains[name].span, 1.0)
-    return About("share", "utility").counted(
-        f"interval width ({name}){sight.label}",
-        share,
-        1.0,
+    return About("share", "utility").finding(
+        Figure(f"interval width ({name}){sight.label}", share, 1.0),
         f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
     )
 
@@ -405,14 +385,16 @@ def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Find
     sight = case.sight
     stated = _mean(found.stated)
     findings = [
-        About("probability", "records", private=True).estimated(
-            f"identification probability{sight.label}",
-            stated,
-            _stated_interval(found.stated, len(case.records)),
-            sight.baseline,
+        About("probability", "records", private=True).finding(
+            Figure(
+                f"identification probability{sight.label}",
+                stated,
+                sight.baseline,
+                _stated_interval(found.stated, len(case.records)),
+            ),
             f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
             f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
-            details={**_alike(stated), "worst": float(found.stated.max())},
+            {**_alike(stated), "worst": float(found.stated.max())},
         )
     ]
     if case.true_row is None:
@@ -420,15 +402,12 @@ def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Find
     hits = math.fsum(found.hit.tolist())
     printed = case.attack(some, as_printed=True)
     findings.append(
-        About("probability", "records", private=True).estimated(
-            f"record linkage{sight.label}",
-            hits / len(some),
-            wilson(hits, len(some)),
-            sight.baseline,
+        About("probability", "records", private=True).finding(
+            Figure(f"record linkage{sight.label}", hits / len(some), sight.baseline, wilson(hits, len(some))),
             f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
             f"of {len(some):,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
             f"believe in {percent(_mean(printed.stated))} and be right for {percent(_mean(printed.hit))}.",
-            details={
+            {
                 **_alike(hits / len(some)),
                 "stated": stated,
                 "attacked": len(some),
@@ -450,15 +429,12 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
     stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
     parts = [one.stated for _, one in draws], [one.hit for _, one in draws]
     printed = [math.fsum(float(each.sum()) for each in part) / trials for part in parts]
-    return About("probability", "records", private=True).estimated(
-        "identification by simulation",
-        hits / trials,
-        wilson(hits, trials),
-        case.sight.baseline,
+    return About("probability", "records", private=True).finding(
+        Figure("identification by simulation", hits / trials, case.sight.baseline, wilson(hits, trials)),
         f"With the noise drawn again {num:,} times the best guess is right for {percent(hits / trials)} of "
         f"the {case.sight.protects}s, and believed in with {percent(stated)}. The two agree if values are spread "
         "evenly over the public domain; else belief is off, as the attacker's picture of the values is.",
-        details={
+        {
             **_alike(hits / trials),
             "draws": num,
             "attacked": len(some),
@@ -493,11 +469,8 @@ def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
     assert found.truck_hit is not None
     hits = math.fsum(found.truck_hit.tolist())
     chance = without_release(case.sight.release, plan)
-    return About("share", "trucks", private=True).estimated(
-        "truck named",
-        hits / len(some),
-        wilson(hits, len(some)),
-        chance.mean,
+    return About("share", "trucks", private=True).finding(
+        Figure("truck named", hits / len(some), chance.mean, wilson(hits, len(some))),
         f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
         f"{percent(hits / len(some))} of {len(some):,}; {chance.words(chance.mean, case.sight.protects)}.",
     )
@@ -508,35 +481,23 @@ def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     hits, num, record = math.fsum(chances.tolist()), len(chances), case.sight.protects
     no_law = "The release states no law of its noise, so nothing limits"
     return [
-        About("probability", "records", private=True).estimated(
-            "record linkage",
-            hits / num,
-            wilson(hits, num),
-            case.sight.baseline,
+        About("probability", "records", private=True).finding(
+            Figure("record linkage", hits / num, case.sight.baseline, wilson(hits, num)),
             f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
             f"values is right for {percent(hits / num)} of {num:,}.",
-            details={**_alike(hits / num), "attacked": num},
+            {**_alike(hits / num), "attacked": num},
         ),
-        About("probability", "records", private=True).estimated(
-            "prosecutor risk",
-            1.0,
-            (min(hits / num, 1.0), 1.0),
-            case.sight.baseline,
+        About("probability", "records", private=True).finding(
+            Figure("prosecutor risk", 1.0, case.sight.baseline, (min(hits / num, 1.0), 1.0)),
             f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
             "as 100 % at worst.",
         ),
-        About("probability", "records", private=True).estimated(
-            "journalist risk",
-            1.0,
-            (0.0, 1.0),
-            case.sight.baseline,
+        About("probability", "records", private=True).finding(
+            Figure("journalist risk", 1.0, case.sight.baseline, (0.0, 1.0)),
             f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
         ),
-        About("share", "records", private=True).estimated(
-            "marketer risk",
-            hits / num,
-            (wilson(hits, num)[0], 1.0),
-            case.sight.baseline,
+        About("share", "records", private=True).finding(
+            Figure("marketer risk", hits / num, case.sight.baseline, (wilson(hits, num)[0], 1.0)),
             f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
             "them; a better guess may exist.",
         ),
@@ -601,17 +562,13 @@ def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
     mean, rms = _mean(errors), math.sqrt(_mean(errors**2))
     unit = domain.unit or NO_UNIT
     return [
-        About(unit, "utility", private=True).counted(
-            f"mean absolute error ({name})",
-            mean,
-            _mean(blind),
+        About(unit, "utility", private=True).finding(
+            Figure(f"mean absolute error ({name})", mean, _mean(blind)),
             f"A noisy {name} is {_with_unit(mean, domain)} off on average; the middle of the domain is "
             f"{_with_unit(_mean(blind), domain)} off.",
         ),
-        About(unit, "utility", private=True).counted(
-            f"root mean squared error ({name})",
-            rms,
-            math.sqrt(_mean(blind**2)),
+        About(unit, "utility", private=True).finding(
+            Figure(f"root mean squared error ({name})", rms, math.sqrt(_mean(blind**2))),
             f"The root of the mean squared error is {_with_unit(rms, domain)}; that of the middle of the domain is "
             f"{_with_unit(math.sqrt(_mean(blind**2)), domain)}.",
         ),
@@ -623,11 +580,8 @@ def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
     inside = (sight.column(f"{name}_lower") <= truth) & (truth <= sight.column(f"{name}_upper"))
     stated = _stated_coverage(sight, name)
     share = float(inside.mean())
-    return About("share", "utility", private=True).estimated(
-        f"coverage ({name}){sight.label}",
-        share,
-        wilson(int(inside.sum()), len(inside)),
-        stated,
+    return About("share", "utility", private=True).finding(
+        Figure(f"coverage ({name}){sight.label}", share, stated, wilson(int(inside.sum()), len(inside))),
         f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
         f"states at least {percent(stated)} for each.",
     )
@@ -636,7 +590,7 @@ def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
 def _stated_coverage(sight: NoisySight, name: str) -> float:
     """Return the coverage that the certificate states, averaged over rows."""
     if sight.rows is None:
-        return float(sight.release.certificate.body["measures"]["published_intervals"][name]["confidence"])
+        return float((sight.release.certificate.rows.published_intervals or {})[name].confidence)
     axis = sight.rows.names.index(name)
     cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
     of_cell = np.array([item["coverage"] for item in cells.describe()])

@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
-from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
 from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.plan import Linkage, Plan
 from dunnage.planning.problem import combinations
@@ -43,35 +42,24 @@ def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Fi
     return [*findings, *_distortion(sight), *truck_findings(sight.release, plan)]
 
 
-def _protects(sight: Sight) -> str:
-    return str(sight.release.certificate.body["guarantee"]["protects"])
-
-
 def _class_risks(sight: Sight) -> list[Finding]:
     """Give the risks that follow from class sizes, under the names they are known by."""
-    rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), _protects(sight)
+    rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), sight.protects
     mean = len(sight.sizes) / rows
     return [
-        About("probability", "records").counted(
-            "prosecutor risk",
-            1 / smallest,
-            1 / rows,
+        About("probability", "records").finding(
+            Figure("prosecutor risk", 1 / smallest, 1 / rows),
             f"Somebody who knows that a {record} is in the release, and its class, names its row with at most "
             f"{percent(1 / smallest)}: the smallest class has {smallest:,} rows.",
-            details={"mean": mean, "smallest_class": smallest},
+            {"mean": mean, "smallest_class": smallest},
         ),
-        About("probability", "records").estimated(
-            "journalist risk",
-            1 / smallest,
-            (0.0, 1 / smallest),
-            1 / rows,
+        About("probability", "records").finding(
+            Figure("journalist risk", 1 / smallest, 1 / rows, (0.0, 1 / smallest)),
             f"Somebody who does not know whether a {record} is in the release names its row with at most "
             f"{percent(1 / smallest)}, the prosecutor's; a population table would tell how much less.",
         ),
-        About("share", "records").counted(
-            "marketer risk",
-            mean,
-            1 / rows,
+        About("share", "records").finding(
+            Figure("marketer risk", mean, 1 / rows),
             f"Somebody who names a row for every {record} is right for {percent(mean)} of them: "
             f"{len(sight.sizes):,} classes, {rows:,} rows.",
         ),
@@ -80,14 +68,12 @@ def _class_risks(sight: Sight) -> list[Finding]:
 
 def _homogeneity(sight: Sight) -> list[Finding]:
     findings = []
-    class_id, record = sight.release.data.column("class_id").to_numpy(), _protects(sight)
+    class_id, record = sight.release.data.column("class_id").to_numpy(), sight.protects
     for name in sight.sensitive:
         share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
         findings.append(
-            About("share", "attributes").counted(
-                f"homogeneity ({name})",
-                share,
-                chance,
+            About("share", "attributes").finding(
+                Figure(f"homogeneity ({name})", share, chance),
                 f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
                 f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
             )
@@ -103,11 +89,9 @@ def _value_homogeneity(sight: Sight) -> list[Finding]:
         chance = attacks.homogeneous_by_chance(sight.sizes, known)
         more = "" if all_known else " or more, as not every value is told"
         findings.append(
-            About("share", "attributes").counted(
-                f"homogeneity ({told.name})",
-                share,
-                chance,
-                f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
+            About("share", "attributes").finding(
+                Figure(f"homogeneity ({told.name})", share, chance),
+                f"{percent(share)} of the {sight.protects}s are in classes with one {told.name} only: whoever knows "
                 f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
             )
         )
@@ -130,11 +114,9 @@ def _exact_guess(sight: Sight, axis: int) -> Finding:
     name, values = sight.names[axis], sight.members[axis]
     share = attacks.best_window(values, sight.class_of_member, 0.0)
     chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-    return About("probability", "attributes").counted(
-        f"value linkage, exact ({name})",
-        share,
-        chance,
-        f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {_protects(sight)}s: "
+    return About("probability", "attributes").finding(
+        Figure(f"value linkage, exact ({name})", share, chance),
+        f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {sight.protects}s: "
         f"the most frequent value of each multiset.",
     )
 
@@ -196,67 +178,55 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
     low[axis] = high[axis] = probes.values
     absent = attacks.record_linkage(sight, Known(stratum=probes.stratum, low=low, high=high)).rows == 0
     share = float(min(probes.weight[absent].sum(), 1.0))
-    name, body = sight.names[axis], sight.release.certificate.body
+    name, stated = sight.names[axis], sight.release.certificate
     among = f"Of the {probes.num_values:,} values that {name} can have" if probes.complete else f"Of all {name} values"
-    hidden = _num_suppressed(sight) > 0 or any("left out" in item for item in body["in_clear"])
+    hidden = stated.rows.num_suppressed > 0 or any("left out" in item for item in stated.in_clear)
     elsewhere = "the suppressed or left-out ones" if hidden else ""
     if sight.sampled:
         elsewhere = "the noisy rows" if sight.release.noisy else "those not sampled or suppressed"
-    return About("share", "table").estimated(
-        f"certain absence ({name})",
-        share,
-        (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
-        0.0,
-        f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
-        f"looks for a {_protects(sight)} with such a value knows that it was not released"
+    return About("share", "table").finding(
+        Figure(
+            f"certain absence ({name})",
+            share,
+            0.0,
+            (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
+        ),
+        f"{among}, {percent(share)} are certainly absent: no released {sight.protects} has them. Whoever "
+        f"looks for a {sight.protects} with such a value knows that it was not released"
         + (" in a class" if sight.release.noisy else "")
         + (f"; it may still be among {elsewhere}." if elsewhere else "."),
-        details={"values": probes.num_values, "every_value_tried": probes.complete},
+        {"values": probes.num_values, "every_value_tried": probes.complete},
     )
-
-
-def _num_suppressed(sight: Sight) -> int:
-    """Return how many records were suppressed, by the release: of a sampled one that is nobody's to know."""
-    return int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
 
 
 def _distortion(sight: Sight) -> list[Finding]:
     """Recompute the loss of eq. 7 a record, suppressed ones at the price alpha."""
-    body = sight.release.certificate.body
-    alpha = float(exact(body["mechanism"].get("alpha", 1), what="alpha"))
-    suppressed = _num_suppressed(sight)
+    alpha, suppressed = float(sight.mechanism.price_of_suppression), sight.release.certificate.rows.num_suppressed
     counting = (
         "over the released ones alone"
         if sight.sampled
-        else f"suppressed {_protects(sight)}s counted at {number_text(alpha)}"
+        else f"suppressed {sight.protects}s counted at {number_text(alpha)}"
     )
     records = int(sight.sizes.sum()) + suppressed
     sums = {told.name: math.fsum((sight.sizes * (told.upper - told.lower)).tolist()) / told.span for told in sight.told}
     losses = {name: (wide + alpha * suppressed) / records for name, wide in sums.items()}
-    weights = _importance(body["mechanism"].get("importance"), sight.names)
+    weights = sight.mechanism.weights(sight.release)
     total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
     findings = [
-        About("share", "utility").counted(
-            "total distortion",
-            total,
-            1.0,
+        About("share", "utility").finding(
+            Figure("total distortion", total, 1.0),
             f"Intervals are {percent(total)} of the domain wide on average, {counting}; 100 % would tell nothing.",
-            details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
+            {"attributes": losses, "alpha": alpha, "suppressed": suppressed},
         )
     ]
     if len(losses) > 1:
         findings += [
-            About("share", "utility").counted(
-                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open."
+            About("share", "utility").finding(
+                Figure(f"distortion ({name})", loss, 1.0), f"{percent(loss)} of the domain of {name} is left open."
             )
             for name, loss in losses.items()
         ]
     return findings
-
-
-def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
-    table = given if isinstance(given, Mapping) else {}
-    return {name: float(exact(table.get(name, 1), what="importance")) for name in names}
 
 
 def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
@@ -282,7 +252,7 @@ def _linkage_of(plan: Plan, release: Release) -> Linkage | None:
 
 
 def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, part: str, words: str) -> Finding:
-    record = str(release.certificate.body["guarantee"]["protects"])
+    record = release.certificate.guarantee.protects
     value = stated.mean if part == "mean" else stated.worst
     chance = without_release(release, plan)
     baseline = chance.mean if part == "mean" else chance.worst
@@ -292,15 +262,14 @@ def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, p
         interval, error = (value, value), ""
     elif release.noisy:
         interval, error = noisy_interval(stated, part), NOISY_ERROR
-    member = f" This is {MEMBER_NOTE}." if _is_sample(release) else ""
-    return About("probability", "trucks").estimated(
-        name,
-        value,
-        interval,
-        baseline,
+    # A package may be missing from the release because it was not sampled.
+    sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
+    member = f" This is {MEMBER_NOTE}." if sample else ""
+    return About("probability", "trucks").finding(
+        Figure(name, value, baseline, interval),
         f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
         f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
-        details={"kind": stated.kind, "note": stated.note},
+        {"kind": stated.kind, "note": stated.note},
     )
 
 
@@ -311,11 +280,6 @@ def noisy_interval(stated: Linkage, part: str) -> tuple[float, float]:
         return value, value
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * (stated.error or 0.0)
     return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
-
-
-def _is_sample(release: Release) -> bool:
-    """Return whether a package may be missing from the release because it was not sampled."""
-    return str(release.certificate.body["guarantee"]["model"]) == "sampled-dp" and not release.noisy
 
 
 @dataclass(frozen=True)
@@ -337,7 +301,7 @@ def without_release(release: Release, plan: Plan) -> TruckByChance:
 
     Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
     """
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     codes = combinations(release, public)
     if plan.slots is None:
         found = truck_linkage(codes, plan.assignment)

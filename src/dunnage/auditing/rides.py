@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Finding, mean_interval, wilson
+from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
 from dunnage.domains import CodedDomain, Graph, Numeric
@@ -36,7 +36,6 @@ from dunnage.measures import (
     closeness,
     entropy_diversity,
     is_ordered,
-    order_asked,
     ranked,
     set_widths,
     shares_of,
@@ -80,10 +79,11 @@ def ride_outside_findings(sight: Sight) -> list[Finding]:
     """Find what the release tells by itself: its distortion, and how diverse sensitive values are."""
     class_id = sight.release.data.column("class_id").to_numpy()
     findings = _distortion(sight)
-    asked = order_asked(sight.release.certificate.body["mechanism"])
     for name in sight.sensitive:
         column = ranked(sight.release.data.column(name).combine_chunks(), sight.release.attributes[name].plain())
-        findings += _diversity(_protects(sight), name, class_id, column, private=False, ordered=asked)
+        findings += _diversity(
+            sight.protects, name, class_id, column, private=False, ordered=sight.mechanism.sensitive_order
+        )
     return findings
 
 
@@ -103,10 +103,6 @@ def ride_inside_findings(case: Case, tell: Progress) -> tuple[list[Finding], lis
     if case.certain:
         findings += _true_diversity(case)
     return findings, notes
-
-
-def _protects(sight: Sight) -> str:
-    return str(sight.release.certificate.body["guarantee"]["protects"])
 
 
 # Distortion
@@ -138,7 +134,7 @@ class Distortion:
     def of(cls, sight: Sight) -> Distortion:
         """Measure a release, by its classes and the count of suppressed records that it states."""
         released = int(sight.sizes.sum())
-        lost = int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
+        lost = sight.release.certificate.rows.num_suppressed
         widths = {told.name: class_widths(told) for told in sight.told}
         means = {name: math.fsum((sight.sizes * wide).tolist()) / released for name, wide in widths.items()}
         return cls(means, lost / (released + lost), widths)
@@ -165,45 +161,36 @@ class Distortion:
 
 def own_weights(sight: Sight) -> dict[str, float]:
     """Return what each attribute counts, as the release states it; all alike if it does not."""
-    stated = sight.release.certificate.body["measures"].get("importance", {}).get("weights", {})
-    if set(stated) != set(sight.names):
-        stated = dict.fromkeys(sight.names, 1.0)
-    return shares_of({name: float(stated[name]) for name in sight.names})
+    stated = sight.release.certificate.rows.importance
+    known = stated is not None and set(stated.weights) == set(sight.names)
+    return shares_of({name: stated.weights[name] if stated is not None and known else 1.0 for name in sight.names})
 
 
 def _distortion(sight: Sight) -> list[Finding]:
-    found, record = Distortion.of(sight), _protects(sight)
+    found, record = Distortion.of(sight), sight.protects
     own, equal = own_weights(sight), shares_of(dict.fromkeys(sight.names, 1.0))
     total, fixed, inside = found.total(own), found.total(equal), found.by_generalisation(own)
     counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
     figures = {"by_generalisation": inside, "by_suppression": found.suppressed, "weights": own}
     return [
-        About("share", "utility").counted(
-            "total distortion",
-            total,
-            1.0,
+        About("share", "utility").finding(
+            Figure("total distortion", total, 1.0),
             f"{percent(total)} of what a {record} tells is lost, by the importance that the release was made with "
             f"({counts}); a suppressed {record} is lost altogether. 100 % would tell nothing.",
-            details={**figures, "attributes": {name: found.attribute(name) for name in sight.names}},
+            {**figures, "attributes": {name: found.attribute(name) for name in sight.names}},
         ),
-        About("share", "utility").counted(
-            "total distortion, equal weights",
-            fixed,
-            1.0,
+        About("share", "utility").finding(
+            Figure("total distortion, equal weights", fixed, 1.0),
             f"It is {percent(fixed)} if all attributes count alike. Compare releases of different importance by this.",
-            details={"by_generalisation": found.by_generalisation(equal), "by_suppression": found.suppressed},
+            {"by_generalisation": found.by_generalisation(equal), "by_suppression": found.suppressed},
         ),
-        About("share", "utility").counted(
-            "distortion by generalisation",
-            inside,
-            1.0,
+        About("share", "utility").finding(
+            Figure("distortion by generalisation", inside, 1.0),
             f"Classes leave {percent(inside)} of a released {record} open, by the release's own importance.",
-            details={"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
+            {"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
         ),
-        About("share", "utility").counted(
-            "distortion by suppression",
-            found.suppressed,
-            1.0,
+        About("share", "utility").finding(
+            Figure("distortion by suppression", found.suppressed, 1.0),
             f"{percent(found.suppressed)} of the {record}s were suppressed.",
         ),
         *(_attribute_distortion(found, name) for name in sight.names),
@@ -212,13 +199,11 @@ def _distortion(sight: Sight) -> list[Finding]:
 
 def _attribute_distortion(found: Distortion, name: str) -> Finding:
     value, inside = found.attribute(name), found.generalised[name]
-    return About("share", "utility").counted(
-        f"distortion ({name})",
-        value,
-        1.0,
+    return About("share", "utility").finding(
+        Figure(f"distortion ({name})", value, 1.0),
         f"{percent(value)} of {name} is lost: classes span {percent(inside)} of its domain on average, and "
         f"{percent(found.suppressed)} is suppressed.",
-        details={"by_generalisation": inside, "by_suppression": found.suppressed},
+        {"by_generalisation": inside, "by_suppression": found.suppressed},
     )
 
 
@@ -267,20 +252,16 @@ def _diversity(
     distance = min(closeness(class_id, column, ordered=ordered), 1.0)
     how = DISTANCE_WORDS[ordered]
     return [
-        About("values", "attributes", private=private).counted(
-            f"l reached ({name})",
-            fewest,
-            int(codes.max()) + 1,
+        About("values", "attributes", private=private).finding(
+            Figure(f"l reached ({name})", fewest, int(codes.max()) + 1),
             f"The least diverse class has {many(fewest, 'value')} of {name} (distinct l), and by entropy l = "
             f"{number_text(entropy)}; all {record}s together have {int(codes.max()) + 1:,}.",
-            details={"entropy_l": entropy},
+            {"entropy_l": entropy},
         ),
-        About("share", "attributes", private=private).counted(
-            f"t reached ({name})",
-            distance,
-            0.0,
+        About("share", "attributes", private=private).finding(
+            Figure(f"t reached ({name})", distance, 0.0),
             f"The class whose {name} differs most from the whole table is {percent(distance)} away from it ({how}).",
-            details={"distance": how},
+            {"distance": how},
         ),
     ]
 
@@ -298,10 +279,8 @@ def _true_diversity(case: Case) -> list[Finding]:
         fewest = int(attacks.Occurrences.of(class_id, persons[released], len(case.sight.sizes)).distinct.min())
         smallest = int(case.sight.sizes.min())
         findings.append(
-            About("persons", "records", private=True).counted(
-                "persons in a class, fewest",
-                fewest,
-                smallest,
+            About("persons", "records", private=True).finding(
+                Figure("persons in a class, fewest", fewest, smallest),
                 f"The class with fewest persons has {fewest:,}; the class with fewest rows has {smallest:,}.",
             )
         )
@@ -392,22 +371,18 @@ def _top_pairs(case: Case, origin: int, destination: int) -> list[Finding]:
     names = f"{sight.names[origin]} and {sight.names[destination]}"
     means = {name: float(table[busiest].mean()) for name, table in counts.items()}
     return [
-        About("share", "utility", private=True).counted(
-            "top pairs kept",
-            kept,
-            chance,
+        About("share", "utility", private=True).finding(
+            Figure("top pairs kept", kept, chance),
             f"{percent(kept)} of the {top} pairs of {names} that look busiest are in truth among the {top} busiest; a "
             f"row counts evenly for each pair of its sets. Pairs at random would be with {percent(chance)}.",
-            details={"pairs": top},
+            {"pairs": top},
         ),
-        About(f"{record}s", "utility", private=True).counted(
-            "top pairs, mean error",
-            error,
-            blind,
+        About(f"{record}s", "utility", private=True).finding(
+            Figure("top pairs, mean error", error, blind),
             f"The {top} busiest pairs have {number_text(float(truth[busiest].mean()))} {record}s each on average; read "
             f"from the release, each is off by {number_text(error)} on average. Rows of no other pair alone give "
             f"{number_text(means['certain'])} a pair, all rows that may be of it {number_text(means['possible'])}.",
-            details={"truth": float(truth[busiest].mean()), **means, "relative": error / float(truth[busiest].mean())},
+            {"truth": float(truth[busiest].mean()), **means, "relative": error / float(truth[busiest].mean())},
         ),
     ]
 
@@ -422,14 +397,12 @@ def _mean_error(case: Case, axis: int) -> Finding:
     least = math.fsum((sizes * told.lower).tolist()) / rows
     error, unit = abs(middle - truth), told.numeric.unit
     blind = abs((told.numeric.lower_float + told.numeric.upper_float) / 2 - truth)
-    return About(unit or NO_UNIT, "utility", private=True).counted(
-        f"mean error ({told.name})",
-        error,
-        blind,
+    return About(unit or NO_UNIT, "utility", private=True).finding(
+        Figure(f"mean error ({told.name})", error, blind),
         f"The mean {told.name} by the middles of intervals is {number_text(error)}{' ' + unit if unit else ''} off the "
         f"true one; by their lower ends it would be {number_text(abs(least - truth))}, and the middle of the domain, "
         f"without the release, is {number_text(blind)} off.",
-        details={"truth": truth, "by_middles": middle, "by_lower_ends": least},
+        {"truth": truth, "by_middles": middle, "by_lower_ends": least},
     )
 
 
@@ -476,19 +449,15 @@ def _boardings(case: Case, station: int, time: int) -> list[Finding]:
     absolute = [float(error.mean()) for error in errors]
     where = f"({sight.names[station]} by hour of {sight.names[time]})"
     return [
-        About("ratio", "utility", private=True).counted(
-            f"query error {where}",
-            relative[0],
-            relative[1],
+        About("ratio", "utility", private=True).finding(
+            Figure(f"query error {where}", relative[0], relative[1]),
             f"Asked for the {record}s of one {sight.names[station]} in one hour, the release is off by "
             f"{percent(relative[0])} of the true count on average, counts below {number_text(floor)} taken as that; "
             f"spreading all evenly is off by {percent(relative[1])}.",
-            details={"floor": floor, "cells": counts.size},
+            {"floor": floor, "cells": counts.size},
         ),
-        About(f"{record}s", "utility", private=True).counted(
-            f"query error, absolute {where}",
-            absolute[0],
-            absolute[1],
+        About(f"{record}s", "utility", private=True).finding(
+            Figure(f"query error, absolute {where}", absolute[0], absolute[1]),
             f"That is {number_text(absolute[0])} {record}s a count, and {number_text(absolute[1])} with all spread "
             f"evenly; there are {number_text(float(truth.mean()))} on average.",
         ),
@@ -599,29 +568,34 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
     label, tell = f"({many(num, 'attribute')} known)", "tells" if num == 1 else "tell"
     details = {" and ".join(one.names): _figures(one) for one in found}
     return [
-        About("share", "records", private=True).estimated(
-            f"uniqueness {label}",
-            share,
-            # No class has a single row, so that no attribute leaves one.
-            (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked),
-            before,
+        About("share", "records", private=True).finding(
+            Figure(
+                f"uniqueness {label}",
+                share,
+                before,
+                (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked),
+            ),
             f"Somebody who knows the {many(num, 'attribute')} of a {record} that {tell} most is left with one "
             f"row for {percent(share)} of them; in the true table it is {percent(before)}{sampled}.",
-            details=details,
+            details,
         ),
-        About("rows", "records", private=True).estimated(
-            f"candidate rows, fewest {label}",
-            float(fewest.after.min()),
-            (float(fewest.after.min() if complete else smallest), float(fewest.after.min())),
-            float(min(one.before.min() for one in found)),
+        About("rows", "records", private=True).finding(
+            Figure(
+                f"candidate rows, fewest {label}",
+                float(fewest.after.min()),
+                float(min(one.before.min() for one in found)),
+                (float(fewest.after.min() if complete else smallest), float(fewest.after.min())),
+            ),
             f"No {record} has fewer than {many(int(fewest.after.min()), 'row')} that may be it, for who "
             f"knows {' and '.join(fewest.names)}{sampled}.",
         ),
-        About("rows", "records", private=True).estimated(
-            f"candidate rows, median {label}",
-            float(np.median(middle.after)),
-            median_interval(middle.after, complete),
-            min(float(np.median(one.before)) for one in found),
+        About("rows", "records", private=True).finding(
+            Figure(
+                f"candidate rows, median {label}",
+                float(np.median(middle.after)),
+                min(float(np.median(one.before)) for one in found),
+                median_interval(middle.after, complete),
+            ),
             f"Half of the {record}s have {number_text(float(np.median(middle.after)))} rows or more that may "
             f"be them, for who knows {' and '.join(middle.names)}{sampled}.",
         ),
@@ -773,14 +747,11 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
     ends = (unique, unique) if everyone else wilson(unique * attacked, attacked)
     unique_before = float((found.before == 1).mean())
     return [
-        About("probability", "records", private=True).estimated(
-            f"card risk {label}",
-            mean,
-            (low, high if found.complete else 1.0),
-            before,
+        About("probability", "records", private=True).finding(
+            Figure(f"card risk {label}", mean, before, (low, high if found.complete else 1.0)),
             f"Somebody who knows the {many(num, 'ride')} of a card that {tell} most names it with "
             f"{percent(mean)} on average{linked}; in the true table it is {percent(before)}{among}.",
-            details={
+            {
                 "cards": able,
                 "attacked": attacked,
                 "fewest_cards": int(found.after.min()),
@@ -789,11 +760,8 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
                 "every_choice_tried": found.complete,
             },
         ),
-        About("share", "records", private=True).estimated(
-            f"card uniqueness {label}",
-            unique,
-            (ends[0], ends[1] if found.complete else 1.0),
-            unique_before,
+        About("share", "records", private=True).finding(
+            Figure(f"card uniqueness {label}", unique, unique_before, (ends[0], ends[1] if found.complete else 1.0)),
             f"For {percent(unique)} of the cards with {many(num, 'ride')} or more no other card fits"
             f"{linked}; in the true table it is {percent(unique_before)}.",
         ),

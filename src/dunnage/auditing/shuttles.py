@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, About, Finding
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
@@ -72,22 +72,18 @@ def _sizes(done: FleetSettlement) -> list[Finding]:
     priced = "" if price is None else f" at {number_text(price)} an hour of one shuttle"
     more = (done.shuttles - needed) * day
     return [
-        About("shuttles", "utility", private=True).counted(
-            "shuttles",
-            done.shuttles,
-            needed,
+        About("shuttles", "utility", private=True).finding(
+            Figure("shuttles", done.shuttles, needed),
             f"The plan has {several(done.shuttles, 'shuttle')}; planned on the true trips, without privacy, the same "
             f"method takes {needed:,}{_more(done.shuttles, needed)}.",
-            details={"zones": {zone: {"planned": ours, "needed": theirs} for zone, (ours, theirs) in by_zone.items()}},
+            {"zones": {zone: {"planned": ours, "needed": theirs} for zone, (ours, theirs) in by_zone.items()}},
         ),
-        About(unit, "utility", private=True).counted(
-            "cost",
-            done.shuttles * day,
-            needed * day,
+        About(unit, "utility", private=True).finding(
+            Figure("cost", done.shuttles * day, needed * day),
             f"The planned fleet costs {number_text(done.shuttles * day)} {unit}{priced}, the one without privacy "
             f"{number_text(needed * day)}: privacy {'costs' if more >= 0 else 'saves'} {number_text(abs(more))}"
             f"{' at the price of longer waits' if more < 0 else ''}.",
-            details={"hours_a_day": hours, "per_shuttle_hour": price},
+            {"hours_a_day": hours, "per_shuttle_hour": price},
         ),
     ]
 
@@ -103,15 +99,12 @@ def _wait(done: FleetSettlement, interval: tuple[float, float]) -> Finding:
     known = done.needed is not None
     ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
     without = f"with the fleet that they need {number_text(ideal)} s" if known else "no fleet was found that meets that"
-    return About("s", "utility", private=True).estimated(
-        "wait",
-        wait,
-        (min(interval[0], wait), max(interval[1], wait)),
-        ideal,
+    return About("s", "utility", private=True).finding(
+        Figure("wait", wait, ideal, (min(interval[0], wait), max(interval[1], wait))),
         f"With the planned fleet true riders wait {number_text(wait)} s on average, where "
         f"{number_text(target)} s are allowed; {without}."
         + (f" {number_text(done.unserved)} rides a day are not served." if done.unserved else ""),
-        details={"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
+        {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
     )
 
 
@@ -120,13 +113,11 @@ def _zones(done: FleetSettlement) -> Finding:
     ideal = (
         "a fleet sized on the true trips does so in all" if done.needed is not None else "no fleet was found that does"
     )
-    return About("share", "utility", private=True).counted(
-        "zones in time",
-        met / len(done.zones),
-        1.0,
+    return About("share", "utility", private=True).finding(
+        Figure("zones in time", met / len(done.zones), 1.0),
         f"In {met:,} of {several(len(done.zones), 'zone')} all true riders are served and wait no longer on average "
         f"than they may; {ideal}.",
-        details={"missed": [zone for zone, met in zip(done.zones, done.meets_target, strict=True) if not met]},
+        {"missed": [zone for zone, met in zip(done.zones, done.meets_target, strict=True) if not met]},
     )
 
 

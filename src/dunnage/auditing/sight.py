@@ -15,14 +15,16 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
-from dunnage.errors import ParameterError, ReleaseError
-from dunnage.mechanisms.recode import released_column
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.guarantees import SampledDP
+from dunnage.mechanisms.recode import ClassRelease, released_column
 from dunnage.release import Release, is_set
+from dunnage.verification import mechanism_of
 
-CLASS_MODELS = ("k-anonymity", "sampled-dp")
-"""Guarantees of releases whose rows stand in classes."""
-CLUSTERS = "utility-clusters"
-"""Mechanism whose classes are told by sets, nodes and their own smallest and largest numbers."""
+NEITHER = (
+    "linkage is audited on classes of rows and on noisy rows. This release promises {} and has neither. Audit one that "
+    "has."
+)
 
 
 # What the attacker sees
@@ -66,7 +68,7 @@ class PublicValues:
 
 
 def names_of_role(release: Release, role: str) -> list[str]:
-    return [name for name, item in release.attributes.items() if item["role"] == role]
+    return [name for name, item in release.attributes.items() if item.role == role]
 
 
 def _comparable(column: pa.Array) -> pa.Array:
@@ -123,17 +125,15 @@ class Told:
         return _numbers(self.domain, column)
 
     @classmethod
-    def of(cls, release: Release, name: str) -> Told:
-        classes, mechanism = release.classes, release.certificate.body["mechanism"]
-        described = release.attributes[name].get("domain", {})
-        domain = domain_from(described)
+    def of(cls, release: Release, name: str, bounds: str) -> Told:
+        classes, domain = release.classes, domain_from(release.attributes[name].domain or {})
         assert classes is not None
         means, own, listing = None, False, None
         if isinstance(domain, Numeric) and f"{name}_lower" in classes.column_names:
             lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
             means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
-            own = mechanism.get("bounds") == "class" or mechanism["name"] == CLUSTERS
-            if mechanism["name"] in ("full-domain", "sampled-lattice"):
+            own = bounds == "class"
+            if bounds == "level":
                 # Its public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
@@ -203,36 +203,46 @@ def _listed(domain: Domain, sets: pa.ListArray) -> tuple[Listing, FloatArray, Fl
 class Sight:
     """A release of classes as an attacker reads it, one line a class."""
 
-    release: Release  # The release
+    release: Release
+    mechanism: ClassRelease  # What made it
     sizes: IntArray  # Rows of each class
     told: tuple[Told, ...]  # Its generalised attributes
     public: PublicValues
 
     @classmethod
     def of(cls, release: Release) -> Sight:
-        body, names = release.certificate.body, names_of_role(release, "quasi-identifier")
-        if release.classes is None or body["guarantee"]["model"] not in CLASS_MODELS or not names:
-            raise ParameterError(
-                "linkage is audited on classes of rows and on noisy rows. This release promises "
-                f"{body['guarantee']['model']} and has neither. Audit one that has."
-            )
+        names = names_of_role(release, "quasi-identifier")
+        if release.classes is None or not names:
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
+        try:
+            mechanism = mechanism_of(release.certificate)
+        except CheckFailed as failure:
+            raise ReleaseError(f"the release does not say how its classes were made: {failure}. Verify it.") from None
+        if not isinstance(mechanism, ClassRelease):
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
         class_id = release.data.column("class_id").to_numpy()
         in_class = np.flatnonzero(class_id >= 0)  # noisy rows are in none
         return cls(
             release=release,
+            mechanism=mechanism,
             sizes=release.classes.column("size").to_numpy().astype(np.int64),
-            told=tuple(Told.of(release, name) for name in names),
+            told=tuple(Told.of(release, name, mechanism.class_bounds) for name in names),
             public=PublicValues.of(release, in_class[np.unique(class_id[in_class], return_index=True)[1]]),
         )
 
     @property
     def sampled(self) -> bool:
-        return str(self.release.certificate.body["guarantee"]["model"]) == "sampled-dp"
+        """Whether it is of a secret sample, so that a record may be missing by chance."""
+        return isinstance(self.release.certificate.guarantee, SampledDP)
+
+    @property
+    def protects(self) -> str:
+        return self.release.certificate.guarantee.protects
 
     @property
     def clustered(self) -> bool:
         """Whether the classes are clusters of records that are near each other, told by sets, nodes and intervals."""
-        return str(self.release.certificate.body["mechanism"]["name"]) == CLUSTERS
+        return self.release.certificate.rows.distortion is not None
 
     @property
     def names(self) -> tuple[str, ...]:

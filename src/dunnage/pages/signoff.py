@@ -7,12 +7,15 @@ the audit and the certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+
+from pydantic import JsonValue
 
 from dunnage._version import __version__
 from dunnage.auditing.audit import Approval, Audit, ComparedPlan, Statement
 from dunnage.auditing.finding import Finding
+from dunnage.certificate import Composition, JsonObject, Total
+from dunnage.guarantees import Basis
 from dunnage.pages.common import render
 from dunnage.text import number_text, percent
 
@@ -117,7 +120,7 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
     ]
 
 
-def _mechanism(mechanism: Mapping[str, Any]) -> str:
+def _mechanism(mechanism: JsonObject) -> str:
     """Write a mechanism and its parameters; those that are not set are left out."""
     told = [
         f"{key} {_parameter(key, value)}"
@@ -127,19 +130,21 @@ def _mechanism(mechanism: Mapping[str, Any]) -> str:
     return ": ".join(part for part in (str(mechanism.get("name", "unknown")), ", ".join(told)) if part)
 
 
-def _parameter(key: str, value: Any) -> str:
-    if key == "purposes" and isinstance(value, Mapping):
+def _parameter(key: str, value: JsonValue) -> str:
+    if key == "purposes" and isinstance(value, dict):
         return " and ".join(f"{name} ({_purpose(item)})" for name, item in sorted(value.items()))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return ", ".join(f"{name} {_parameter('', part)}" for name, part in value.items())
     if isinstance(value, list):
         return "/".join(_parameter("", part) for part in value)
     return str(value)
 
 
-def _purpose(item: Mapping[str, Any]) -> str:
-    tiers = item.get("tiers") or {}
-    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, Mapping) else ""
+def _purpose(item: JsonValue) -> str:
+    if not isinstance(item, dict):
+        return str(item)
+    tiers = item.get("tiers")
+    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, dict) else ""
     return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
 
 
@@ -150,38 +155,40 @@ def _plan(plan: ComparedPlan | None) -> str:
     return f"{number_text(plan.objective)} {'in cost' if plan.minimises == 'cost' else plan.minimises}{model}"
 
 
-def _composed(composition: Mapping[str, Any]) -> str:
+def _composed(composition: Composition | None) -> str:
     """Say what this and all earlier releases of the dataset add up to."""
-    total = composition.get("total")
-    if not isinstance(total, Mapping):
-        return "no total exists: " + str(composition.get("rule", "")).removeprefix("does not compose: ")
-    delta = f", delta {total['delta']}" if total.get("delta") else ""
-    return f"epsilon {total.get('epsilon')}{delta} in all ({composition.get('neighbours', '')})"
+    if composition is None or not isinstance(composition.total, Total):
+        return "no total exists: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+    total = composition.total
+    delta = f", delta {total.delta}" if total.delta else ""
+    return f"epsilon {total.epsilon}{delta} in all ({composition.neighbours or ''})"
 
 
 def _promises(stated: Statement) -> list[str]:
     """Say in plain words what is promised; of a claim, what is claimed too."""
-    guarantee = stated.guarantee
-    words = _MODELS.get(str(guarantee.get("model")), str(guarantee.get("model", ""))).format(
-        unit=guarantee.get("protects", "record")
-    )
-    figures = [f"{name} = {guarantee[name]}" for name in ("k", "epsilon", "delta", "beta") if guarantee.get(name)]
-    promised = [f"{words} ({', '.join(figures)})."] if stated.basis == "proved" else []
+    promised = []
+    if stated.guarantee is not None and stated.basis == Basis.PROVED:
+        words, parts = (
+            _MODELS[stated.guarantee.model].format(unit=stated.guarantee.protects),
+            stated.guarantee.to_dict(),
+        )
+        figures = [f"{name} = {parts[name]}" for name in ("k", "epsilon", "delta", "beta") if parts.get(name)]
+        promised = [f"{words} ({', '.join(figures)})."]
     claim = [f"Claimed: {stated.claim}."] if stated.claim else []
-    return [*promised, *stated.meaning.get("sentences", []), *claim]
+    return [*promised, *(stated.meaning.sentences if stated.meaning is not None else []), *claim]
 
 
 def _odds(stated: Statement) -> list[tuple[str, str]]:
     """Give what a suspicion may become, or how often a row may be named, at most."""
     rows = []
-    for row in stated.meaning.get("odds", []):
-        before = f"a suspicion of {percent(row['before'])}" if "before" in row else ""
-        if "at_most" in row:
-            rows.append((f"{before} becomes", percent(row["at_most"])))
-        elif "right_guess_at_most" in row:
-            rows.append((f"with {before} the best guess is right", percent(row["right_guess_at_most"])))
-        elif "right_at_most" in row:
-            rows.append((str(row.get("attack", "a guess is right")), percent(row["right_at_most"])))
+    for row in stated.meaning.odds if stated.meaning is not None else []:
+        before = f"a suspicion of {percent(row.before)}" if row.before is not None else ""
+        if row.at_most is not None:
+            rows.append((f"{before} becomes", percent(row.at_most)))
+        elif row.right_guess_at_most is not None:
+            rows.append((f"with {before} the best guess is right", percent(row.right_guess_at_most)))
+        elif row.right_at_most is not None:
+            rows.append((row.attack or "a guess is right", percent(row.right_at_most)))
     return [(f"{words[0].upper()}{words[1:]}", most) for words, most in rows]
 
 
