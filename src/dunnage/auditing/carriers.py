@@ -18,6 +18,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Figure, Finding, VehicleAtRisk, wilson
@@ -34,6 +36,7 @@ from dunnage.auditing.tracking import (
     unique_shares,
 )
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
+from dunnage.kinds.common import floats
 from dunnage.local.client import TaskLosses, check_task, mechanism_of
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric, SampledReport
@@ -102,6 +105,33 @@ class MapEstimate:
     upper: FloatArray
     remainder: float = 0.0  # Share of all that are not listed
 
+    @classmethod
+    def of(cls, task: Task, purpose: Purpose, lines: pa.Table) -> MapEstimate:
+        mechanism, remainder = mechanism_of(task, purpose), 0.0
+        paths = isinstance(mechanism, LocalTrajectory)
+        if paths:
+            is_other = pc.equal(lines["path"], OTHER)
+            remainder, lines = math.fsum(lines["value"].filter(is_other).to_pylist()), lines.filter(pc.invert(is_other))
+            outside = mechanism.grid.outside  # a path is written as its cells in order, or as one word
+            texts = [
+                text if text != OUTSIDE else ">".join([OUTSIDE] * mechanism.steps) for text in lines["path"].to_pylist()
+            ]
+            cells = [tuple(outside if cell == OUTSIDE else int(cell) for cell in text.split(">")) for text in texts]
+            inputs = np.array([int(mechanism.paths.index(path)) for path in cells])
+        else:
+            inputs = np.array(lines["cell"].to_pylist())
+        value, lower, upper = (floats(lines, name) for name in ("value", "lower", "upper"))
+        return cls(
+            what="path" if paths else "place",
+            grid=None if paths else purpose.grid,
+            num_inputs=mechanism.channel(mechanism.levels[0]).num_inputs if paths else len(inputs),
+            inputs=inputs,
+            value=value,
+            lower=lower,
+            upper=upper,
+            remainder=remainder,
+        )
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatesSight:
@@ -124,9 +154,21 @@ class EstimatesSight:
         except (CheckFailed, TaskError) as failure:
             raise ReleaseError(f"the release does not say what was estimated, or how: {failure}. Verify it.") from None
         purposes = {purpose.name: purpose for purpose in task.purposes}
-        means = [_mean_of(purposes[line["purpose"]], line) for line in lines if line["quantity"] in (_MEAN, _PRESENT)]
+        quantities = {(name, item.name): item for name, purpose in purposes.items() for item in purpose.quantities}
+        means = [
+            MeanEstimate(
+                purpose=line["purpose"],
+                quantity=quantities[line["purpose"], line["attribute"]],
+                of_presence=line["quantity"] == _PRESENT,
+                value=line["value"],
+                lower=line["lower"],
+                upper=line["upper"],
+            )
+            for line in lines
+            if line["quantity"] in (_MEAN, _PRESENT)
+        ]
         maps = {
-            name: _map_of(task, purpose, [line for line in lines if line["purpose"] == name])
+            name: MapEstimate.of(task, purpose, release.data.filter(pc.equal(release.data["purpose"], name)))
             for name, purpose in purposes.items()
             if purpose.grid is not None and stated.estimates.reports[name]
         }
@@ -137,42 +179,6 @@ class EstimatesSight:
             means=tuple(means),
             maps=maps,
         )
-
-
-def _mean_of(purpose: Purpose, line: Mapping[str, Any]) -> MeanEstimate:
-    return MeanEstimate(
-        purpose=purpose.name,
-        quantity=next(quantity for quantity in purpose.quantities if quantity.name == line["attribute"]),
-        of_presence=line["quantity"] == _PRESENT,
-        value=line["value"],
-        lower=line["lower"],
-        upper=line["upper"],
-    )
-
-
-def _map_of(task: Task, purpose: Purpose, lines: Sequence[Mapping[str, Any]]) -> MapEstimate:
-    mechanism = mechanism_of(task, purpose)
-    law = mechanism.channel(mechanism.levels[0])
-    paths = isinstance(mechanism, LocalTrajectory)
-    listed = [line for line in lines if not paths or line["path"] != OTHER]
-    return MapEstimate(
-        what="path" if paths else "place",
-        grid=None if paths else purpose.grid,
-        num_inputs=law.num_inputs if paths else len(listed),
-        inputs=np.array([_path_number(mechanism, line["path"]) if paths else line["cell"] for line in listed]),
-        value=np.array([line["value"] for line in listed]),
-        lower=np.array([line["lower"] for line in listed]),
-        upper=np.array([line["upper"] for line in listed]),
-        remainder=math.fsum(line["value"] for line in lines if paths and line["path"] == OTHER),
-    )
-
-
-def _path_number(mechanism: LocalTrajectory, text: str) -> int:
-    """Return the number of a path that is written as its cells in order."""
-    outside = mechanism.grid.outside
-    if text == OUTSIDE:
-        return int(mechanism.paths.index((outside,) * mechanism.steps))
-    return int(mechanism.paths.index(tuple(outside if cell == OUTSIDE else int(cell) for cell in text.split(">"))))
 
 
 # The attacker, by the laws alone
@@ -274,12 +280,12 @@ def _guess_finding(about: About, name: str, guess: Guess, sentence: str, details
 
 def _place_findings(target: Target) -> Iterator[Finding]:
     """Say how well a parked truck is found, and whether a move is seen. Paths are found as places are."""
-    law, name = target.law, target.purpose.name
+    law, name, schedule = target.law, target.purpose.name, target.task.schedule
     told = ", by its areas in clear" if isinstance(law, InClear) and law.num_groups > 1 else ""
     for number, (words, days) in enumerate(PERIODS):
         num = target.reports_of(days)
         guess = located(law, num)
-        ends = " (where the allowance ends)" if num < days * target.task.schedule.slots_per_day else ""
+        ends = " (where the allowance ends)" if num < days * schedule.slots_per_day else ""
         yield _guess_finding(
             About("probability", "several releases" if number else "attributes"),
             f"localisation, {words} ({name})",
@@ -288,8 +294,36 @@ def _place_findings(target: Target) -> Iterator[Finding]:
             f"among {law.num_inputs:,} {target.what}s gives {percent(guess.baseline)}.",
             details={"reports": num} | ({} if number else {"curve": localisation_curve(target)}),
         )
-    yield from _every_slot(target)
-    yield from _movement(target)
+    # What a report at every moment would give away, as published: for an hour and for eight.
+    for hours in (1, 8):
+        num = hours * 60 // schedule.slot_minutes
+        if num < 2:
+            continue
+        guess = located(law, num)
+        finds = "finds" if schedule.slots_per_day == schedule.num_moments else "would find"
+        yield _guess_finding(
+            About("probability", "several releases"),
+            f"localisation, every slot for {several(hours, 'hour')} ({name})",
+            guess,
+            f"A report every {several(schedule.slot_minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, "
+            f"{finds} a truck that does not move with {percent(guess.value)}.",
+            details={"reports": num},
+        )
+    if not isinstance(target.mechanism, LocalLocation):
+        return
+    found, about = movement(law), About("share", "attributes")
+    yield about.finding(
+        Figure(f"movement seen ({name})", found.fresh, 0.0),
+        f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
+        "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
+        "is drawn anew.",
+    )
+    yield about.finding(
+        Figure(f"movement seen if reports were kept ({name})", found.kept, found.fresh),
+        f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
+        f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
+        "kept.",
+    )
 
 
 @lru_cache(maxsize=256)
@@ -302,43 +336,6 @@ def localisation_curve(target: Target) -> list[list[float]]:
     """Return numbers of reports, the chance that a parked truck is found by them, and its interval."""
     found = [(num, located(target.law, num)) for num in CURVE]
     return [[num, guess.value, *guess.interval] for num, guess in found]
-
-
-def _every_slot(target: Target) -> Iterator[Finding]:
-    """Say what a report at every moment would give away, as published: for an hour and for eight."""
-    minutes = target.task.schedule.slot_minutes
-    for hours in (1, 8):
-        num = hours * 60 // minutes
-        if num < 2:
-            continue
-        guess = located(target.law, num)
-        finds = "finds" if target.task.schedule.slots_per_day == target.task.schedule.num_moments else "would find"
-        yield _guess_finding(
-            About("probability", "several releases"),
-            f"localisation, every slot for {several(hours, 'hour')} ({target.purpose.name})",
-            guess,
-            f"A report every {several(minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, {finds} a "
-            f"truck that does not move with {percent(guess.value)}.",
-            details={"reports": num},
-        )
-
-
-def _movement(target: Target) -> Iterator[Finding]:
-    if not isinstance(target.mechanism, LocalLocation):
-        return
-    found, name = movement(target.law), target.purpose.name
-    yield About("share", "attributes").finding(
-        Figure(f"movement seen ({name})", found.fresh, 0.0),
-        f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
-        "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
-        "is drawn anew.",
-    )
-    yield About("share", "attributes").finding(
-        Figure(f"movement seen if reports were kept ({name})", found.kept, found.fresh),
-        f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
-        f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
-        "kept.",
-    )
 
 
 def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
@@ -424,22 +421,17 @@ class CarrierCase:
                 "the release was made for another task than this policy's. Give the policy as it was when devices "
                 "reported."
             )
-        by_row, why = _counts_rows(sight, fleet)
-        return cls(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=by_row), notes=(why, *fleet.notes))
-
-
-def _counts_rows(sight: EstimatesSight, fleet: Fleet) -> tuple[bool, str]:
-    """Decide whether the truth is that of rows or of slots, and say why."""
-    rows = "The truth is taken over all rows alike"
-    if fleet.micros is None:
-        return True, f"{rows}, as the policy names no column of time."
-    if sight.num_reports == fleet.num_rows:
-        return True, f"{rows}, as there are as many of them as reports."
-    if fleet.num_rows * 2 < fleet.num_slots:
-        return True, f"{rows}, as they lie farther apart than the slots of the schedule."
-    if fleet.num_slots > _MOST_SLOTS:
-        return True, f"{rows}, as vehicles and slots are too many to look at each."
-    return False, "The truth is taken over all slots of all vehicles and days alike, drawn or not."
+        whys = (
+            (fleet.micros is None, "the policy names no column of time"),
+            (sight.num_reports == fleet.num_rows, "there are as many of them as reports"),
+            (fleet.num_rows * 2 < fleet.num_slots, "they lie farther apart than the slots of the schedule"),
+            (fleet.num_slots > _MOST_SLOTS, "vehicles and slots are too many to look at each"),
+        )
+        why = next((f"The truth is taken over all rows alike, as {words}." for holds, words in whys if holds), "")
+        slots = "The truth is taken over all slots of all vehicles and days alike, drawn or not."
+        return cls(
+            sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=bool(why)), notes=(why or slots, *fleet.notes)
+        )
 
 
 def carrier_inside_findings(case: CarrierCase, tell: Progress) -> tuple[list[Finding], list[str]]:

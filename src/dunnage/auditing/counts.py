@@ -53,7 +53,7 @@ from dunnage.exact import exact, plain
 from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
 from dunnage.mechanisms.base import Mechanism
-from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
+from dunnage.mechanisms.counting import trip_cells, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
 from dunnage.publication import Key
@@ -83,7 +83,6 @@ NO_KEY = (
     "Without the key nothing ties these rows to this release: errors are right only if they are the rows that were "
     "published."
 )
-_SEES_ALL = " Who sees only what is made of the noisy counts can do no better."
 
 
 # What the release tells
@@ -152,11 +151,7 @@ class CountsSight:
     @property
     def cells_alone(self) -> bool:
         """Whether the noisy counts of cells themselves were released, those below a threshold left out."""
-        return self.asked_cells.groups > 0 and self.release.certificate.counts.noise is not None
-
-    @property
-    def asked_cells(self) -> AskedFeature:
-        return self.asked[0]
+        return self.asked[0].groups > 0 and self.release.certificate.counts.noise is not None
 
     @property
     def threshold(self) -> int:
@@ -171,11 +166,6 @@ class CountsSight:
         return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.asked)
 
     @property
-    def rider_trips(self) -> int | None:
-        """Trips of a rider that were counted at most; None if that is not bounded."""
-        return self.change if self.protects == RIDER else None
-
-    @property
     def bunches(self) -> tuple[int, ...]:
         """Trips of the unit that is protected by type, when they are of as few types as can be."""
         bound, universe = self.release.certificate.counts.contribution, self.universe
@@ -188,10 +178,31 @@ class CountsSight:
 def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Finding], list[str]]:
     """Find what follows from the release and public facts; return findings and notes."""
     tell("weighing all trips but one")
-    findings = [_noise(sight, item) for item in sight.asked]
+    findings: list[Finding] = []
     notes: list[str] = []
+    for item in sight.asked:
+        sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
+        what = "The total" if item.name == feature_name(()) else f"Each of the {item.groups:,} {sums}"
+        findings.append(
+            About("trips", "utility").finding(
+                Figure(f"noise ({item.name})", item.law.spread, 0.0),
+                f"{what} was given noise of {_trips(item.law.spread)} (standard deviation) before anything was made of "
+                "it; without privacy it would be none.",
+                {"groups": item.groups, "law": item.law.name},
+            )
+        )
     if sight.cells_alone:
-        findings.append(_expected_created(sight))
+        # Of floating noise, the law of the whole numbers that it stands for.
+        law = sight.asked[0].law
+        name = str(getattr(sight.mechanism, "rounding", "round")) if sight.floating else law.name
+        most = surplus(_COUNT_LAWS[name](law.scale), sight.threshold) * sight.universe.num_cells
+        findings.append(
+            About("trips", "utility").finding(
+                Figure("trips created, expected", most, 0.0, (0.0, most)),
+                f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
+                f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
+            )
+        )
     if sight.floating:
         return [*_unbounded(sight), *findings], notes
     if sight.release.certificate.basis is Basis.VOID:
@@ -204,36 +215,9 @@ def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Fi
     return findings, list(dict.fromkeys(notes))
 
 
-def _noise(sight: CountsSight, item: AskedFeature) -> Finding:
-    spread, total = item.law.spread, item.name == feature_name(())
-    sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
-    what = "The total" if total else f"Each of the {item.groups:,} {sums}"
-    return About("trips", "utility").finding(
-        Figure(f"noise ({item.name})", spread, 0.0),
-        f"{what} was given noise of {_trips(spread)} (standard deviation) before anything was made of it; without "
-        "privacy it would be none.",
-        {"groups": item.groups, "law": item.law.name},
-    )
-
-
 def _trips(number: float) -> str:
     text = number_text(number)
     return f"{text} trip{'' if text == '1' else 's'}"
-
-
-def _rounded_law(sight: CountsSight) -> CountLaw:
-    """Return the law of whole noisy counts; of floating noise, that of the numbers it stands for."""
-    name = str(getattr(sight.mechanism, "rounding", "round")) if sight.floating else sight.asked_cells.law.name
-    return _COUNT_LAWS[name](sight.asked_cells.law.scale)
-
-
-def _expected_created(sight: CountsSight) -> Finding:
-    most = surplus(_rounded_law(sight), sight.threshold) * sight.universe.num_cells
-    return About("trips", "utility").finding(
-        Figure("trips created, expected", most, 0.0, (0.0, most)),
-        f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
-        f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
-    )
 
 
 # What can be told about one trip, or one rider
@@ -243,39 +227,32 @@ def _membership(sight: CountsSight) -> Iterator[Finding]:
     """Say how well the best test does against what is protected: one trip, or a rider with trips of few types."""
     rider, trips, bunches = sight.protects == RIDER, sight.change, sight.bunches
     found = Membership.of(_moved(sight, item) for item in sight.asked)
-    known = f"{_KNOWS} {'those of one rider' if rider else 'one'}"
     all_in_one = f" ({trips:,} of one type, the worst case)" if rider and trips > 1 else ""
     if len(bunches) > 1:
         all_in_one = f" ({several(trips, 'trip')}, at most {max(bunches):,} of one type, the worst case)"
-    exact_words = (
-        f" So it is for cells of at least {sight.threshold:,} trips."
-        if sight.cells_alone and sight.threshold > 1
-        else ""
+    sees = " Who sees only what is made of the noisy counts can do no better."
+    if sight.cells_alone:
+        sees = f" So it is for cells of at least {sight.threshold:,} trips." if sight.threshold > 1 else ""
+    yield _told_at_most(
+        sight,
+        "probability",
+        Figure("membership guess", found.success, 0.5),
+        f"{_KNOWS} {'those of one rider' if rider else 'one'}, and sees even the noisy counts, guesses whether "
+        f"{'they are' if rider else 'it is'} in the data{all_in_one} right with {percent(found.success)}; without the "
+        f"release it is a coin toss.{sees}",
+        _details(found),
     )
     yield _told_at_most(
         sight,
-        "membership guess",
-        found.success,
-        0.5,
-        f"{known}, and sees even the noisy counts, guesses whether {'they are' if rider else 'it is'} in the "
-        f"data{all_in_one} right with {percent(found.success)}; without the release it is a coin toss."
-        + (exact_words if sight.cells_alone else _SEES_ALL),
-        unit="probability",
-        details=_details(found),
-    )
-    yield _told_at_most(
-        sight,
-        "membership advantage",
-        found.advantage,
-        0.0,
+        "share",
+        Figure("membership advantage", found.advantage, 0.0),
         f"Of a hundred releases the best test says yes in {number_text(100 * found.advantage)} more where the "
         f"{sight.protects} is there than where not (total variation); 0 would tell nothing.",
     )
     yield _told_at_most(
         sight,
-        "suspicion at its bound",
-        found.share_at_largest,
-        0.0,
+        "share",
+        Figure("suspicion at its bound", found.share_at_largest, 0.0),
         f"If the {sight.protects} is there, the noise lets a suspicion of one half grow to {percent(found.suspicion)}, "
         f"the most that is possible, in {percent(found.share_at_largest)} of all releases.",
     )
@@ -290,19 +267,11 @@ def _moved(sight: CountsSight, item: AskedFeature, *, dropped: int | None = None
     return found
 
 
-def _told_at_most(
-    sight: CountsSight,
-    name: str,
-    value: float,
-    baseline: float,
-    sentence: str,
-    unit: str = "share",
-    details: Details = NOTHING,
-) -> Finding:
+def _told_at_most(sight: CountsSight, unit: str, figure: Figure, sentence: str, details: Details = NOTHING) -> Finding:
     """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
     # A released count tells as much as the noisy one where all that is left out says the same.
-    interval = (value if sight.cells_alone else baseline, value)
-    return About(unit, "table").finding(Figure(name, value, baseline, interval), sentence, details)
+    interval = (figure.value if sight.cells_alone else figure.baseline, figure.value)
+    return About(unit, "table").finding(figure._replace(interval=interval), sentence, details)
 
 
 def _details(found: Membership) -> dict[str, float]:
@@ -318,7 +287,7 @@ def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
     """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
     if not sight.cells_alone:
         return
-    found = Membership.of([_moved(sight, sight.asked_cells, dropped=sight.threshold - 1)])
+    found = Membership.of([_moved(sight, sight.asked[0], dropped=sight.threshold - 1)])
     yield About("probability", "table").finding(
         Figure("membership guess, empty cell", found.success, 0.5),
         f"For a {sight.protects} where nobody else travelled the guess is right with {percent(found.success)}, as "
@@ -329,26 +298,21 @@ def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
 
 def _riders(sight: CountsSight) -> Iterator[Finding]:
     """Say how a rider with several trips fares."""
-    trips = sight.rider_trips or RIDER_TRIPS
-    together = ("together", trips_together, trips, f"the {several(trips, 'trip')} of a rider, all of one type, are")
-    apart = (
-        "apart",
-        trips_apart,
-        trips,
-        f"the {several(trips, 'trip')} of a rider, in as many cells and sums as can be, are",
-    )
+    rider = sight.protects == RIDER  # else nothing bounds how many trips one has
+    trips = sight.change if rider else RIDER_TRIPS
+    own = f"the {several(trips, 'trip')} of a rider"
+    together = ("together", trips_together, trips, f"{own}, all of one type, are")
+    apart = ("apart", trips_apart, trips, f"{own}, in as many cells and sums as can be, are")
     one = ("all but one known", trips_together, 1, f"one trip of a rider of at most {trips:,}, the others known, is")
-    bound = "" if sight.rider_trips else " No bound on trips of a rider was set: who has more is told more surely."
-    for words, test, num, who in (apart, one) if sight.protects == RIDER else (together, apart):
+    bound = "" if rider else " No bound on trips of a rider was set: who has more is told more surely."
+    for words, test, num, who in (apart, one) if rider else (together, apart):
         found = test(sight.answers, num)
         yield _told_at_most(
             sight,
-            f"membership guess, rider of {trips:,}, {words}",
-            found.success,
-            0.5,
+            "probability",
+            Figure(f"membership guess, rider of {trips:,}, {words}", found.success, 0.5),
             f"Whether {who} in the data is guessed right with {percent(found.success)} at best." + bound,
-            unit="probability",
-            details=_details(found),
+            _details(found),
         )
 
 
@@ -365,7 +329,7 @@ def _bounds(sight: CountsSight) -> Iterator[Finding]:
 
 def _unbounded(sight: CountsSight) -> list[Finding]:
     """Say that floating-point noise has no bound, and measure why."""
-    scale = sight.asked_cells.law.scale
+    scale = sight.asked[0].law.scale
     told, draws = impossible_share(scale, FLOATING_DRAWS, Noise())
     share = told / draws
     return [
@@ -401,7 +365,11 @@ class CountsCase:
 
     @classmethod
     def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        truth = _truth(sight, data, key)
+        if key is not None and key.certificate_digest not in ("", sight.release.certificate.digest):
+            raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
+        if key is not None and not key.belongs_to(data):
+            raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+        truth = true_counts(data)
         cells = np.union1d(sight.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
         true[np.searchsorted(cells, truth.cells)] = truth.counts
@@ -421,14 +389,6 @@ class CountsCase:
         for columns in dict.fromkeys([*asked, *named]):
             if columns and set(columns) <= set(self.universe.columns):
                 yield columns
-
-
-def _truth(sight: CountsSight, data: Dataset, key: Key | None) -> Counted:
-    if key is not None and key.certificate_digest not in ("", sight.release.certificate.digest):
-        raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
-    if key is not None and not key.belongs_to(data):
-        raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
-    return true_counts(data)
 
 
 def columns_of(name: str) -> FeatureColumns:
@@ -456,37 +416,35 @@ class Errors:
 def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Finding], list[str]]:
     """Compare released counts with the truth; return findings and notes."""
     tell("comparing counts with the truth")
-    findings = [*_cell_errors(case), *_totals(case), *_created(case)]
+    findings = [*_cell_errors(case), *_totals(case)]
     findings += [_feature_error(case, Feature.of(case.universe, columns)) for columns in case.features]
     more, notes = _told_here(case)
     return findings + more, [*([NO_KEY] if case.key is None else []), *notes]
 
 
-def _pair(name: str, where: str, differences: IntArray, nothing: IntArray, size: int) -> Iterator[Finding]:
-    """Give both errors of some cells, each by its name."""
-    found, without = Errors.of(differences, size), Errors.of(nothing, size)
-    parts = (
-        ("RMSE", found.rmse, without.rmse, "by the root mean square, in which large errors weigh more"),
-        ("MAE", found.mae, without.mae, "on average"),
-    )
-    for measure, value, baseline, words in parts:
-        yield About("trips", "utility", private=True).finding(
-            Figure(f"{measure} {name}", value, baseline),
-            f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by {number_text(baseline)}.",
-            {"cells": size, "largest": found.largest},
-        )
-
-
 def _cell_errors(case: CountsCase) -> Iterator[Finding]:
     differences, occupied, size = case.released - case.true, case.true > 0, case.universe.num_cells
     num = int(occupied.sum())
-    yield from _pair("per cell", f"A cell (of all {size:,})", differences, case.true, size)
-    if num:
-        where = f"A cell that has trips (of {num:,})"
-        yield from _pair("in cells with trips", where, differences[occupied], case.true[occupied], num)
-    if num < size:
-        where = f"A cell that is empty in truth (of {size - num:,})"
-        yield from _pair("in empty cells", where, differences[~occupied], case.true[~occupied], size - num)
+    parts = (
+        ("per cell", f"A cell (of all {size:,})", np.ones_like(occupied), size),
+        ("in cells with trips", f"A cell that has trips (of {num:,})", occupied, num),
+        ("in empty cells", f"A cell that is empty in truth (of {size - num:,})", ~occupied, size - num),
+    )
+    for name, where, chosen, many in parts:
+        if not many:
+            continue
+        found, without = Errors.of(differences[chosen], many), Errors.of(case.true[chosen], many)
+        measures = (
+            ("RMSE", found.rmse, without.rmse, "by the root mean square, in which large errors weigh more"),
+            ("MAE", found.mae, without.mae, "on average"),
+        )
+        for measure, value, baseline, words in measures:
+            yield About("trips", "utility", private=True).finding(
+                Figure(f"{measure} {name}", value, baseline),
+                f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by "
+                f"{number_text(baseline)}.",
+                {"cells": many, "largest": found.largest},
+            )
 
 
 def _totals(case: CountsCase) -> Iterator[Finding]:
@@ -500,27 +458,22 @@ def _totals(case: CountsCase) -> Iterator[Finding]:
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
-        apart = float(np.abs(case.true / true - case.released / released).sum()) / 2
+        apart = min(float(np.abs(case.true / true - case.released / released).sum()) / 2, 1.0)
     yield About("share", "utility", private=True).finding(
-        Figure("total variation distance", min(apart, 1.0), 1.0),
-        f"{percent(min(apart, 1.0))} of all trips would have to be of another type to make shares of types equal to "
+        Figure("total variation distance", apart, 1.0),
+        f"{percent(apart)} of all trips would have to be of another type to make shares of types equal to "
         "the true ones; a table that shares nothing with the truth has 100 %.",
         {"flows": flows(case)},
     )
-
-
-def _created(case: CountsCase) -> Iterator[Finding]:
-    occupied = case.true > 0
-    more = np.maximum(case.released - case.true, 0)
-    created, added = int(more[~occupied].sum()), int(more[occupied].sum())
-    cells, released = int((more[~occupied] > 0).sum()), int(case.released.sum())
+    empty, more = case.true == 0, np.maximum(case.released - case.true, 0)
+    created, added, cells = int(more[empty].sum()), int(more[~empty].sum()), int((more[empty] > 0).sum())
     kept = int(np.minimum(case.released, case.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
     yield About("trips", "utility", private=True).finding(
         Figure("trips created in empty cells", created, 0.0),
         f"{several(created, 'trip')} of the release{share}, {'is' if created == 1 else 'are'} of types that nobody "
         f"travelled: in {several(cells, 'cell')}.",
-        {"cells": cells, "kept": kept, "added": added, "lost": int(case.true.sum()) - kept},
+        {"cells": cells, "kept": kept, "added": added, "lost": true - kept},
     )
 
 
@@ -695,32 +648,32 @@ def _riders_at_risk(case: CountsCase) -> tuple[list[RiderAtRisk], str]:
     persons, sight = case.data.persons, case.sight
     if persons is None:
         return [], "Nobody is listed: the policy does not tell riders apart. Give the one with [contribution] person."
-    chosen = _bunched(persons, trip_cells(case.data, case.universe), sight.change)
+    cells = trip_cells(case.data, case.universe)
     known: dict[tuple[tuple[int, ...], ...], float] = {}
     listed = []
     try:
-        for rows in chosen:
-            moved = _moved_by(case, rows)
+        for rows in _bunched(persons, cells, sight.change):
+            own, moves = cells[rows], []  # by how much the sums of each feature differ with and without these trips
+            places = case.universe.split(own)
+            for item in sight.asked:
+                groups = own if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
+                moves.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
+            moved = tuple(moves)
             if moved not in known:
                 known[moved] = _guess(sight, moved)
-            listed.append((known[moved], rows))
+            first, types = int(case.data.source_rows[rows].min()), len(np.unique(own))
+            listed.append(RiderAtRisk(source_row=first, guess=known[moved], trips=len(rows), types=types))
     except ParameterError as error:
         return [], f"Nobody is listed: what each rider's trips tell was too much to compute. {error}"
-    listed.sort(key=lambda item: (-round(item[0], 12), int(case.data.source_rows[item[1]].min())))
-    return [_rider(case, guess, rows) for guess, rows in listed[:MOST_AT_RISK]], (
+    listed.sort(key=lambda rider: (-round(rider.guess, 12), rider.source_row))
+    return listed[:MOST_AT_RISK], (
         "The riders whose presence is guessed best by somebody who knows all other riders' trips and sees the noisy "
         f"counts themselves: those with many trips of one type. {_odds_of(sight)}; source row: a trip of theirs."
     )
 
 
-def _rider(case: CountsCase, guess: float, rows: IntArray) -> RiderAtRisk:
-    types = len(np.unique(trip_cells(case.data, case.universe)[rows]))
-    first = int(case.data.source_rows[rows].min())
-    return RiderAtRisk(source_row=first, guess=guess, trips=len(rows), types=types)
-
-
-def _bunched(persons: IntArray, cells: IntArray, most: int) -> list[IntArray]:
-    """Return the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
+def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:
+    """Yield the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
     order = np.lexsort((cells, persons))
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
     # pair : (rider, type), rising; its trips
@@ -729,25 +682,10 @@ def _bunched(persons: IntArray, cells: IntArray, most: int) -> list[IntArray]:
     largest = np.maximum.reduceat(sizes, np.searchsorted(fresh, starts))
     trips = np.diff(np.append(starts, len(order)))
     best = np.lexsort((starts, -np.minimum(trips, most), -np.minimum(largest, most)))[:MOST_RIDERS]
-    ends = starts + trips
-    return [_fewest_types(order[starts[rider] : ends[rider]], cells, most) for rider in best.tolist()]
-
-
-def _fewest_types(rows: IntArray, cells: IntArray, most: int) -> IntArray:
-    """Choose so many trips of one rider at most, of the types that he has most of."""
-    _, kind, sizes = np.unique(cells[rows], return_inverse=True, return_counts=True)
-    return np.asarray(rows[np.lexsort((kind, -sizes[kind]))][:most])
-
-
-def _moved_by(case: CountsCase, rows: IntArray) -> tuple[tuple[int, ...], ...]:
-    """Return by how much the sums of each feature differ with and without some trips."""
-    cells = trip_cells(case.data, case.universe)[rows]
-    places = case.universe.split(cells)
-    moved = []
-    for item in case.sight.asked:
-        groups = cells if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
-        moved.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
-    return tuple(moved)
+    for rider in best.tolist():
+        rows = order[starts[rider] : starts[rider] + trips[rider]]
+        _, kind, num = np.unique(cells[rows], return_inverse=True, return_counts=True)
+        yield np.asarray(rows[np.lexsort((kind, -num[kind]))][:most])
 
 
 def _guess(sight: CountsSight, moved: tuple[tuple[int, ...], ...]) -> float:

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, RecordAtRisk, mean_interval, wilson
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
 from dunnage.auditing.sight import NEITHER, PublicValues
@@ -24,7 +24,7 @@ from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage
-from dunnage.planning.plan import Linkage, Plan
+from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
@@ -118,8 +118,16 @@ def noisy_outside_findings(sight: NoisySight, plan: Plan | None, tell: Progress)
     findings = []
     if sight.rows is not None:
         tell("weighing rows for every possible value")
-        findings += _expected(sight)
-    findings += [_width(sight, name) for name in sight.domains]
+        findings += _expected(sight, sight.rows)
+    for name, domain in sight.domains.items():
+        width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
+        share = min(math.fsum(width.tolist()) / len(width) / domain.span, 1.0)
+        findings.append(
+            About("share", "utility").finding(
+                Figure(f"interval width ({name}){sight.label}", share, 1.0),
+                f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
+            )
+        )
     return findings + (truck_findings(sight.release, plan) if sight.release.classes is None else [])
 
 
@@ -139,82 +147,52 @@ def most_likely(rows: NoisyRows) -> float:
     return float(min(1.0, bound.max() * (1 + 1e-12)))
 
 
-def _expected(sight: NoisySight) -> list[Finding]:
-    """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
-    part = sight.release
+def _expected(sight: NoisySight, rows: NoisyRows) -> list[Finding]:
+    """Say how likely a row is named before anything but the release is known, also under the names that risks have."""
+    part, record = sight.release, sight.protects
     if len(sight.positions) < len(part):
         part = Release(certificate=part.certificate, data=part.data.take(sight.positions))
-    found = noisy_linkage(part, np.arange(len(part)))
+    found = noisy_linkage(part, np.arange(len(part)))  # every row is a truck of its own
     assert found is not None  # the law of the noise is stated
-    mean, worst = found.mean, found.worst
-    top = _worst_interval(sight, found)
-    name = f"identification expected{sight.label}"
+    mean, worst, between, label = found.mean, found.worst, noisy_interval(found, "mean"), sight.label
+    # The worst is a point if every true value was looked at; else what epsilon allows is the upper end.
+    low, high = noisy_interval(found, "worst")
+    high = min(high, max(low, most_likely(rows)))
+    worst_words = percent(low)
+    if found.points is not None:
+        worst_words += f" among the {found.points:,} values tried; for others it is at most {percent(high)}"
+    even = "for values that are spread evenly over the public domain"
+    as_it_fell = "this is as the noise fell, and another draw of it gives another figure"
+    chance, share = About("probability", "records"), About("share", "records")
     return [
-        About("probability", "records").finding(
-            Figure(name, mean, sight.baseline, noisy_interval(found, "mean")),
-            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
-            f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
+        chance.finding(
+            Figure(f"identification expected{label}", mean, sight.baseline, between),
+            f"Somebody who knows {sight.known()} of a {record}, and the law of the noise, names its "
+            f"row with {percent(mean)} on average, {even}; {as_it_fell}. k-anonymity with k of "
             f"{number_text(1 / mean)} would give the same.",
             {**_alike(mean), "note": found.note},
         ),
-        About("probability", "records").finding(
-            Figure(f"{name}, worst", worst, sight.baseline, top),
-            f"For the values that are easiest to name it is {_worst_words(found, top)}.",
+        chance.finding(
+            Figure(f"identification expected{label}, worst", worst, sight.baseline, (low, high)),
+            f"For the values that are easiest to name it is {worst_words}.",
             _alike(worst),
         ),
-        *_known_names(sight, found, top),
-    ]
-
-
-_EVEN = "for values that are spread evenly over the public domain"
-_AS_IT_FELL = "this is as the noise fell, and another draw of it gives another figure"
-
-
-def _worst_interval(sight: NoisySight, found: Linkage) -> tuple[float, float]:
-    """Bound the worst: a point if every true value was looked at, else what epsilon allows is the upper end."""
-    low, high = noisy_interval(found, "worst")
-    assert sight.rows is not None
-    return low, min(high, max(low, most_likely(sight.rows)))
-
-
-def _worst_words(found: Linkage, top: tuple[float, float]) -> str:
-    """Say the worst; if not every true value was looked at, what is proved of the others."""
-    low, high = top
-    if found.points is None:
-        return percent(low)
-    return f"{percent(low)} among the {found.points:,} values tried; for others it is at most {percent(high)}"
-
-
-def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) -> list[Finding]:
-    """Give the same risks under the names they are known by."""
-    mean, worst, label = found.mean, found.worst, sight.label
-    return [
-        About("probability", "records").finding(
-            Figure(f"prosecutor risk{label}", worst, sight.baseline, top),
-            f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
-            f"its row at worst with {_worst_words(found, top)}. Public values alone give {percent(sight.baseline)}.",
+        chance.finding(
+            Figure(f"prosecutor risk{label}", worst, sight.baseline, (low, high)),
+            f"Somebody who knows that a {record} is in the release, and {sight.known()} of it, names "
+            f"its row at worst with {worst_words}. Public values alone give {percent(sight.baseline)}.",
             {"mean": mean},
         ),
-        About("probability", "records").finding(
-            Figure(f"journalist risk{label}", worst, sight.baseline, (0.0, top[1])),
-            f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
-            f"surely than the prosecutor, who does at worst with {_worst_words(found, top)}.",
+        chance.finding(
+            Figure(f"journalist risk{label}", worst, sight.baseline, (0.0, high)),
+            f"Somebody who does not know whether a {record} is in the release names its row no more "
+            f"surely than the prosecutor, who does at worst with {worst_words}.",
         ),
-        About("share", "records").finding(
-            Figure(f"marketer risk{label}", mean, sight.baseline, noisy_interval(found, "mean")),
-            f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
-            f"{_EVEN}; {_AS_IT_FELL}.",
+        share.finding(
+            Figure(f"marketer risk{label}", mean, sight.baseline, between),
+            f"Somebody who names a row for every {record} is right for {percent(mean)} of them, {even}; {as_it_fell}.",
         ),
     ]
-
-
-def _width(sight: NoisySight, name: str) -> Finding:
-    width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
-    share = min(math.fsum(width.tolist()) / len(width) / sight.domains[name].span, 1.0)
-    return About("share", "utility").finding(
-        Figure(f"interval width ({name}){sight.label}", share, 1.0),
-        f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
-    )
 
 
 # Attacks with the truth at hand
@@ -231,7 +209,7 @@ class Attack:
 
 
 def attack_rows(
-    rows: NoisyRows,  # The noisy rows
+    rows: NoisyRows,
     truths: IntArray,
     stratum: IntArray,
     true_row: IntArray,  # Place of each record's row among the noisy ones; private
@@ -244,25 +222,24 @@ def attack_rows(
     found = Attack(np.zeros(num), np.zeros(num), np.zeros(num), None if truck is None else np.zeros(num))
     for part in rows.segments(truths, rows.group_of(truths, stratum), by=truck, as_printed=as_printed):
         chance = part.probabilities
-        best = np.maximum.reduceat(chance, part.starts)
-        is_best = chance == np.repeat(best, part.lengths)
         is_true = part.rows == np.repeat(true_row[part.truths], part.lengths)
-        ties = np.add.reduceat(is_best.astype(np.int64), part.starts)
-        found.stated[part.truths] = best
-        found.hit[part.truths] = np.add.reduceat((is_best & is_true).astype(np.float64), part.starts) / ties
+        found.stated[part.truths] = np.maximum.reduceat(chance, part.starts)
+        found.hit[part.truths] = _best_is_true(chance, is_true, part.starts)
         found.on_truth[part.truths] = np.add.reduceat(np.where(is_true, chance, 0.0), part.starts)
         if truck is not None and found.truck_hit is not None:
             sums, of_sum, begins = part.by_truck(truck)
-            found.truck_hit[part.truths] = _trucks_named(sums, of_sum, begins, truck[true_row[part.truths]])
+            lengths = np.diff(np.append(begins, len(sums)))
+            is_its = of_sum == np.repeat(truck[true_row[part.truths]], lengths)
+            found.truck_hit[part.truths] = _best_is_true(sums, is_its, begins)
     return found
 
 
-def _trucks_named(sums: FloatArray, of_sum: IntArray, begins: IntArray, true: IntArray) -> FloatArray:
-    lengths = np.diff(np.append(begins, len(sums)))
-    is_best = sums == np.repeat(np.maximum.reduceat(sums, begins), lengths)
-    is_true = of_sum == np.repeat(true, lengths)
-    ties = np.add.reduceat(is_best.astype(np.int64), begins)
-    return np.asarray(np.add.reduceat((is_best & is_true).astype(np.float64), begins) / ties)
+def _best_is_true(chances: FloatArray, is_true: BoolArray, starts: IntArray) -> FloatArray:
+    """Return, by record, how likely the guess of highest chance is right; of equally good ones one is guessed."""
+    lengths = np.diff(np.append(starts, len(chances)))
+    is_best = chances == np.repeat(np.maximum.reduceat(chances, starts), lengths)
+    ties = np.add.reduceat(is_best.astype(np.int64), starts)
+    return np.asarray(np.add.reduceat((is_best & is_true).astype(np.float64), starts) / ties)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -332,18 +309,26 @@ def noisy_inside_findings(
     tell("naming noisy rows")
     findings: list[Finding] = []
     at_risk: list[RecordAtRisk] = []
-    notes = _notes(case)
+    notes, some = [], case.some(MOST_PAIRS)
+    if sight.rows is not None and len(some) < len(case.records):
+        notes.append(
+            f"Of {len(case.records):,} noisy rows {len(some):,}, evenly chosen, were attacked; who is "
+            "most at risk is told of those alone."
+        )
+    if case.true_row is None:
+        notes.append(
+            "Which noisy row is whose only the key tells. Without it no guess and no error was counted. Give it."
+        )
     if sight.rows is None and case.true_row is not None:
-        nearest = case.some(MOST_PAIRS)
-        hits = nearest_hits(case, nearest)
+        hits = nearest_hits(case, some)
         findings += _nearest(case, hits)
-        at_risk = _nearest_at_risk(case, nearest, hits)
+        at_risk = _most_at_risk(case, some, hits, np.full(len(some), len(sight.positions)))
     if sight.rows is not None:
-        some = case.some(MOST_PAIRS)
         found = case.attack(some)
         findings += _identification(case, some, found)
         if case.true_row is not None:
-            at_risk = _most_at_risk(case, some, found)
+            group = sight.rows.group_of(case.truths[:, some], case.stratum[some])
+            at_risk = _most_at_risk(case, some, found.on_truth, sight.rows.sizes[group])
             findings += [_simulated(case, tell)] if not sight.label else []
             findings += [_truck_named(case, plan, some)] if plan is not None and not sight.label else []
     if case.true_row is not None:
@@ -353,69 +338,40 @@ def noisy_inside_findings(
     return findings, at_risk, notes
 
 
-def _notes(case: NoisyCase) -> list[str]:
-    notes = []
-    if case.sight.rows is not None and len(case.some(MOST_PAIRS)) < len(case.records):
-        notes.append(
-            f"Of {len(case.records):,} noisy rows {len(case.some(MOST_PAIRS)):,}, evenly chosen, were attacked; who is "
-            "most at risk is told of those alone."
-        )
-    if case.true_row is None:
-        notes.append(
-            "Which noisy row is whose only the key tells. Without it no guess and no error was counted. Give it."
-        )
-    return notes
-
-
 def _mean(figures: FloatArray) -> float:
     return math.fsum(figures.tolist()) / len(figures)
 
 
-def _stated_interval(stated: FloatArray, everyone: int) -> tuple[float, float]:
-    """Bound the mean over everyone by that over some, evenly chosen."""
-    mean = _mean(stated)
-    if len(stated) == everyone:
-        return mean, mean
-    low, high = mean_interval(stated)
-    return min(low, mean), max(high, mean)
-
-
-def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Finding]:
+def _identification(case: NoisyCase, some: IntArray, found: Attack) -> Iterator[Finding]:
     """Say what the attacker believes of his guesses, and, with the key, how often they are right."""
-    sight = case.sight
-    stated = _mean(found.stated)
-    findings = [
-        About("probability", "records", private=True).finding(
-            Figure(
-                f"identification probability{sight.label}",
-                stated,
-                sight.baseline,
-                _stated_interval(found.stated, len(case.records)),
-            ),
-            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
-            f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
-            {**_alike(stated), "worst": float(found.stated.max())},
-        )
-    ]
+    sight, num, stated = case.sight, len(some), _mean(found.stated)
+    low, high = (stated, stated) if num == len(case.records) else mean_interval(found.stated)
+    chance = About("probability", "records", private=True)
+    yield chance.finding(
+        Figure(
+            f"identification probability{sight.label}", stated, sight.baseline, (min(low, stated), max(high, stated))
+        ),
+        f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
+        f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
+        {**_alike(stated), "worst": float(found.stated.max())},
+    )
     if case.true_row is None:
-        return findings
+        return
     hits = math.fsum(found.hit.tolist())
     printed = case.attack(some, as_printed=True)
-    findings.append(
-        About("probability", "records", private=True).finding(
-            Figure(f"record linkage{sight.label}", hits / len(some), sight.baseline, wilson(hits, len(some))),
-            f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
-            f"of {len(some):,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
-            f"believe in {percent(_mean(printed.stated))} and be right for {percent(_mean(printed.hit))}.",
-            {
-                **_alike(hits / len(some)),
-                "stated": stated,
-                "attacked": len(some),
-                "as_printed": {"stated": _mean(printed.stated), "hits": _mean(printed.hit)},
-            },
-        )
+    believed, right = _mean(printed.stated), _mean(printed.hit)
+    yield chance.finding(
+        Figure(f"record linkage{sight.label}", hits / num, sight.baseline, wilson(hits, num)),
+        f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / num)} "
+        f"of {num:,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
+        f"believe in {percent(believed)} and be right for {percent(right)}.",
+        {
+            **_alike(hits / num),
+            "stated": stated,
+            "attacked": num,
+            "as_printed": {"stated": believed, "hits": right},
+        },
     )
-    return findings
 
 
 def _simulated(case: NoisyCase, tell: Progress) -> Finding:
@@ -504,21 +460,6 @@ def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     ]
 
 
-def _nearest_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray) -> list[RecordAtRisk]:
-    """List the records whose own row is the nearest to them, those with fewest other rows as near first."""
-    source = case.data.source_rows[case.records[some]]
-    order = np.lexsort((source, -chances))[:MOST_AT_RISK]
-    return [
-        RecordAtRisk(
-            source_row=int(source[place]),
-            record_linkage=float(chances[place]),
-            rows=len(case.sight.positions),
-            attribute_linkage={},
-        )
-        for place in order.tolist()
-    ]
-
-
 def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
     """Return how likely the row with the nearest noisy values is each record's; of equally near ones one is guessed."""
     assert case.true_row is not None
@@ -535,17 +476,15 @@ def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
     return hits
 
 
-def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[RecordAtRisk]:
-    """List the records whose true row the attacker is surest of."""
-    assert case.sight.rows is not None
+def _most_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray, rows: IntArray) -> list[RecordAtRisk]:
+    """List the records whose true row the attacker is surest of, or has fewest other rows as near."""
     source = case.data.source_rows[case.records[some]]
-    group = case.sight.rows.group_of(case.truths[:, some], case.stratum[some])
-    order = np.lexsort((source, -found.on_truth))[:MOST_AT_RISK]
+    order = np.lexsort((source, -chances))[:MOST_AT_RISK]
     return [
         RecordAtRisk(
             source_row=int(source[place]),
-            record_linkage=float(found.on_truth[place]),
-            rows=int(case.sight.rows.sizes[group[place]]),
+            record_linkage=float(chances[place]),
+            rows=int(rows[place]),
             attribute_linkage={},
         )
         for place in order.tolist()
@@ -578,23 +517,18 @@ def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
 def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
     sight = case.sight
     inside = (sight.column(f"{name}_lower") <= truth) & (truth <= sight.column(f"{name}_upper"))
-    stated = _stated_coverage(sight, name)
+    if sight.rows is None:
+        stated = float((sight.release.certificate.rows.published_intervals or {})[name].confidence)
+    else:  # averaged over rows
+        axis = sight.rows.names.index(name)
+        cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
+        stated = _mean(np.array([item["coverage"] for item in cells.describe()])[cells.index(steps)])
     share = float(inside.mean())
     return About("share", "utility", private=True).finding(
         Figure(f"coverage ({name}){sight.label}", share, stated, wilson(int(inside.sum()), len(inside))),
         f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
         f"states at least {percent(stated)} for each.",
     )
-
-
-def _stated_coverage(sight: NoisySight, name: str) -> float:
-    """Return the coverage that the certificate states, averaged over rows."""
-    if sight.rows is None:
-        return float((sight.release.certificate.rows.published_intervals or {})[name].confidence)
-    axis = sight.rows.names.index(name)
-    cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
-    of_cell = np.array([item["coverage"] for item in cells.describe()])
-    return _mean(of_cell[cells.index(steps)])
 
 
 def _with_unit(figure: float, domain: Numeric) -> str:

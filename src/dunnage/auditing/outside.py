@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -34,9 +34,18 @@ Progress = Callable[[str], None]
 
 def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Finding]:
     """Find everything that release and plan tell by themselves."""
-    findings = [*_class_risks(sight), *_homogeneity(sight), *_value_homogeneity(sight)]
-    if sight.multisets:
-        findings += [_exact_guess(sight, axis) for axis in range(len(sight.told))]
+    findings = [*_class_risks(sight), *_homogeneity(sight)]
+    for axis, name in enumerate(sight.names) if sight.multisets else ():
+        values = sight.members[axis]
+        share = attacks.best_window(values, sight.class_of_member, 0.0)
+        chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
+        findings.append(
+            About("probability", "attributes").finding(
+                Figure(f"value linkage, exact ({name})", share, chance),
+                f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the "
+                f"{sight.protects}s: the most frequent value of each multiset.",
+            )
+        )
     tell("looking for values that are certainly absent")
     findings += [_certain_absence(sight, axis) for axis in range(len(sight.told))]
     return [*findings, *_distortion(sight), *truck_findings(sight.release, plan)]
@@ -66,59 +75,29 @@ def _class_risks(sight: Sight) -> list[Finding]:
     ]
 
 
-def _homogeneity(sight: Sight) -> list[Finding]:
-    findings = []
-    class_id, record = sight.release.data.column("class_id").to_numpy(), sight.protects
+def _homogeneity(sight: Sight) -> Iterator[Finding]:
+    """Say how many records are in classes that have one value only, of a sensitive column or a generalised one."""
+    class_id, shares = sight.release.data.column("class_id").to_numpy(), []
     for name in sight.sensitive:
-        share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
-        findings.append(
-            About("share", "attributes").finding(
-                Figure(f"homogeneity ({name})", share, chance),
-                f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
-                f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
-            )
-        )
-    return findings
-
-
-def _value_homogeneity(sight: Sight) -> list[Finding]:
-    findings = []
+        found = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
+        shares.append((name, f"one value of {name}", f"the {name}", *found, ""))
     for axis, told in enumerate(sight.told):
-        share = float(sight.sizes[told.lower == told.upper].sum() / sight.sizes.sum())
-        known, all_known = _values_known(sight, axis)
+        alike, more = told.lower == told.upper, ""
+        if sight.multisets:
+            known = np.unique(sight.members[axis], return_counts=True)[1]
+        else:  # as far as the release tells
+            _, of_value = np.unique(told.lower[alike], return_inverse=True)
+            known = np.bincount(of_value.reshape(-1), weights=sight.sizes[alike]).astype(np.int64)
+            more = "" if alike.all() else " or more, as not every value is told"
+        share = float(sight.sizes[alike].sum() / sight.sizes.sum())
         chance = attacks.homogeneous_by_chance(sight.sizes, known)
-        more = "" if all_known else " or more, as not every value is told"
-        findings.append(
-            About("share", "attributes").finding(
-                Figure(f"homogeneity ({told.name})", share, chance),
-                f"{percent(share)} of the {sight.protects}s are in classes with one {told.name} only: whoever knows "
-                f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
-            )
+        shares.append((told.name, f"one {told.name}", f"the exact {told.name}", share, chance, more))
+    for name, one, what, share, chance, more in shares:
+        yield About("share", "attributes").finding(
+            Figure(f"homogeneity ({name})", share, chance),
+            f"{percent(share)} of the {sight.protects}s are in classes with {one} only: whoever knows such a class "
+            f"knows {what}. Dealt at random it would be {percent(chance)}{more}.",
         )
-    return findings
-
-
-def _values_known(sight: Sight, axis: int) -> tuple[IntArray, bool]:
-    """Return how often each value occurs, as far as the release tells, and whether it tells of all records."""
-    told = sight.told[axis]
-    alike = told.lower == told.upper
-    if sight.multisets:
-        return np.unique(sight.members[axis], return_counts=True)[1], True
-    _, of_value = np.unique(told.lower[alike], return_inverse=True)
-    known = np.bincount(of_value.reshape(-1), weights=sight.sizes[alike]).astype(np.int64)
-    return known, bool(alike.all())
-
-
-def _exact_guess(sight: Sight, axis: int) -> Finding:
-    """Guess the exact value of somebody known by class alone, from the multiset."""
-    name, values = sight.names[axis], sight.members[axis]
-    share = attacks.best_window(values, sight.class_of_member, 0.0)
-    chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-    return About("probability", "attributes").finding(
-        Figure(f"value linkage, exact ({name})", share, chance),
-        f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {sight.protects}s: "
-        f"the most frequent value of each multiset.",
-    )
 
 
 def _grid(told: Told) -> Numeric | None:
@@ -236,41 +215,34 @@ def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
     """
     if plan is None:
         return []
-    stated = _linkage_of(plan, release)
+    if release.noisy and (plan.slots is not None or len(plan.assignment) != len(release)):
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+    stated = noisy_linkage(release, plan.assignment) if release.noisy else linkage_of_plan(plan, release)
     if stated is None:
         return []
-    parts = (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst"))
-    return [_linkage_finding(release, plan, stated, *part) for part in parts]
-
-
-def _linkage_of(plan: Plan, release: Release) -> Linkage | None:
-    if not release.noisy:
-        return linkage_of_plan(plan, release)
-    if plan.slots is not None or len(plan.assignment) != len(release):
-        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
-    return noisy_linkage(release, plan.assignment)
-
-
-def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, part: str, words: str) -> Finding:
-    record = release.certificate.guarantee.protects
-    value = stated.mean if part == "mean" else stated.worst
-    chance = without_release(release, plan)
-    baseline = chance.mean if part == "mean" else chance.worst
-    # An estimate comes without its error: it is not below what public values give, nor above certainty.
-    interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
-    if stated.kind == "exact":
-        interval, error = (value, value), ""
-    elif release.noisy:
-        interval, error = noisy_interval(stated, part), NOISY_ERROR
+    record, chance = release.certificate.guarantee.protects, without_release(release, plan)
     # A package may be missing from the release because it was not sampled.
     sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
-    member = f" This is {MEMBER_NOTE}." if sample else ""
-    return About("probability", "trucks").finding(
-        Figure(name, value, baseline, interval),
-        f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
-        f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
-        {"kind": stated.kind, "note": stated.note},
-    )
+    findings = []
+    for name, part, words in (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst")):
+        value, baseline = getattr(stated, part), getattr(chance, part)
+        # An estimate comes without its error: it is not below what public values give, nor above certainty.
+        interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
+        if stated.kind == "exact":
+            interval, error = (value, value), ""
+        elif release.noisy:
+            interval, error = noisy_interval(stated, part), NOISY_ERROR
+        findings.append(
+            About("probability", "trucks").finding(
+                Figure(name, value, baseline, interval),
+                f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
+                f"{percent(value)} {words}; {chance.words(baseline, record)}."
+                + error
+                + (f" This is {MEMBER_NOTE}." if sample else ""),
+                {"kind": stated.kind, "note": stated.note},
+            )
+        )
+    return findings
 
 
 def noisy_interval(stated: Linkage, part: str) -> tuple[float, float]:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from dunnage.auditing import attacks
 from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
-from dunnage.domains import CodedDomain, Graph, Numeric
+from dunnage.domains import CodedDomain, Graph
 from dunnage.measures import (
     DISTANCE_WORDS,
     closeness,
@@ -40,7 +40,7 @@ from dunnage.measures import (
     set_widths,
     shares_of,
 )
-from dunnage.text import number_text, percent
+from dunnage.text import number_text, percent, several
 
 TOP = 20
 MOST_KNOWN = 4
@@ -100,8 +100,25 @@ def ride_inside_findings(case: Case, tell: Progress) -> tuple[list[Finding], lis
         tell(stage)
         more, lacking = part(case)
         findings, notes = findings + more, notes + lacking
-    if case.certain:
-        findings += _true_diversity(case)
+    if not case.certain:
+        return findings, notes
+    # l and t of the generalised labels, and the persons of a class, by the truth
+    class_id = case.of_record[case.released]
+    for told in case.sight.told:
+        if told.numeric is None:
+            kept = case.data.column(told.name).filter(pa.array(case.released))
+            column = ranked(kept, {"domain": told.domain.describe()})
+            findings += _diversity(case.protects, told.name, class_id, column, private=True)
+    persons = case.data.persons
+    if persons is not None:
+        fewest = int(attacks.Occurrences.of(class_id, persons[case.released], len(case.sight.sizes)).distinct.min())
+        smallest = int(case.sight.sizes.min())
+        findings.append(
+            About("persons", "records", private=True).finding(
+                Figure("persons in a class, fewest", fewest, smallest),
+                f"The class with fewest persons has {fewest:,}; the class with fewest rows has {smallest:,}.",
+            )
+        )
     return findings, notes
 
 
@@ -113,13 +130,8 @@ def class_widths(told: Told) -> FloatArray:
     if told.listing is None:  # leaves below a node have neighbouring places
         return np.asarray((told.upper - told.lower) / told.span)
     codes, counts = told.listing.places.astype(np.int64), np.bincount(told.listing.of_class)
-    return set_widths(_coded(told), codes, counts.astype(np.int64)) / (told.domain.diameter or 1.0)
-
-
-def _coded(told: Told) -> CodedDomain:
-    domain = told.domain
-    assert not isinstance(domain, Numeric)
-    return domain  # type: ignore[return-value]  # all but numbers are coded
+    coded = cast(CodedDomain, told.domain)  # all but numbers are
+    return set_widths(coded, codes, counts.astype(np.int64)) / (told.domain.diameter or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,44 +179,48 @@ def own_weights(sight: Sight) -> dict[str, float]:
 
 
 def _distortion(sight: Sight) -> list[Finding]:
-    found, record = Distortion.of(sight), sight.protects
+    found, record, about = Distortion.of(sight), sight.protects, About("share", "utility")
     own, equal = own_weights(sight), shares_of(dict.fromkeys(sight.names, 1.0))
     total, fixed, inside = found.total(own), found.total(equal), found.by_generalisation(own)
     counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
-    figures = {"by_generalisation": inside, "by_suppression": found.suppressed, "weights": own}
+    lost = {"by_suppression": found.suppressed}
+    by_name = {name: (found.attribute(name), found.generalised[name]) for name in sight.names}
     return [
-        About("share", "utility").finding(
+        about.finding(
             Figure("total distortion", total, 1.0),
             f"{percent(total)} of what a {record} tells is lost, by the importance that the release was made with "
             f"({counts}); a suppressed {record} is lost altogether. 100 % would tell nothing.",
-            {**figures, "attributes": {name: found.attribute(name) for name in sight.names}},
+            {
+                "by_generalisation": inside,
+                **lost,
+                "weights": own,
+                "attributes": {name: value for name, (value, _) in by_name.items()},
+            },
         ),
-        About("share", "utility").finding(
+        about.finding(
             Figure("total distortion, equal weights", fixed, 1.0),
             f"It is {percent(fixed)} if all attributes count alike. Compare releases of different importance by this.",
-            {"by_generalisation": found.by_generalisation(equal), "by_suppression": found.suppressed},
+            {"by_generalisation": found.by_generalisation(equal), **lost},
         ),
-        About("share", "utility").finding(
+        about.finding(
             Figure("distortion by generalisation", inside, 1.0),
             f"Classes leave {percent(inside)} of a released {record} open, by the release's own importance.",
             {"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
         ),
-        About("share", "utility").finding(
+        about.finding(
             Figure("distortion by suppression", found.suppressed, 1.0),
             f"{percent(found.suppressed)} of the {record}s were suppressed.",
         ),
-        *(_attribute_distortion(found, name) for name in sight.names),
+        *(
+            about.finding(
+                Figure(f"distortion ({name})", value, 1.0),
+                f"{percent(value)} of {name} is lost: classes span {percent(wide)} of its domain on average, and "
+                f"{percent(found.suppressed)} is suppressed.",
+                {"by_generalisation": wide, **lost},
+            )
+            for name, (value, wide) in by_name.items()
+        ),
     ]
-
-
-def _attribute_distortion(found: Distortion, name: str) -> Finding:
-    value, inside = found.attribute(name), found.generalised[name]
-    return About("share", "utility").finding(
-        Figure(f"distortion ({name})", value, 1.0),
-        f"{percent(value)} of {name} is lost: classes span {percent(inside)} of its domain on average, and "
-        f"{percent(found.suppressed)} is suppressed.",
-        {"by_generalisation": inside, "by_suppression": found.suppressed},
-    )
 
 
 def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
@@ -247,18 +263,17 @@ def _diversity(
     """Give the l and t that classes reach in one column; by default numbers are compared by order."""
     codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
     fewest = int(attacks.Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
-    entropy = entropy_diversity(class_id, column)
+    entropy, in_all = entropy_diversity(class_id, column), int(codes.max()) + 1
     ordered = is_ordered(column) if ordered is None else ordered
-    distance = min(closeness(class_id, column, ordered=ordered), 1.0)
-    how = DISTANCE_WORDS[ordered]
+    distance, how = min(closeness(class_id, column, ordered=ordered), 1.0), DISTANCE_WORDS[ordered]
     return [
-        About("values", "attributes", private=private).finding(
-            Figure(f"l reached ({name})", fewest, int(codes.max()) + 1),
-            f"The least diverse class has {many(fewest, 'value')} of {name} (distinct l), and by entropy l = "
-            f"{number_text(entropy)}; all {record}s together have {int(codes.max()) + 1:,}.",
+        About("values", "attributes", private).finding(
+            Figure(f"l reached ({name})", fewest, in_all),
+            f"The least diverse class has {several(fewest, 'value')} of {name} (distinct l), and by entropy l = "
+            f"{number_text(entropy)}; all {record}s together have {in_all:,}.",
             {"entropy_l": entropy},
         ),
-        About("share", "attributes", private=private).finding(
+        About("share", "attributes", private).finding(
             Figure(f"t reached ({name})", distance, 0.0),
             f"The class whose {name} differs most from the whole table is {percent(distance)} away from it ({how}).",
             {"distance": how},
@@ -266,54 +281,26 @@ def _diversity(
     ]
 
 
-def _true_diversity(case: Case) -> list[Finding]:
-    """Give l and t of the generalised labels, and the persons of a class; by the truth, hence private."""
-    findings, released = [], case.released
-    class_id = case.of_record[released]
-    for told in case.sight.told:
-        if told.numeric is None:
-            column = ranked(case.data.column(told.name).filter(pa.array(released)), {"domain": told.domain.describe()})
-            findings += _diversity(case.protects, told.name, class_id, column, private=True)
-    persons = case.data.persons
-    if persons is not None:
-        fewest = int(attacks.Occurrences.of(class_id, persons[released], len(case.sight.sizes)).distinct.min())
-        smallest = int(case.sight.sizes.min())
-        findings.append(
-            About("persons", "records", private=True).finding(
-                Figure("persons in a class, fewest", fewest, smallest),
-                f"The class with fewest persons has {fewest:,}; the class with fewest rows has {smallest:,}.",
-            )
-        )
-    return findings
-
-
 # Demand
 
 
 def demand_findings(case: Case) -> tuple[list[Finding], list[str]]:
     """Compare demand as read from the release with the truth: top pairs, means of numbers, hourly boardings."""
-    findings = [_mean_error(case, axis) for axis, told in enumerate(case.sight.told) if told.numeric is not None]
-    notes = []
-    pair = _stations(case.sight)
-    if pair is None:
-        notes.append("No two attributes are stations of one network, so pairs and boardings were not counted.")
-        return findings, notes
-    findings += _top_pairs(case, *pair)
-    hours = next((axis for axis, told in enumerate(case.sight.told) if told.numeric and _hour(told)), None)
+    told = case.sight.told
+    findings = [_mean_error(case, axis) for axis, one in enumerate(told) if one.numeric is not None]
+    graphs = [axis for axis, one in enumerate(told) if isinstance(one.domain, Graph)]
+    pairs = itertools.combinations(graphs, 2)
+    alike = ((one, two) for one, two in pairs if told[one].domain == told[two].domain)
+    # The first two attributes that are stations of the same network, and the first that is a time.
+    stations = next((pair for pair in alike if told[pair[0]].num_labels <= MOST_LABELS), None)
+    hours = next((axis for axis, one in enumerate(told) if one.numeric and _hour(one)), None)
+    if stations is None:
+        return findings, ["No two attributes are stations of one network, so pairs and boardings were not counted."]
+    findings += _top_pairs(case, *stations)
     if hours is None:
-        notes.append('No number is a time (unit "s", "min" or "h"), so boardings were not counted by the hour.')
-        return findings, notes
-    return findings + _boardings(case, pair[0], hours), notes
-
-
-def _stations(sight: Sight) -> tuple[int, int] | None:
-    """Return the first two attributes that are labels of the same network."""
-    graphs = [axis for axis, told in enumerate(sight.told) if told.domain.kind == "graph"]
-    for pair in itertools.combinations(graphs, 2):
-        first, second = (sight.told[axis] for axis in pair)
-        if first.domain == second.domain and first.num_labels <= MOST_LABELS:
-            return pair[0], pair[1]
-    return None
+        note = 'No number is a time (unit "s", "min" or "h"), so boardings were not counted by the hour.'
+        return findings, [note]
+    return findings + _boardings(case, stations[0], hours), []
 
 
 def _hour(told: Told) -> float:
@@ -464,17 +451,6 @@ def _boardings(case: Case, station: int, time: int) -> list[Finding]:
     ]
 
 
-def many(num: int, what: str) -> str:
-    """Write a number of things.
-
-    Examples
-    --------
-    >>> many(1, "ride"), many(2_000, "ride")
-    ('1 ride', '2,000 rides')
-    """
-    return f"{num:,} {what}" + ("" if num == 1 else "s")
-
-
 # Attackers who know part of the truth, some attributes of a record or some rides of a card, are tried before, on the
 # true table with names taken off, and after, on the release. What fits a record by the release are all rows of every
 # class that the known values do not rule out.
@@ -491,20 +467,11 @@ class Knowledge:
     after: IntArray  # How many released rows may be it, for each record that was attacked
 
 
-def known_choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for num in range(1, MOST_KNOWN + 1):
-        yield from itertools.combinations(names, num)
-
-
 def telling_names(case: Case) -> list[str]:
     """Return the six attributes whose true values have the highest entropy, in the order of the release."""
-    order = np.argsort([-_entropy(values) for values in case.known.low], kind="stable")[:MOST_COMBINED]
+    shares = [np.unique(values, return_counts=True)[1] / len(values) for values in case.known.low]
+    order = np.argsort([(own * np.log2(own)).sum() for own in shares], kind="stable")[:MOST_COMBINED]
     return [case.sight.names[axis] for axis in sorted(order.tolist())]
-
-
-def _entropy(values: FloatArray) -> float:
-    shares = np.unique(values, return_counts=True)[1] / len(values)
-    return float(-(shares * np.log2(shares)).sum())
 
 
 def attack_by(case: Case, names: tuple[str, ...], attacked: IntArray) -> Knowledge:
@@ -541,19 +508,16 @@ def knowledge_findings(case: Case) -> tuple[list[Finding], list[str]]:
     names = telling_names(case)
     most = max(LEAST_ATTACKED, MOST_PAIRS // len(case.sight.sizes))
     attacked = evenly(np.flatnonzero(case.released), most)
-    by_num: dict[int, list[Knowledge]] = {}
-    for choice in known_choices(names):
-        by_num.setdefault(len(choice), []).append(attack_by(case, choice, attacked))
     complete = len(attacked) == int(case.released.sum())
-    findings = [item for num, found in by_num.items() for item in _known_findings(case, num, found, complete)]
-    notes = []
-    left = [name for name in case.sight.names if name not in names]
-    if left:
-        notes.append(
-            f"Attackers who know some attributes were tried with the {MOST_COMBINED} of highest entropy, not with "
-            f"{', '.join(left)}."
-        )
-    return findings, notes
+    findings: list[Finding] = []
+    for num in range(1, min(MOST_KNOWN, len(names)) + 1):
+        found = [attack_by(case, choice, attacked) for choice in itertools.combinations(names, num)]
+        findings += _known_findings(case, num, found, complete)
+    left = ", ".join(name for name in case.sight.names if name not in names)
+    note = (
+        f"Attackers who know some attributes were tried with the {MOST_COMBINED} of highest entropy, not with {left}."
+    )
+    return findings, [note] if left else []
 
 
 def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool) -> list[Finding]:
@@ -565,8 +529,18 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
     before = max(float((one.before == 1).mean()) for one in found)
     share, attacked = float((unique.after == 1).mean()), len(unique.after)
     sampled = "" if complete else f" ({attacked:,} {record}s were attacked, evenly chosen)"
-    label, tell = f"({many(num, 'attribute')} known)", "tells" if num == 1 else "tell"
-    details = {" and ".join(one.names): _figures(one) for one in found}
+    label, tell = f"({several(num, 'attribute')} known)", "tells" if num == 1 else "tell"
+    details = {
+        " and ".join(one.names): {
+            "unique_before": float((one.before == 1).mean()),
+            "unique": float((one.after == 1).mean()),
+            "fewest_before": int(one.before.min()),
+            "fewest": int(one.after.min()),
+            "median_before": float(np.median(one.before)),
+            "median": float(np.median(one.after)),
+        }
+        for one in found
+    }
     return [
         About("share", "records", private=True).finding(
             Figure(
@@ -575,7 +549,7 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
                 before,
                 (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked),
             ),
-            f"Somebody who knows the {many(num, 'attribute')} of a {record} that {tell} most is left with one "
+            f"Somebody who knows the {several(num, 'attribute')} of a {record} that {tell} most is left with one "
             f"row for {percent(share)} of them; in the true table it is {percent(before)}{sampled}.",
             details,
         ),
@@ -586,7 +560,7 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
                 float(min(one.before.min() for one in found)),
                 (float(fewest.after.min() if complete else smallest), float(fewest.after.min())),
             ),
-            f"No {record} has fewer than {many(int(fewest.after.min()), 'row')} that may be it, for who "
+            f"No {record} has fewer than {several(int(fewest.after.min()), 'row')} that may be it, for who "
             f"knows {' and '.join(fewest.names)}{sampled}.",
         ),
         About("rows", "records", private=True).finding(
@@ -600,17 +574,6 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
             f"be them, for who knows {' and '.join(middle.names)}{sampled}.",
         ),
     ]
-
-
-def _figures(one: Knowledge) -> dict[str, float]:
-    return {
-        "unique_before": float((one.before == 1).mean()),
-        "unique": float((one.after == 1).mean()),
-        "fewest_before": int(one.before.min()),
-        "fewest": int(one.after.min()),
-        "median_before": float(np.median(one.before)),
-        "median": float(np.median(one.after)),
-    }
 
 
 def median_interval(figures: IntArray, complete: bool) -> tuple[float, float]:
@@ -665,16 +628,12 @@ def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
         inside = records[np.isin(persons[records], common)]
         for person, record in zip(persons[inside].tolist(), inside.tolist(), strict=True):
             rides[person][-1].add(record)
-    return sum(_all_different(own) for own in rides.values())
-
-
-def _all_different(choices: Sequence[set[int]]) -> bool:
-    """Tell whether one can be chosen from each set, all different (Hall)."""
-    for num in range(2, len(choices) + 1):
-        for some in itertools.combinations(choices, num):
-            if len(set().union(*some)) < num:
-                return False
-    return True
+    # One can be chosen from each set, all different, if no sets are fewer together than there are of them (Hall).
+    sizes = range(2, len(known) + 1)
+    return sum(
+        all(len(set().union(*some)) >= num for num in sizes for some in itertools.combinations(own, num))
+        for own in rides.values()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -704,11 +663,20 @@ def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
         return [], ["The policy names no person, so rides of one card were not attacked together. Add [contribution]."]
     if not case.certain:
         return [], []
-    rides = _rides_of_cards(case, persons)
-    able = {num: [own for own in rides if len(own) >= num] for num in range(1, MOST_KNOWN + 1)}
+    released = np.flatnonzero(case.released)
+    order = released[np.argsort(persons[released], kind="stable")]
+    of_cards = np.split(order, np.flatnonzero(np.diff(persons[order])) + 1)
+    able = {num: [own for own in of_cards if len(own) >= num] for num in range(1, MOST_KNOWN + 1)}
     chosen = {num: evenly(np.arange(len(cards)), MOST_CARDS) for num, cards in able.items() if cards}
-    asked = [able[num][card] for num, cards in chosen.items() for card in cards.tolist()]
-    fits = _fits_of(case, np.unique(np.concatenate(asked)))
+    rides = np.unique(np.concatenate([able[num][card] for num, cards in chosen.items() for card in cards.tolist()]))
+    # Which records fit each ride by its true values, and which by the release.
+    same = _same_values(case.known, range(len(case.sight.told)))
+    about = Known(stratum=case.known.stratum[rides], low=case.known.low[:, rides], high=case.known.high[:, rides])
+    after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
+    for found in attacks.candidates(case.sight, about):
+        for part in np.split(np.arange(len(found.record)), found.starts[1:]):
+            after[int(rides[found.record[part[0]]])] = found.of_class[part]
+    fits = Fitting.of({ride: same[[ride]] for ride in rides.tolist()}, same), Fitting.of(after, case.of_record)
     findings = []
     for num, cards in chosen.items():
         rows = sum(fits[1].num_records(ride) for card in cards.tolist() for ride in able[num][card].tolist())
@@ -718,26 +686,8 @@ def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
     return findings, []
 
 
-def _rides_of_cards(case: Case, persons: IntArray) -> list[IntArray]:
-    released = np.flatnonzero(case.released)
-    order = released[np.argsort(persons[released], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(persons[order])) + 1)
-
-
-def _fits_of(case: Case, rides: IntArray) -> tuple[Fitting, Fitting]:
-    """Return which records fit each ride by its true values, and which by the release."""
-    same = _same_values(case.known, range(len(case.sight.told)))
-    before = {ride: same[[ride]] for ride in rides.tolist()}
-    about = Known(stratum=case.known.stratum[rides], low=case.known.low[:, rides], high=case.known.high[:, rides])
-    after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
-    for found in attacks.candidates(case.sight, about):
-        for part in np.split(np.arange(len(found.record)), found.starts[1:]):
-            after[int(rides[found.record[part[0]]])] = found.of_class[part]
-    return Fitting.of(before, same), Fitting.of(after, case.of_record)
-
-
 def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
-    attacked, label, tell = len(found.after), f"({many(num, 'ride')} known)", "tells" if num == 1 else "tell"
+    attacked, label, tell = len(found.after), f"({several(num, 'ride')} known)", "tells" if num == 1 else "tell"
     risks, before = 1 / found.after, float((1 / found.before).mean())
     mean, unique = float(risks.mean()), float((found.after == 1).mean())
     everyone = attacked == able
@@ -749,7 +699,7 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
     return [
         About("probability", "records", private=True).finding(
             Figure(f"card risk {label}", mean, before, (low, high if found.complete else 1.0)),
-            f"Somebody who knows the {many(num, 'ride')} of a card that {tell} most names it with "
+            f"Somebody who knows the {several(num, 'ride')} of a card that {tell} most names it with "
             f"{percent(mean)} on average{linked}; in the true table it is {percent(before)}{among}.",
             {
                 "cards": able,
@@ -762,7 +712,7 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
         ),
         About("share", "records", private=True).finding(
             Figure(f"card uniqueness {label}", unique, unique_before, (ends[0], ends[1] if found.complete else 1.0)),
-            f"For {percent(unique)} of the cards with {many(num, 'ride')} or more no other card fits"
+            f"For {percent(unique)} of the cards with {several(num, 'ride')} or more no other card fits"
             f"{linked}; in the true table it is {percent(unique_before)}.",
         ),
     ]

@@ -57,19 +57,26 @@ class _Sampling:
 
 def sampled_outside_findings(sight: Sight) -> list[Finding]:
     """Find how likely a row is named before the release is seen, and given the class."""
-    asked, record = _Sampling.of(sight), sight.release.certificate.guarantee.protects
-    rows = int(sight.sizes.sum())
-    alone = 1 / asked.k
-    # Beside noisy rows of the others nobody is hidden by not being sampled.
-    before = [] if sight.release.noisy else [_before_release(asked, record, rows)]
+    asked, record, rows = _Sampling.of(sight), sight.protects, int(sight.sizes.sum())
+    beta, alone = float(asked.beta), 1 / asked.k
+    findings = []
+    if not sight.release.noisy:  # beside noisy rows of the others nobody is hidden by not being sampled
+        findings.append(
+            About("probability", "records").finding(
+                Figure("identification before release", asked.bound, beta / rows if rows else 0.0, (0.0, asked.bound)),
+                f"Before the release is seen, somebody who knows a {record} names its row with at most "
+                f"{percent(asked.bound)}: it is sampled with {percent(beta)}, and then stands among "
+                f"{asked.k:,} rows or more. k-anonymity alone gives {percent(alone)}.",
+                {"beta": beta, "k": asked.k, "k_anonymous": alone},
+            )
+        )
     if not rows:
-        return before
-    mean, worst = len(sight.sizes) / rows, 1 / int(sight.sizes.min())
+        return findings
     words = {
-        "identification given the class": (mean, "on average"),
-        "identification given the class, worst": (worst, "at worst"),
+        "identification given the class": (len(sight.sizes) / rows, "on average"),
+        "identification given the class, worst": (1 / int(sight.sizes.min()), "at worst"),
     }
-    return before + [
+    return findings + [
         About("probability", "records").finding(
             Figure(name, value, 1 / rows),
             f"Once the release is seen, somebody who knows that a {record} is in it, and its class, names its row with "
@@ -80,37 +87,25 @@ def sampled_outside_findings(sight: Sight) -> list[Finding]:
     ]
 
 
-def _before_release(asked: _Sampling, record: str, rows: int) -> Finding:
-    return About("probability", "records").finding(
-        Figure(
-            "identification before release", asked.bound, float(asked.beta) / rows if rows else 0.0, (0.0, asked.bound)
-        ),
-        f"Before the release is seen, somebody who knows a {record} names its row with at most "
-        f"{percent(asked.bound)}: it is sampled with {percent(float(asked.beta))}, and then stands among "
-        f"{asked.k:,} rows or more. k-anonymity alone gives {percent(1 / asked.k)}.",
-        {"beta": float(asked.beta), "k": asked.k, "k_anonymous": 1 / asked.k},
-    )
-
-
 def sampled_inside_findings(sight: Sight, data: Dataset, key: Key | None, noise: Noise | None = None) -> list[Finding]:
     """Draw the sample again at the released levels, and tell the owner who is in the release; private."""
     asked = _Sampling.of(sight)
     findings = []
     if not sight.release.noisy:
         findings.append(_simulated(sight, asked, groups_at_levels(sight, data), noise or Noise()))
-    return findings if key is None else [*findings, _in_classes(sight, asked, data, key)]
-
-
-def _in_classes(sight: Sight, asked: _Sampling, data: Dataset, key: Key) -> Finding:
-    kept, facts = int(sight.sizes.sum()), {name: value for name, value in key.facts.items() if type(value) is int}
-    left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
-    return About("share", "utility", private=True).finding(
-        Figure("records in classes", kept / len(data), float(asked.beta)),
-        f"{kept:,} of {len(data):,} records stand in released classes"
-        + (f" ({left})" if left else "")
-        + f"; a sample takes {percent(float(asked.beta))}. Only the owner may know this.",
-        {**facts, "records": len(data), "in_classes": kept},
-    )
+    if key is not None:
+        kept, facts = int(sight.sizes.sum()), {name: value for name, value in key.facts.items() if type(value) is int}
+        left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
+        findings.append(
+            About("share", "utility", private=True).finding(
+                Figure("records in classes", kept / len(data), float(asked.beta)),
+                f"{kept:,} of {len(data):,} records stand in released classes"
+                + (f" ({left})" if left else "")
+                + f"; a sample takes {percent(float(asked.beta))}. Only the owner may know this.",
+                {**facts, "records": len(data), "in_classes": kept},
+            )
+        )
+    return findings
 
 
 def groups_at_levels(sight: Sight, data: Dataset) -> IntArray:
@@ -143,7 +138,7 @@ def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
 
 def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) -> Finding:
     """Draw the sample again, many times, and count whose row is named."""
-    num, record = len(group), sight.release.certificate.guarantee.protects
+    num, record = len(group), sight.protects
     draws = min(MOST_DRAWS, max(LEAST_DRAWS, MOST_DRAWN // num))
     named, kept = np.zeros(draws), np.zeros(draws)
     for number in range(draws):

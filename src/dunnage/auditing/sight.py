@@ -17,6 +17,7 @@ from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
 from dunnage.guarantees import SampledDP
+from dunnage.measures import DISTORTION_METRIC
 from dunnage.mechanisms.recode import ClassRelease, released_column
 from dunnage.release import Release, is_set
 from dunnage.verification import mechanism_of
@@ -242,7 +243,7 @@ class Sight:
     @property
     def clustered(self) -> bool:
         """Whether the classes are clusters of records that are near each other, told by sets, nodes and intervals."""
-        return self.release.certificate.rows.distortion is not None
+        return self.mechanism.metric == DISTORTION_METRIC
 
     @property
     def names(self) -> tuple[str, ...]:
