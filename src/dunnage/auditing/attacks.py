@@ -34,8 +34,7 @@ from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
 
-MOST_PAIRS = 2_000_000
-"""Pairs of a record and a class that are looked at together; bounds the memory."""
+MOST_PAIRS = 2_000_000  # Pairs of a record and a class that are looked at together; bounds the memory
 _ROUNDING = 1e-9
 
 

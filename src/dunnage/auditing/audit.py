@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +34,7 @@ from dunnage.auditing.counts import (
     counts_inside_findings,
     counts_outside_findings,
 )
-from dunnage.auditing.finding import TOPICS, AtRisk, Finding
+from dunnage.auditing.finding import TOPICS, AtRisk, Finding, Progress
 from dunnage.auditing.fleet import Fleet
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
 from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
@@ -68,15 +68,13 @@ _SAYS = {
     False: "Private: compares the release with the true data. For the owner's eyes only; do not hand out.",
 }
 AS_STATED = PlainSerializer(lambda part: None if part is None else part.plain())
-NOISE = "noise"
-"""What a noisy release tells, in the place of a statistic of classes."""
+NOISE = "noise"  # What a noisy release tells, in the place of a statistic of classes
 ROWS_SAY = (
     "The records whose row is named most easily by who knows their values; of equally easy ones, those whose sensitive "
     "value is guessed most easily."
 )
 NO_ROW_KNOWN = "Nobody is listed: which noisy row is whose only the key tells."
 
-Progress = Callable[[str], None]
 Place = Release | str | os.PathLike[str]
 Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
 AnyPlan = Plan | FleetPlan

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Figure, Finding, VehicleAtRisk, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NO_UNIT,
+    About,
+    Details,
+    Figure,
+    Finding,
+    Progress,
+    VehicleAtRisk,
+    wilson,
+)
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth, inputs_of
 from dunnage.auditing.tracking import (
     Guess,
@@ -50,19 +60,15 @@ from dunnage.release import Release
 from dunnage.text import number_text, percent, several
 from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
 
-Progress = Callable[[str], None]
-
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
 CURVE = (1, 12, 30, 96, 365)
 """Numbers of reports that are drawn on the page: among them an hour and eight of one every five minutes."""
 UNIQUE_HOURS = (1, 2, 4)
-MOST_COMPARED = 500
-"""Vehicles whose drawn slots are compared with the whole fleet."""
+MOST_COMPARED = 500  # Vehicles whose drawn slots are compared with the whole fleet
 MOST_MAP_CELLS = 4_096
 DAYS_SEEN = 30
 _MEAN, _PRESENT = "mean", "present"
-_MOST_SLOTS = 1 << 27
-"""Most slots of all vehicles, whether drawn or not, that the truth is averaged over."""
+_MOST_SLOTS = 1 << 27  # Most slots of all vehicles, whether drawn or not, that the truth is averaged over
 
 
 # What the release tells
@@ -477,12 +483,12 @@ def _habit_findings(case: CarrierCase, target: Target) -> Iterator[Finding]:
 
 
 def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
-    grid, fleet = target.purpose.grid, case.fleet
+    grid, fleet, schedule = target.purpose.grid, case.fleet, case.fleet.task.schedule
     if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MOST_SLOTS // 4:
         return
-    if 60 % fleet.task.schedule.slot_minutes:  # an hour is no whole number of slots
+    if 60 % schedule.slot_minutes:  # an hour is no whole number of slots
         return
-    areas, per_hour = fleet.areas(grid), 60 // fleet.task.schedule.slot_minutes
+    areas, per_hour = fleet.areas(grid), 60 // schedule.slot_minutes
     lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
     starts = range(0, areas.shape[1] - max(lengths, default=0) + 1, max(per_hour, 1))
     if not lengths:
@@ -490,33 +496,27 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
     shares = {start: unique_shares(areas[:, start:], lengths) for start in starts}
     worst = max(shares, key=lambda start: (shares[start][-1], shares[start][0]))
     longer = [hours * per_hour for hours in range(1, UNIQUE_HOURS[-1] + 1) if hours * per_hour <= max(lengths)]
-    curve = [
-        [length / per_hour, share]
-        for length, share in zip(longer, unique_shares(areas[:, worst:], longer), strict=True)
-    ]
-    clock = f"{worst % fleet.task.schedule.num_moments // per_hour:02}:00"
+    alone = unique_shares(areas[:, worst:], longer)
+    curve = [[length / per_hour, share] for length, share in zip(longer, alone, strict=True)]
+    clock = f"{worst % schedule.num_moments // per_hour:02}:00"
+    about, name = About("share", "records", private=True), target.purpose.name
     for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
-        yield About("share", "records", private=True).finding(
-            Figure(f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})", share, 0.0),
+        yield about.finding(
+            Figure(f"unique by areas, {several(hours, 'hour')} ({name})", share, 0.0),
             f"Seen in clear at every slot for {several(hours, 'hour')}, {percent(share)} of the {fleet.num_vehicles:,} "
             f"vehicles have a sequence of areas that no other has: from {clock} UTC on, when most are after "
             f"{several(UNIQUE_HOURS[len(lengths) - 1], 'hour')}.",
             {"curve": curve, "starts": clock, "areas": grid.num_areas},
         )
-    yield _unique_as_scheduled(fleet, target, areas)
-
-
-def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Finding:
-    """Draw slots for some vehicles as devices do, and ask whether anyone else was in the same areas then."""
-    noise, schedule = Noise(), fleet.task.schedule
-    num = min(MOST_COMPARED, len(areas))
+    # Slots are drawn for some vehicles as devices do: was anyone else in the same areas then?
+    noise, num = Noise(), min(MOST_COMPARED, len(areas))
     seen = np.zeros((num, areas.shape[1]), dtype=bool)
     for vehicle in range(num):
         for first in range(0, areas.shape[1], schedule.num_moments):
             seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
     share = unique_by_slots(areas, seen)
-    return About("share", "records", private=True).finding(
-        Figure(f"unique by areas, as scheduled ({target.purpose.name})", share, 0.0, wilson(share * num, num)),
+    yield about.finding(
+        Figure(f"unique by areas, as scheduled ({name})", share, 0.0, wilson(share * num, num)),
         f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
         f"alone: no other one was in the same areas at the same times. Drawn for {several(num, 'vehicle')}.",
     )
@@ -530,10 +530,9 @@ def _mean_errors(case: CarrierCase) -> Iterator[Finding]:
     covered: list[bool] = []
     for found in case.sight.means:
         truth = _true_mean(case, found)
-        if truth is None:
-            continue
-        covered.append(found.lower <= truth <= found.upper)
-        yield _mean_error(found, truth)
+        if truth is not None:
+            covered.append(found.lower <= truth <= found.upper)
+            yield _mean_error(found, truth)
     if covered:
         yield _coverage(case, "numbers", sum(covered), len(covered))
 
@@ -591,59 +590,41 @@ def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Findi
 
 def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Finding]:
     """Say how far a map, or a table of paths, is off."""
-    counts = case.truth.maps[name]
+    counts, about = case.truth.maps[name], About("share", "utility", private=True)
     truth = counts / counts.sum()
-    listed, even = truth[found.inputs], 1 / found.num_inputs
-    off, rest = found.value - listed, 1 - float(listed.sum())
+    listed, blind = truth[found.inputs], np.abs(truth[: found.num_inputs] - 1 / found.num_inputs)
     # Inputs that are not listed share the remainder alike.
     others = found.num_inputs - len(found.inputs)
-    spread = found.remainder / others if others else 0.0
-    unlisted = np.delete(truth, found.inputs) - spread if others else np.zeros(0)
-    differences = np.concatenate([off, unlisted])
+    unlisted = np.delete(truth, found.inputs) - found.remainder / others if others else np.zeros(0)
+    off = np.abs(np.concatenate([found.value - listed, unlisted]))
+    rmse, blind_rmse = (math.sqrt(float((far**2).mean())) for far in (off, blind))
     measures = {
-        "RMSE of shares": (_rmse(differences), _rmse(truth[: found.num_inputs] - even), "by the root mean square"),
-        "MAE of shares": (
-            float(np.abs(differences).mean()),
-            float(np.abs(truth[: found.num_inputs] - even).mean()),
-            "on average",
-        ),
+        "RMSE of shares": (rmse, blind_rmse, "by the root mean square"),
+        "MAE of shares": (float(off.mean()), float(blind.mean()), "on average"),
     }
     for measure, (value, baseline, words) in measures.items():
-        yield About("share", "utility", private=True).finding(
+        yield about.finding(
             Figure(f"{measure} ({name})", value, baseline),
             f"The share of each of {found.num_inputs:,} {found.what}s is off by {number_text(100 * value)} points of "
             f"a hundred {words}; a map on which all are alike would be off by {number_text(100 * baseline)}.",
         )
-    apart = min(1.0, float(np.abs(differences).sum()) / 2)
-    yield About("share", "utility", private=True).finding(
-        Figure(
-            f"total variation distance ({name})",
-            apart,
-            min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
-        ),
+    apart, all_alike = (min(1.0, float(far.sum()) / 2) for far in (off, blind))
+    details: dict[str, object] = {}
+    grid = found.grid
+    if grid is not None and grid.num_cells <= MOST_MAP_CELLS:  # shares by row from the north, for the page
+        estimated = np.zeros(found.num_inputs)
+        estimated[found.inputs] = found.value
+        rows = range(grid.num_rows - 1, -1, -1)
+        order = [[grid.cell_at(column, row) for column in range(grid.num_columns)] for row in rows]
+        details = {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}
+    yield about.finding(
+        Figure(f"total variation distance ({name})", apart, all_alike),
         f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true; of a map "
-        f"on which all are alike {percent(min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2))}.",
-        _map_details(found, truth) | {"unlisted": rest},
+        f"on which all are alike {percent(all_alike)}.",
+        {**details, "unlisted": 1 - float(listed.sum())},
     )
     holds = (found.lower <= listed + 1e-12) & (listed <= found.upper + 1e-12)
     yield _coverage(case, name, int(holds.sum()), len(holds))
-
-
-def _rmse(differences: FloatArray) -> float:
-    return math.sqrt(float((differences**2).mean()))
-
-
-def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
-    """Return true and estimated shares by row from the north, for the page."""
-    grid = found.grid
-    if grid is None or grid.num_cells > MOST_MAP_CELLS:
-        return {}
-    estimated = np.zeros(found.num_inputs)
-    estimated[found.inputs] = found.value
-    order = [
-        [grid.cell_at(column, row) for column in range(grid.num_columns)] for row in range(grid.num_rows - 1, -1, -1)
-    ]
-    return {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}
 
 
 # Vehicles most at risk
@@ -651,11 +632,11 @@ def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
 
 def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
     """List the vehicles that stay longest in one place, or on one path, and say how surely such are found."""
-    fleet = case.fleet
+    fleet, maps = case.fleet, case.truth.maps
     targets = [
         target
         for target in Target.all_of(fleet.task, check_task(fleet.task))
-        if target.purpose.grid is not None and target.purpose.name in case.truth.maps
+        if target.purpose.grid is not None and target.purpose.name in maps
     ]
     if not targets:
         return [], (
@@ -663,16 +644,23 @@ def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
             "never change is told more surely by each further report, up to what the allowance pays for."
         )
     target = min(targets, key=lambda item: item.purpose.steps)  # a place is found before a path is
-    vehicles, share = _staying(case, target)
-    first = np.unique(fleet.vehicles, return_index=True)[1]
     num = target.reports_of(DAYS_SEEN)
     try:
         found = located(target.law, num).value
     except ParameterError:  # said in a note already
         return [], "No vehicle is listed: how surely one that stays is found could not be computed."
-    order = np.lexsort((first[vehicles], -share.round(12)))[:MOST_AT_RISK]
+    vehicles, readings = fleet.vehicles[fleet.order], next(fleet.by_row())
+    inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
+    # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
+    known = inputs < len(maps[target.purpose.name]) - 1
+    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
+    staying, starts = np.unique(pairs // (int(inputs.max()) + 1), return_index=True)
+    most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
+    share = most / np.bincount(vehicles)[staying]
+    first = np.unique(fleet.vehicles, return_index=True)[1]
+    order = np.lexsort((first[staying], -share.round(12)))[:MOST_AT_RISK]
     listed = [
-        VehicleAtRisk(source_row=int(first[vehicles[place]]), stays=float(share[place]), found_if_it_stays=found)
+        VehicleAtRisk(source_row=int(first[staying[place]]), stays=float(share[place]), found_if_it_stays=found)
         for place in order.tolist()
     ]
     return listed, (
@@ -680,19 +668,3 @@ def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
         f"stays there is found by {several(num, 'report')} with {percent(found)}, others less surely; by one report "
         "all have the same odds. Source row: their first one."
     )
-
-
-def _staying(case: CarrierCase, target: Target) -> tuple[IntArray, FloatArray]:
-    """Return vehicles with a known place, and the share of their rows that is in the commonest one."""
-    fleet = case.fleet
-    vehicles = fleet.vehicles[fleet.order]
-    readings = next(fleet.by_row())
-    inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
-    # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
-    known = inputs < len(case.truth.maps[target.purpose.name]) - 1
-    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
-    owner = pairs // (int(inputs.max()) + 1)
-    seen, starts = np.unique(owner, return_index=True)
-    if not len(seen):
-        return seen, np.zeros(0)
-    return seen, np.maximum.reduceat(counts, starts) / np.bincount(vehicles)[seen]

@@ -28,6 +28,7 @@ from dunnage.auditing.finding import (
     Details,
     Figure,
     Finding,
+    Progress,
     RiderAtRisk,
     TripAtRisk,
     wilson,
@@ -63,20 +64,15 @@ from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
 from dunnage.verification import check_release, mechanism_of
 
-Progress = Callable[[str], None]
-
-RIDER_TRIPS = 10
-"""Trips of a rider who is attacked where only single trips are protected."""
+RIDER_TRIPS = 10  # Trips of a rider who is attacked where only single trips are protected
 FLOATING_DRAWS = 200_000
-MOST_ZONES, MOST_STOPS = 12, 12
-"""Rows and columns of a table of flows at most."""
+MOST_ZONES, MOST_STOPS = 12, 12  # Rows and columns of a table of flows at most
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
     law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
-MOST_RIDERS = 50
-"""Riders whose trips are weighed exactly: those with most counted trips of one type."""
+MOST_RIDERS = 50  # Riders whose trips are weighed exactly: those with most counted trips of one type
 _SAME_ODDS = "Noise gives every {unit} the same odds ({bound})"
 _KNOWS = "Somebody who knows all trips but"
 NO_KEY = (

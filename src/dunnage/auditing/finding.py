@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -19,12 +19,11 @@ from dunnage.text import number_text, percent
 CONFIDENCE = 0.95
 MOST_AT_RISK = 10
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
-NO_UNIT = "units"
-"""What a number of a column is in that has no unit."""
+NO_UNIT = "units"  # What a number of a column is in that has no unit
 _SHARES = ("probability", "share")
-Details = Mapping[str, Any]
-"""More figures of a finding, as plain data: each kind of finding has its own."""
+Details = Mapping[str, Any]  # More figures of a finding, as plain data: each kind of finding has its own
 NOTHING: Details = {}
+Progress = Callable[[str], None]
 
 
 class Finding(Model):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, RecordAtRisk
-from dunnage.auditing.sight import Known, Sight, Told
+from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, Progress, RecordAtRisk
+from dunnage.auditing.sight import OTHER_ROWS, Known, Sight, Told
 from dunnage.auditing.utility import PlanUtility, plan_utility
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError, ReleaseError
@@ -23,10 +23,7 @@ from dunnage.release import Release
 from dunnage.settle import apply
 from dunnage.text import number_text, percent
 
-GUESS_REACH = 0.01
-"""A guessed value counts as right within this share of the domain on either side."""
-
-Progress = Callable[[str], None]
+GUESS_REACH = 0.01  # A guessed value counts as right within this share of the domain on either side
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -46,9 +43,7 @@ class Case:
         """Find the class of each record: by the key, or else by the values alone."""
         known = Known.of_records(sight, data)
         if (attacks.populations(sight, known) < sight.sizes).any():
-            raise ReleaseError(
-                "the release was not made from these rows. Give the data exactly as they were published."
-            )
+            raise ReleaseError(OTHER_ROWS)
         if key is not None:
             of_record = attacks.classes_by_key(sight, data, key)
             released, certain = of_record >= 0, True
@@ -67,12 +62,11 @@ class Case:
     @property
     def notes(self) -> list[str]:
         """Say what the figures lack for want of the key."""
-        if self.certain:
-            return []
-        return [
+        lacks = (
             "Without the key the class of some records is not certain: records that fit a class but were suppressed, "
             "or not sampled, count as released, and figures that need the class are left out. Give the key."
-        ]
+        )
+        return [] if self.certain else [lacks]
 
 
 # Attacks on single records
@@ -125,15 +119,16 @@ def _record_findings(case: Case, found: attacks.RecordLinkage, name: str, known:
     probability, rows = found.probability[case.released], found.rows[case.released]
     mean, worst, record = math.fsum(probability.tolist()) / len(probability), float(probability.max()), case.protects
     values = " and ".join([*(["the public values"] if case.sight.public.columns else []), *case.sight.names])
+    about, blind = About("probability", "records", private=True), 1 / len(case.sight.release)
     return [
-        About("probability", "records", private=True).finding(
-            Figure(name, _settled(mean, probability), 1 / len(case.sight.release)),
+        about.finding(
+            Figure(name, _settled(mean, probability), blind),
             f"Somebody who knows {values} of a {record} ({known}), and that it was released, "
             f"names its row with {percent(mean)} on average; {number_text(float(rows.mean()))} rows may be it.",
             {"mean_rows": float(rows.mean()), "fewest_rows": int(rows.min())},
         ),
-        About("probability", "records", private=True).finding(
-            Figure(f"{name}, worst", worst, 1 / len(case.sight.release)),
+        about.finding(
+            Figure(f"{name}, worst", worst, blind),
             f"For the {record}s that are easiest to name it is {percent(worst)}; "
             f"{int((probability == worst).sum()):,} of {len(probability):,} are that easy.",
         ),

@@ -9,16 +9,26 @@ right (counted) agree on data that are spread as he believes, evenly over the pu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Figure, Finding, RecordAtRisk, mean_interval, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NO_UNIT,
+    About,
+    Figure,
+    Finding,
+    Progress,
+    RecordAtRisk,
+    mean_interval,
+    wilson,
+)
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
-from dunnage.auditing.sight import NEITHER, PublicValues
+from dunnage.auditing.sight import NEITHER, OTHER_ROWS, PublicValues
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
@@ -36,8 +46,6 @@ MOST_DRAWN_PAIRS = 10_000_000
 MOST_DRAWS = 200
 LEAST_DRAWS = 5
 LEFT_OUT = ", left out"
-
-Progress = Callable[[str], None]
 
 
 # What the attacker sees
@@ -94,12 +102,11 @@ class NoisySight:
     @property
     def notes(self) -> list[str]:
         """Say what cannot be computed from this release."""
-        if self.rows is not None:
-            return []
-        return [
+        lacks = (
             "The release does not state the law of its noise: what the best guess is worth, and truck linkage, cannot "
             "be computed. With the key, rows are named by the nearest noisy value."
-        ]
+        )
+        return [lacks] if self.rows is None else []
 
     def known(self) -> str:
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
@@ -255,16 +262,9 @@ class NoisyCase:
 
     @classmethod
     def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
-        public = [name for name, *_ in sight.public.columns]
-        columns = {attribute.name for attribute in data.schema}
-        lacking = [name for name in (*public, *sight.domains) if name not in columns]
-        if lacking:
-            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
         if sight.release.classes is None and len(data) != len(sight.release):
-            raise ReleaseError(
-                "the release was not made from these rows. Give the data exactly as they were published."
-            )
-        stratum = sight.public.of_records(sight.release, data)
+            raise ReleaseError(OTHER_ROWS)
+        stratum = sight.public.of_records(sight.release, data, tuple(sight.domains))
         if key is None:
             return cls(sight=sight, data=data, key=None, records=np.arange(len(data)), true_row=None, stratum=stratum)
         records = matched_records(data, sight.release, key)[sight.positions]
@@ -421,40 +421,41 @@ def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = No
 def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
     assert plan.bin_of_row is not None  # a sealed plan has no noisy rows
     truck = np.unique(plan.assignment, return_inverse=True)[1].reshape(-1)[case.sight.positions]
-    found = case.attack(some, truck=truck)
-    assert found.truck_hit is not None
-    hits = math.fsum(found.truck_hit.tolist())
+    found = case.attack(some, truck=truck).truck_hit
+    assert found is not None
+    hits, num = math.fsum(found.tolist()), len(some)
     chance = without_release(case.sight.release, plan)
     return About("share", "trucks", private=True).finding(
-        Figure("truck named", hits / len(some), chance.mean, wilson(hits, len(some))),
+        Figure("truck named", hits / num, chance.mean, wilson(hits, num)),
         f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
-        f"{percent(hits / len(some))} of {len(some):,}; {chance.words(chance.mean, case.sight.protects)}.",
+        f"{percent(hits / num)} of {num:,}; {chance.words(chance.mean, case.sight.protects)}.",
     )
 
 
 def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     """Name the row with the nearest noisy values, where no law says how likely it is."""
     hits, num, record = math.fsum(chances.tolist()), len(chances), case.sight.protects
+    blind, right, about = case.sight.baseline, hits / num, About("probability", "records", private=True)
     no_law = "The release states no law of its noise, so nothing limits"
     return [
-        About("probability", "records", private=True).finding(
-            Figure("record linkage", hits / num, case.sight.baseline, wilson(hits, num)),
+        about.finding(
+            Figure("record linkage", right, blind, wilson(hits, num)),
             f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
-            f"values is right for {percent(hits / num)} of {num:,}.",
-            {**_alike(hits / num), "attacked": num},
+            f"values is right for {percent(right)} of {num:,}.",
+            {**_alike(right), "attacked": num},
         ),
-        About("probability", "records", private=True).finding(
-            Figure("prosecutor risk", 1.0, case.sight.baseline, (min(hits / num, 1.0), 1.0)),
+        about.finding(
+            Figure("prosecutor risk", 1.0, blind, (min(right, 1.0), 1.0)),
             f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
             "as 100 % at worst.",
         ),
-        About("probability", "records", private=True).finding(
-            Figure("journalist risk", 1.0, case.sight.baseline, (0.0, 1.0)),
+        about.finding(
+            Figure("journalist risk", 1.0, blind, (0.0, 1.0)),
             f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
         ),
-        About("share", "records", private=True).finding(
-            Figure("marketer risk", hits / num, case.sight.baseline, (wilson(hits, num)[0], 1.0)),
-            f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
+        about._replace(unit="share").finding(
+            Figure("marketer risk", right, blind, (wilson(hits, num)[0], 1.0)),
+            f"Somebody who names the nearest row for every {record} is right for {percent(right)} of "
             "them; a better guess may exist.",
         ),
     ]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -13,7 +13,7 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, Progress, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
@@ -28,8 +28,6 @@ MOST_PROBES = 1_000_000
 _GOLDEN = (math.sqrt(5) - 1) / 2
 UNKNOWN_ERROR = " This is an estimate of unknown error."
 NOISY_ERROR = " This is right for values that are spread evenly over the public domain; for others it is an estimate."
-
-Progress = Callable[[str], None]
 
 
 def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Finding]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, cast
@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding, mean_interval, wilson
+from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding, Progress, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
 from dunnage.domains import CodedDomain, Graph
@@ -43,36 +43,24 @@ from dunnage.measures import (
 from dunnage.text import number_text, percent, several
 
 TOP = 20
-MOST_KNOWN = 4
-"""Attributes of a ride, or rides of a card, that an attacker knows at most."""
-MOST_COMBINED = 6
-"""Attributes of which every choice is tried: of more, those of highest entropy."""
-MOST_PAIRS = 20_000_000
-"""Pairs of an attacked record and a class: of more records some are attacked, evenly chosen."""
+MOST_KNOWN = 4  # Attributes of a ride, or rides of a card, that an attacker knows at most
+MOST_COMBINED = 6  # Attributes of which every choice is tried: of more, those of highest entropy
+MOST_PAIRS = 20_000_000  # Pairs of an attacked record and a class: of more records some are attacked, evenly chosen
 LEAST_ATTACKED = 2_000
-MOST_CARDS = 500
-"""Cards attacked for each number of rides that are known."""
-MOST_CHOICES = 50
-"""Choices of rides that are tried for one card."""
-MOST_CARD_ROWS = 20_000_000
-"""Rows that fit the rides of all attacked cards together: of more, fewer cards are attacked."""
-MOST_LABELS = 4_000
-"""Labels whose pairs are counted in one table."""
-SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)
-"""Records that are in cheaper classes than those that are told of as examples."""
+MOST_CARDS = 500  # Cards attacked for each number of rides that are known
+MOST_CHOICES = 50  # Choices of rides that are tried for one card
+MOST_CARD_ROWS = 20_000_000  # Rows that fit the rides of all attacked cards together: of more, fewer cards are attacked
+MOST_LABELS = 4_000  # Labels whose pairs are counted in one table
+SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)  # Records that are in cheaper classes than those that are told of as examples
 COST_STEPS, MOST_STEPS = (0.0025, 0.005, 0.01, 0.02, 0.025, 0.05), 32
 ROUNDING = 1e-9
-MOST_STATIONS = 500
-"""Stations of a network that is told with the examples."""
-SANITY = 0.001
-"""Share of all records below which a true count is not divided by."""
+MOST_STATIONS = 500  # Stations of a network that is told with the examples
+SANITY = 0.001  # Share of all records below which a true count is not divided by
 _HOURS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 1.0),
 }
-
-Progress = Callable[[str], None]
 
 
 def ride_outside_findings(sight: Sight) -> list[Finding]:

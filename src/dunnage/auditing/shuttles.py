@@ -9,11 +9,11 @@ told without the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, Progress
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
@@ -23,8 +23,6 @@ from dunnage.settle.fleets import FleetSettlement, apply_fleet, served_task, tru
 from dunnage.text import number_text, percent, several
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."
-
-Progress = Callable[[str], None]
 
 
 def fleet_note(plan: FleetPlan) -> str:

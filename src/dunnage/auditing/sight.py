@@ -22,6 +22,7 @@ from dunnage.mechanisms.recode import ClassRelease, released_column
 from dunnage.release import Release, is_set
 from dunnage.verification import mechanism_of
 
+OTHER_ROWS = "the release was not made from these rows. Give the data exactly as they were published."
 NEITHER = (
     "linkage is audited on classes of rows and on noisy rows. This release promises {} and has neither. Audit one that "
     "has."
@@ -63,9 +64,22 @@ class PublicValues:
             found &= (position >= 0) & (present[codes] == raw)
         return np.where(found, codes, -1)
 
-    def of_records(self, release: Release, data: Dataset) -> IntArray:
-        """Return the number of each record's combination, -1 where the release has none such."""
-        return self.look_up({name: as_released(release, data, name) for name, *_ in self.columns}, len(data))
+    def of_records(self, release: Release, data: Dataset, others: Sequence[str]) -> IntArray:
+        """Return the number of each record's combination, -1 where the release has none such; others must be there."""
+        columns, public = {attribute.name for attribute in data.schema}, [name for name, *_ in self.columns]
+        lacking = [name for name in (*public, *others) if name not in columns]
+        if lacking:
+            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
+        given = {}
+        for name in public:
+            try:
+                given[name] = released_column(data, name).cast(release.data.schema.field(name).type)
+            except pa.ArrowException:  # its text may quote cells
+                raise ReleaseError(
+                    f"column {name!r} of the data is not of the type that was released. Give the data that were "
+                    "published."
+                ) from None
+        return self.look_up(given, len(data))
 
 
 def names_of_role(release: Release, role: str) -> list[str]:
@@ -119,7 +133,7 @@ class Told:
 
     @property
     def num_labels(self) -> int:
-        return len(_labels(self.domain))
+        return len(getattr(self.domain, "labels", ()))
 
     def numbers(self, column: pa.Array) -> FloatArray:
         """Return the values of a column on the scale of the bounds."""
@@ -131,17 +145,34 @@ class Told:
         assert classes is not None
         means, own, listing = None, False, None
         if isinstance(domain, Numeric) and f"{name}_lower" in classes.column_names:
-            lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
-            means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
+            lower, upper = (_numbers(domain, classes[f"{name}_{end}"].combine_chunks()) for end in ("lower", "upper"))
+            if f"{name}_mean" in classes.column_names:
+                means = _numbers(domain, classes[f"{name}_mean"].combine_chunks())
             own = bounds == "class"
             if bounds == "level":
                 # Its public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
         elif name in classes.column_names and classes.schema.field(name).type == pa.string():
-            lower, upper = _spans(domain, classes.column(name).to_pylist())
+            # The first and last leaf below each node, by place; any node of no hierarchy is the whole domain.
+            labels: tuple[str, ...] = getattr(domain, "labels", ())
+            spans: dict[str, tuple[int, int]] = {}
+            for place, label in enumerate(labels):
+                for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
+                    spans[node] = (spans.get(node, (place, place))[0], place)
+            nodes = [spans.get(node, (0, len(labels) - 1)) for node in classes[name].to_pylist()]
+            lower, upper = np.array(nodes, dtype=np.float64).reshape(-1, 2).T
         elif name in classes.column_names and is_set(classes.schema.field(name).type):
-            listing, lower, upper = _listed(domain, classes.column(name).combine_chunks())
+            sets = classes[name].combine_chunks()
+            counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), np.int64)
+            places = _numbers(domain, sets.flatten())
+            if not counts.all() or (places < 0).any():
+                raise ReleaseError(
+                    "a class has an empty set, or a label that is not in the domain. Verify the release."
+                )
+            of_class, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
+            places = places[np.lexsort((places, of_class))]
+            listing, lower, upper = Listing(places, of_class), places[ends - counts], places[ends - 1]
         else:
             raise ParameterError(
                 f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} was released as none."
@@ -159,45 +190,12 @@ class Told:
         )
 
 
-def _column(table: pa.Table, name: str) -> FloatArray:
-    return np.asarray(table.column(name).combine_chunks().to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _labels(domain: Domain) -> tuple[str, ...]:
-    labels: tuple[str, ...] = getattr(domain, "labels", ())
-    return labels
-
-
 def _numbers(domain: Domain, column: pa.Array) -> FloatArray:
     if isinstance(domain, Numeric):
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-    place = pc.index_in(column.cast(pa.string()), value_set=pa.array(_labels(domain), pa.string()))
+    place = pc.index_in(column.cast(pa.string()), value_set=pa.array(getattr(domain, "labels", ()), pa.string()))
     # A label that the domain has not stands outside every interval.
     return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return the first and last leaf below each node, by place; any node of no hierarchy is the whole domain."""
-    labels = _labels(domain)
-    spans: dict[str, tuple[int, int]] = {}
-    for place, label in enumerate(labels):
-        for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
-            spans[node] = (spans.get(node, (place, place))[0], place)
-    whole = (0, len(labels) - 1)
-    found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _listed(domain: Domain, sets: pa.ListArray) -> tuple[Listing, FloatArray, FloatArray]:
-    """Return the labels of each set by place, and the first and last of each."""
-    counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    places = _numbers(domain, sets.flatten())
-    if not counts.all() or (places < 0).any():
-        raise ReleaseError("a class has an empty set, or a label that is not in the domain. Verify the release.")
-    of_class = np.repeat(np.arange(len(counts)), counts)
-    places = places[np.lexsort((places, of_class))]
-    ends = np.cumsum(counts)
-    return Listing(places, of_class), places[ends - counts], places[ends - 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -306,24 +304,9 @@ class Known:
     @classmethod
     def of_records(cls, sight: Sight, data: Dataset, tolerance: float = 0.0) -> Known:
         """Know the true values of records."""
-        names = {attribute.name for attribute in data.schema}
-        public = [name for name, *_ in sight.public.columns]
-        lacking = [name for name in (*public, *sight.names) if name not in names]
-        if lacking:
-            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
-        stratum = sight.public.of_records(sight.release, data)
+        stratum = sight.public.of_records(sight.release, data, sight.names)
         try:
             values = np.array([told.numbers(data.column(told.name)) for told in sight.told])
         except (pa.ArrowException, ValueError):
             raise ReleaseError("a column is not of the kind that was released. Give its policy and data.") from None
         return cls.of_values(sight, stratum, values, tolerance)
-
-
-def as_released(release: Release, data: Dataset, name: str) -> pa.Array:
-    """Return a public column of the data as it was released."""
-    try:
-        return released_column(data, name).cast(release.data.schema.field(name).type)
-    except pa.ArrowException:  # its text may quote cells
-        raise ReleaseError(
-            f"column {name!r} of the data is not of the type that was released. Give the data that were published."
-        ) from None
