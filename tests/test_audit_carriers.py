@@ -785,10 +785,10 @@ def test_what_does_not_belong_together_is_refused(tmp_path: Path) -> None:
     published, _ = dn.publish(packages)
     with pytest.raises(ParameterError, match="owner's rows"):
         audit(published, Fleet.read(rows, policy))
-    body = json.loads(json.dumps(release.certificate.body))
+    body = release.certificate.plain()
     body["measures"]["task"]["schedule"]["slots_per_day"] = 24
     with pytest.raises(ReleaseError, match="digest"):
-        audit(replace(release, certificate=Certificate(body)), external=True)
+        audit(replace(release, certificate=Certificate.model_validate(body)), external=True)
 
 
 def test_a_quantity_that_nobody_told_of(tmp_path: Path) -> None:

@@ -171,7 +171,6 @@ def _axes_known(known: Known) -> list[int]:
 
 
 def _members_inside(sight: Sight, known: Known, record: IntArray, of_class: IntArray) -> IntArray:
-    """Count the members of each pair's class that agree with what is known."""
     if len(sight.told) == 1:
         low, high = known.low[0, record], known.high[0, record]
         return _ranked_inside(sight.members[0], sight.class_of_member, of_class, low, high)
@@ -280,7 +279,6 @@ class Occurrences:
 
     @classmethod
     def of(cls, class_id: IntArray, codes: IntArray, num_classes: int) -> Occurrences:
-        """Count numbered values by class."""
         width = int(codes.max()) + 1
         pairs, counts = np.unique(class_id * width + codes, return_counts=True)
         classes, values = np.divmod(pairs, width)
@@ -468,7 +466,6 @@ def values_told(sight: Sight, known: Known) -> BoolArray:
 
 
 def populations(sight: Sight, population: Known) -> IntArray:
-    """Count, for each class, the people of a population whose values fit it."""
     counts = np.zeros(len(sight.sizes), dtype=np.int64)
     for found in candidates(sight, population):
         counts += np.bincount(found.of_class, minlength=len(counts))
@@ -492,7 +489,6 @@ class Correspondence:
 def correspond(
     sights: tuple[Sight, Sight], classes: tuple[IntArray, IntArray], matched: tuple[IntArray, IntArray]
 ) -> Correspondence:
-    """Find who shares both classes."""
     first, second = classes[0][matched[0]], classes[1][matched[1]]
     both = (first >= 0) & (second >= 0)
     first, second = first[both], second[both]

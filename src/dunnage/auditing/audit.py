@@ -125,7 +125,7 @@ class Statement(Model):
     plan: ComparedPlan | None = None
 
     @model_serializer(mode="wrap")
-    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out what the certificate does not state, wherever the statement is written."""
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
@@ -369,7 +369,6 @@ def audit(
 
 
 def approval(approved_by: str | None, clock: datetime | None = None) -> Approval | None:
-    """Record who approves a release, and when."""
     if approved_by is None:
         return None
     name = approved_by.strip()
@@ -531,7 +530,6 @@ def _told_by_counts(asked: Asked) -> Told:
 
 
 def _told_by_classes(asked: Asked) -> Told:
-    """Audit a release of classes: k-anonymous, or of a secret sample."""
     sight, data, key = Sight.of(asked.release), asked.data, asked.key
     told = Told(sight.statistic)
     if len(sight.sizes):

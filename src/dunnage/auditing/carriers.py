@@ -141,8 +141,6 @@ class MapEstimate:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatesSight:
-    """A release of estimates as anyone reads it."""
-
     task: Task  # What devices reported
     num_reports: int  # Reports of each purpose, at most
     confidence: float  # Stated confidence of every interval
@@ -413,8 +411,6 @@ def _guesses(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CarrierCase:
-    """A release of estimates and the rows that it was made from."""
-
     sight: EstimatesSight  # The release as anyone reads it
     fleet: Fleet  # fleet, truth: the private rows, and what they come to
     truth: Truth
@@ -526,7 +522,6 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
 
 
 def _mean_errors(case: CarrierCase) -> Iterator[Finding]:
-    """Say how far each mean is off, and how many intervals hold the truth."""
     covered: list[bool] = []
     for found in case.sight.means:
         truth = _true_mean(case, found)
@@ -589,7 +584,6 @@ def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Findi
 
 
 def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Finding]:
-    """Say how far a map, or a table of paths, is off."""
     counts, about = case.truth.maps[name], About("share", "utility", private=True)
     truth = counts / counts.sum()
     listed, blind = truth[found.inputs], np.abs(truth[: found.num_inputs] - 1 / found.num_inputs)

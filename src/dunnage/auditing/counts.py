@@ -96,8 +96,6 @@ class AskedFeature:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountsSight:
-    """A release of counts as anyone reads it."""
-
     release: Release  # The release
     universe: Universe  # All cells; zones and modes are not told
     cells: IntArray  # cells, counts: cells that were released with trips, rising, and how many
@@ -410,7 +408,6 @@ class Errors:
 
 
 def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Finding], list[str]]:
-    """Compare released counts with the truth; return findings and notes."""
     tell("comparing counts with the truth")
     findings = [*_cell_errors(case), *_totals(case)]
     findings += [_feature_error(case, Feature.of(case.universe, columns)) for columns in case.features]
@@ -506,7 +503,7 @@ def _feature_error(case: CountsCase, feature: Feature) -> Finding:
 # Flows
 
 
-def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
+def flows(case: CountsCase) -> dict[str, dict[str, object]]:
     """Return tables of trips from and to zones, and the stops that are busiest in truth: true and released."""
     size, city = len(case.universe.stops), case.universe.city
     origins, destinations = np.divmod(case.places[0], size)
@@ -522,9 +519,9 @@ def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _flow_table(case: CountsCase, rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
+def _flow_table(case: CountsCase, rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, object]:
     groups, num = rows.astype(np.int64) * len(names) + columns, len(names)
-    table: dict[str, Any] = {"names": list(names)}
+    table: dict[str, object] = {"names": list(names)}
     for name, counts in (("true", case.true), ("released", case.released)):
         sums = np.zeros(num * num, dtype=np.int64)
         np.add.at(sums, groups, counts)

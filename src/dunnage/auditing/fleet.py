@@ -207,7 +207,6 @@ class Truth:
 
     @classmethod
     def of(cls, fleet: Fleet, *, by_row: bool) -> Truth:
-        """Add up all readings of a fleet."""
         truth = cls(by_row)
         for readings in fleet.by_row() if by_row else fleet.by_slot():
             for purpose in fleet.task.purposes:

@@ -28,8 +28,6 @@ GUESS_REACH = 0.01  # A guessed value counts as right within this share of the d
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """A release and the true records it was made from."""
-
     sight: Sight  # sight, data, key: the release as an attacker reads it, the records, and the key if it is at hand
     data: Dataset
     key: Key | None
@@ -61,7 +59,6 @@ class Case:
 
     @property
     def notes(self) -> list[str]:
-        """Say what the figures lack for want of the key."""
         lacks = (
             "Without the key the class of some records is not certain: records that fit a class but were suppressed, "
             "or not sampled, count as released, and figures that need the class are left out. Give the key."

@@ -107,7 +107,6 @@ class Evidence:
 
     @classmethod
     def nothing(cls) -> Evidence:
-        """Make the evidence of no answer at all."""
         return cls(np.zeros(1), np.ones(1), np.ones(1))
 
     def __len__(self) -> int:
@@ -157,7 +156,6 @@ class Membership:
 
     @classmethod
     def of(cls, answers: Iterable[Evidence]) -> Membership:
-        """Find the best test by all answers together."""
         halves = [Evidence.nothing(), Evidence.nothing()]
         largest, share = 0.0, 1.0
         for answer in sorted(answers, key=len, reverse=True):

@@ -53,8 +53,6 @@ LEFT_OUT = ", left out"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisySight:
-    """The noisy rows of a release as an attacker reads them."""
-
     release: Release  # The release
     domains: Mapping[str, Numeric]  # The public domain of each noisy column
     public: PublicValues  # The combinations of public values, row by row
@@ -101,7 +99,6 @@ class NoisySight:
 
     @property
     def notes(self) -> list[str]:
-        """Say what cannot be computed from this release."""
         lacks = (
             "The release does not state the law of its noise: what the best guess is worth, and truck linkage, cannot "
             "be computed. With the key, rows are named by the nearest noisy value."
@@ -119,7 +116,6 @@ def _alike(probability: float) -> dict[str, float]:
 
 
 def noisy_outside_findings(sight: NoisySight, plan: Plan | None, tell: Progress) -> list[Finding]:
-    """Find what a noisy release and a plan tell by themselves."""
     if not len(sight.positions):
         return []
     findings = []

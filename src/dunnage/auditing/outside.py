@@ -31,7 +31,6 @@ NOISY_ERROR = " This is right for values that are spread evenly over the public 
 
 
 def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Finding]:
-    """Find everything that release and plan tell by themselves."""
     findings = [*_class_risks(sight), *_homogeneity(sight)]
     for axis, name in enumerate(sight.names) if sight.multisets else ():
         values = sight.members[axis]

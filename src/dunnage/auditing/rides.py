@@ -211,7 +211,7 @@ def _distortion(sight: Sight) -> list[Finding]:
     ]
 
 
-def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
+def _class_details(sight: Sight, costs: FloatArray) -> dict[str, object]:
     """Say how costs are spread over records, and what some classes from cheap to dear tell; all of it is released."""
     assert sight.release.classes is not None
     order = np.argsort(costs, kind="stable")
@@ -220,7 +220,7 @@ def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
     # Costs lie between 0 and 1; a class of no cost at all stands in the first step.
     step = next(step for step in COST_STEPS if step * MOST_STEPS >= costs.max())
     bars = np.bincount(np.floor(costs / step + ROUNDING).astype(np.int64), weights=sight.sizes)
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "costs": {
             "step": step,
             "records": bars.astype(np.int64).tolist(),
@@ -487,12 +487,10 @@ def _same_values(known: Known, axes: Sequence[int]) -> IntArray:
 
 
 def evenly(items: IntArray, most: int) -> IntArray:
-    """Return the items, or so many of them, evenly chosen."""
     return items if len(items) <= most else items[np.linspace(0, len(items) - 1, most).astype(np.int64)]
 
 
 def knowledge_findings(case: Case) -> tuple[list[Finding], list[str]]:
-    """Find uniqueness and candidate rows for who knows any 1 to 4 attributes."""
     names = telling_names(case)
     most = max(LEAST_ATTACKED, MOST_PAIRS // len(case.sight.sizes))
     attacked = evenly(np.flatnonzero(case.released), most)
@@ -645,7 +643,6 @@ def card_risk(cards: Sequence[IntArray], num: int, fits: tuple[Fitting, Fitting]
 
 
 def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
-    """Find the risk of cards for who knows 1 to 4 of their rides."""
     persons = case.data.persons
     if persons is None:
         return [], ["The policy names no person, so rides of one card were not attacked together. Add [contribution]."]

@@ -137,7 +137,6 @@ def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
 
 
 def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) -> Finding:
-    """Draw the sample again, many times, and count whose row is named."""
     num, record = len(group), sight.protects
     draws = min(MOST_DRAWS, max(LEAST_DRAWS, MOST_DRAWN // num))
     named, kept = np.zeros(draws), np.zeros(draws)

@@ -26,7 +26,6 @@ UNCHECKED = "Without the key nothing ties these trips to this release, so nobody
 
 
 def fleet_note(plan: FleetPlan) -> str:
-    """Say what may be told of a plan without the truth."""
     return (
         f"The plan has {several(plan.objective, 'shuttle')}. What it costs, and how long riders wait, cannot be told "
         "without the true trips."

@@ -136,7 +136,6 @@ class Told:
         return len(getattr(self.domain, "labels", ()))
 
     def numbers(self, column: pa.Array) -> FloatArray:
-        """Return the values of a column on the scale of the bounds."""
         return _numbers(self.domain, column)
 
     @classmethod
@@ -303,7 +302,6 @@ class Known:
 
     @classmethod
     def of_records(cls, sight: Sight, data: Dataset, tolerance: float = 0.0) -> Known:
-        """Know the true values of records."""
         stratum = sight.public.of_records(sight.release, data, sight.names)
         try:
             values = np.array([told.numbers(data.column(told.name)) for told in sight.told])

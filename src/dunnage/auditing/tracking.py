@@ -244,7 +244,6 @@ def _planar_rows(law: Planar) -> FloatArray:
 
 
 def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
-    """Return the chance by looking at every multiset of symbols."""
     total = []
     for symbols in combinations_with_replacement(range(matrix.shape[1]), num_reports):
         counts = np.bincount(symbols, minlength=1)
@@ -388,7 +387,6 @@ class NumberGuess:
 
     @property
     def value(self) -> float:
-        """Chance over all reports."""
         return self.share * self.told + (1 - self.share) * self.baseline
 
 
@@ -442,7 +440,6 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
 
 
 def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
-    """Return how often the bucket of each number is guessed by one report."""
     found = []
     for place, table in enumerate(weights):
         if table is None:
