@@ -204,17 +204,9 @@ class Target:
         for purpose in task.purposes:
             tiers = {name: task.slot_tiers(purpose)[task.tier_index(purpose, name)] for name in task.tier_names}
             name = max(tiers, key=lambda each: tiers[each].epsilon)
-            loss = losses.bounded_of_slot(name)
-            most = int(task.limits.lifetime // loss) if loss else 1 << 31
-            found.append(
-                cls(
-                    task=task,
-                    purpose=purpose,
-                    mechanism=mechanism_of(task, purpose),
-                    tier=tiers[name],
-                    most_reports=max(most, 1),
-                )
-            )
+            loss, made = losses.bounded_of_slot(name), mechanism_of(task, purpose)
+            most = max(int(task.limits.lifetime // loss) if loss else 1 << 31, 1)
+            found.append(cls(task=task, purpose=purpose, mechanism=made, tier=tiers[name], most_reports=most))
         return found
 
     @property

@@ -361,12 +361,7 @@ def _identification(case: NoisyCase, some: IntArray, found: Attack) -> Iterator[
         f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / num)} "
         f"of {num:,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
         f"believe in {percent(believed)} and be right for {percent(right)}.",
-        {
-            **_alike(hits / num),
-            "stated": stated,
-            "attacked": num,
-            "as_printed": {"stated": believed, "hits": right},
-        },
+        {**_alike(hits / num), "stated": stated, "attacked": num, "as_printed": {"stated": believed, "hits": right}},
     )
 
 

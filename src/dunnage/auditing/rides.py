@@ -31,15 +31,7 @@ from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
 from dunnage.domains import CodedDomain, Graph
-from dunnage.measures import (
-    DISTANCE_WORDS,
-    closeness,
-    entropy_diversity,
-    is_ordered,
-    ranked,
-    set_widths,
-    shares_of,
-)
+from dunnage.measures import DISTANCE_WORDS, closeness, entropy_diversity, is_ordered, ranked, set_widths, shares_of
 from dunnage.text import number_text, percent, several
 
 TOP = 20
@@ -527,14 +519,11 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
         }
         for one in found
     }
+    # No class has a single row, so that no attribute leaves one.
+    between = (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked)
     return [
         About("share", "records", private=True).finding(
-            Figure(
-                f"uniqueness {label}",
-                share,
-                before,
-                (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked),
-            ),
+            Figure(f"uniqueness {label}", share, before, between),
             f"Somebody who knows the {several(num, 'attribute')} of a {record} that {tell} most is left with one "
             f"row for {percent(share)} of them; in the true table it is {percent(before)}{sampled}.",
             details,
