@@ -135,11 +135,11 @@ def test_linkage_of_disjoint_classes_is_that_of_class_sizes(statistic: str) -> N
 @pytest.mark.parametrize("statistic", STATISTICS)
 def test_distortion_is_the_loss_of_the_certificate(statistic: str) -> None:
     data, release, key = parcels(statistic=statistic, alpha="0.2")
-    measures = release.certificate.plain()["measures"]
-    assert measures["suppressed"]["count"] > 0
+    measures = release.certificate.rows
+    assert measures.num_suppressed > 0
     distortion = audit(release, data, key=key).finding("total distortion")
-    assert distortion.value == pytest.approx(measures["loss"]["total"], rel=1e-12)
-    assert distortion.details["attributes"] == {"weight": pytest.approx(measures["loss"]["total"])}
+    assert distortion.value == pytest.approx(measures.loss.total, rel=1e-12)
+    assert distortion.details["attributes"] == {"weight": pytest.approx(measures.loss.total)}
 
 
 def test_certain_absence_by_looking_at_every_value() -> None:
@@ -291,10 +291,10 @@ def test_nodes_of_a_hierarchy_and_several_attributes() -> None:
         assert found.finding("attribute linkage (content)").value == pytest.approx((4 + 3) / 8)
         assert found.finding("homogeneity (content)").value == pytest.approx(0.5)
         assert found.finding("certain absence (town)").value == 0
-        losses = release.certificate.plain()["measures"]["loss"]
+        losses = release.certificate.rows.loss
         distortion = found.finding("total distortion")
-        assert distortion.value == pytest.approx(losses["total"])
-        assert distortion.details["attributes"] == pytest.approx(losses["attributes"])
+        assert distortion.value == pytest.approx(losses.total)
+        assert distortion.details["attributes"] == pytest.approx(losses.attributes)
         assert found.finding("distortion (town)").value == pytest.approx(1 / 3)
         assert "value linkage (town)" not in {item.name for item in found.findings}
 

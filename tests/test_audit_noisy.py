@@ -21,6 +21,7 @@ from dunnage.auditing import noisy, sampled
 from dunnage.auditing.audit import Audit, audit
 from dunnage.auditing.noisy import NoisyCase, NoisySight, attack_rows, most_likely, nearest_hits, simulate
 from dunnage.auditing.sight import Sight
+from dunnage.certificate import Certificate
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.laws import Cells
@@ -359,9 +360,9 @@ def test_other_data_are_refused() -> None:
 
 def test_a_release_of_neither_kind_is_refused() -> None:
     release = publish(NoisyValues(epsilon=2), load()).release
-    body = {**release.certificate.plain(), "measures": {"records": 40}}
+    stated = Certificate.model_validate({**release.certificate.plain(), "measures": {"records": 40}})
     with pytest.raises(ParameterError, match="neither"):
-        audit(dn.Release(certificate=type(release.certificate).model_validate(body), data=release.data), external=True)
+        audit(dn.Release(certificate=stated, data=release.data), external=True)
 
 
 # Files and the page

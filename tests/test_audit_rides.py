@@ -717,11 +717,11 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     release, key = dn.publish(data, ledger=":memory:", out=tmp_path / "release")
     found = audit(tmp_path / "release", data)
     check_findings(found)
-    measures = release.certificate.plain()["measures"]
-    assert found.finding("total distortion").value == pytest.approx(measures["loss"]["total"])
-    for name, loss in measures["loss"]["attributes"].items():
+    measures = release.certificate.rows
+    assert found.finding("total distortion").value == pytest.approx(measures.loss.total)
+    for name, loss in measures.loss.attributes.items():
         assert found.finding(f"distortion ({name})").value == pytest.approx(loss)
-    assert found.finding("persons in a class, fewest").value == measures["persons"]["smallest"] >= 10
+    assert found.finding("persons in a class, fewest").value == measures.persons.smallest >= 10
     for num in range(1, 5):
         label = f"({num} attribute{'s' * (num > 1)} known)"
         assert found.finding(f"uniqueness {label}").value == 0
@@ -733,5 +733,5 @@ def test_generated_rides_from_file_to_page(tmp_path: Path) -> None:
     page = (write_audit(found, tmp_path / "audit") / "audit.html").read_text()
     assert "card risk" in page
     assert Audit.read(tmp_path / "audit").findings == found.findings
-    assert auditing_rides.own_weights(Sight.of(release)) == pytest.approx(measures["importance"]["weights"])
+    assert auditing_rides.own_weights(Sight.of(release)) == pytest.approx(measures.importance.weights)
     assert key.belongs_to(data)

@@ -18,7 +18,7 @@ from tests.certificates_help import certificate_of
 
 import dunnage as dn
 from dunnage.auditing.audit import audit
-from dunnage.auditing.finding import About
+from dunnage.auditing.finding import About, Figure
 from dunnage.certificate import odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
@@ -580,7 +580,7 @@ def test_the_worst_attribute_is_shown_first(rides):
 
 
 def test_one_is_not_plural():
-    one = About("persons", "records", private=True).counted("persons", 1, 2, "x")
+    one = About("persons", "records", private=True).finding(Figure("persons", 1, 2), "x")
     assert (one.text(1), one.text(2)) == ("1 person", "2 persons")
     assert one.model_copy(update={"unit": "ms"}).text(1) == "1 ms"
 

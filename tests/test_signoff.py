@@ -70,9 +70,9 @@ def test_a_sign_off_says_policy_odds_risks_cost_terms_and_who() -> None:
     text = said(page)
     for words in (release.certificate.digest, data.policy.digest(), "k = 3", "proved", "33.3 %", "record linkage"):
         assert words in text
-    for item in release.certificate.plain()["in_clear"]:
+    for item in release.certificate.in_clear:
         assert item in text
-    for name in release.certificate.plain()["assumptions"]:
+    for name in release.certificate.assumptions:
         assert name in text
     for name in ("truck linkage", "attribute linkage (content)", "trucks"):
         assert found.finding(name).sentence in text

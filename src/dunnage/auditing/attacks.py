@@ -27,15 +27,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
-from dunnage.auditing.sight import Known, Sight, Told, positions
+from dunnage.auditing.sight import Known, Sight, positions
 from dunnage.dataset import Dataset
 from dunnage.errors import ParameterError
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
 
-MOST_PAIRS = 2_000_000
-"""Pairs of a record and a class that are looked at together; bounds the memory."""
+MOST_PAIRS = 2_000_000  # Pairs of a record and a class that are looked at together; bounds the memory
 _ROUNDING = 1e-9
 
 
@@ -57,7 +56,16 @@ class Candidates(NamedTuple):
 
 def candidates(sight: Sight, known: Known) -> Iterator[Candidates]:
     """Yield all classes that each record may be in, some records at a time; records without any do not appear."""
-    by = _labels_known(sight, known)
+    # Classes are looked up by the labels of up to two attributes that were released by sets and of which every record's
+    # label is known, once for each combination that they may have: so many must not be too many.
+    by: tuple[int, ...] = ()
+    lines = np.ones(len(sight.sizes), dtype=np.int64)
+    for axis, told in enumerate(sight.told):
+        if told.listing is None or not np.array_equal(known.low[axis], known.high[axis]):
+            continue
+        more = lines * np.bincount(told.listing.of_class, minlength=len(lines))
+        if more.sum() <= MOST_PAIRS and len(by) < 2:
+            by, lines = (*by, axis), more
     joins = [_Join.of(sight, known, axis, by) for axis in range(len(sight.told))]
     join = min(joins, key=lambda one: int(one.counts.sum()))
     for record, of_class in join.pairs():
@@ -66,22 +74,6 @@ def candidates(sight: Sight, known: Known) -> Iterator[Candidates]:
         weight = _members_inside(sight, known, record, of_class) if sight.multisets else sight.sizes[of_class]
         held = weight > 0
         yield Candidates(record[held], of_class[held], weight[held])
-
-
-def _labels_known(sight: Sight, known: Known) -> tuple[int, ...]:
-    """Return up to two attributes that were released by sets and of which every record's label is known.
-
-    Classes are looked up by these labels, once for each combination that they may have: so many must not be too many.
-    """
-    chosen: tuple[int, ...] = ()
-    lines = np.ones(len(sight.sizes), dtype=np.int64)
-    for axis, told in enumerate(sight.told):
-        if told.listing is None or not np.array_equal(known.low[axis], known.high[axis]):
-            continue
-        more = lines * np.bincount(told.listing.of_class, minlength=len(lines))
-        if more.sum() <= MOST_PAIRS and len(chosen) < 2:
-            chosen, lines = (*chosen, axis), more
-    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +138,7 @@ def _fits(sight: Sight, known: Known, record: IntArray, of_class: IntArray) -> B
     """Tell which pairs no attribute rules out."""
     fits = np.ones(len(record), dtype=bool)
     for axis in _axes_known(known):
-        told = sight.told[axis]
+        told, sizes = sight.told[axis], sight.sizes[of_class]
         low, high = known.low[axis, record], known.high[axis, record]
         lower, upper = told.lower[of_class], told.upper[of_class]
         fits &= (lower <= high) & (upper >= low)
@@ -154,8 +146,21 @@ def _fits(sight: Sight, known: Known, record: IntArray, of_class: IntArray) -> B
             # What covers the whole set needs no look at its labels.
             open_ = np.flatnonzero(fits & ((low > lower) | (high < upper)))
             fits[open_] = _ranked_inside(*told.listing, of_class[open_], low[open_], high[open_]) > 0
-        if not sight.multisets:
-            fits &= _one_fits(told, sight.sizes[of_class], of_class, low, high)
+        if sight.multisets:
+            continue
+        # With own bounds one member is the smallest and one the largest, so a class of two has no other. The mean
+        # bounds what one more member can be: those besides cannot sum to more than their upper bounds, nor to less than
+        # their lower ones.
+        least, most, fixed = lower, upper, 2 if told.own_bounds else 0
+        if told.means is not None:
+            slack = _ROUNDING * sizes * np.maximum(np.abs(lower), np.abs(upper))
+            free = sizes * told.means[of_class] - (lower + upper if told.own_bounds else 0.0)
+            others = np.maximum(sizes - fixed - 1, 0)
+            least = np.maximum(lower, free - others * upper - slack)
+            most = np.minimum(upper, free - others * lower + slack)
+        inner = (sizes > fixed) & (np.maximum(least, low) <= np.minimum(most, high))
+        at_an_end = ((low <= lower) & (lower <= high)) | ((low <= upper) & (upper <= high))
+        fits &= inner | at_an_end if told.own_bounds else inner
     return fits
 
 
@@ -165,28 +170,7 @@ def _axes_known(known: Known) -> list[int]:
     return [int(axis) for axis in np.flatnonzero(told.any(axis=1))]
 
 
-def _one_fits(told: Told, sizes: IntArray, of_class: IntArray, low: FloatArray, high: FloatArray) -> BoolArray:
-    """Tell where some member may lie between ``low`` and ``high``, by bounds, size and mean of its class.
-
-    With own bounds one member is the smallest and one the largest, so a class of two has no other. The mean bounds
-    what one more member can be: those besides cannot sum to more than their upper bounds, nor to less than their
-    lower ones.
-    """
-    lower, upper = told.lower[of_class], told.upper[of_class]
-    least, most, fixed = lower, upper, 2 if told.own_bounds else 0
-    if told.means is not None:
-        slack = _ROUNDING * sizes * np.maximum(np.abs(lower), np.abs(upper))
-        free = sizes * told.means[of_class] - (lower + upper if told.own_bounds else 0.0)
-        others = np.maximum(sizes - fixed - 1, 0)
-        least = np.maximum(lower, free - others * upper - slack)
-        most = np.minimum(upper, free - others * lower + slack)
-    inner = (sizes > fixed) & (np.maximum(least, low) <= np.minimum(most, high))
-    at_an_end = ((low <= lower) & (lower <= high)) | ((low <= upper) & (upper <= high))
-    return np.asarray(inner | at_an_end if told.own_bounds else inner)
-
-
 def _members_inside(sight: Sight, known: Known, record: IntArray, of_class: IntArray) -> IntArray:
-    """Count the members of each pair's class that agree with what is known."""
     if len(sight.told) == 1:
         low, high = known.low[0, record], known.high[0, record]
         return _ranked_inside(sight.members[0], sight.class_of_member, of_class, low, high)
@@ -226,9 +210,11 @@ def record_linkage(sight: Sight, known: Known) -> RecordLinkage:
     """Look for the row of each record; records that no class fits have no rows and probability 0."""
     rows, probability = np.zeros(len(known), dtype=np.int64), np.zeros(len(known))
     axes = _axes_known(known)
-    if len(axes) == 1 and _is_countable(sight, known, axes[0]):
-        rows = _rows_at(sight, known, axes[0])
-        return RecordLinkage(rows, np.divide(1, rows, out=probability, where=rows > 0))
+    if len(axes) == 1 and np.array_equal(known.low[axes[0]], known.high[axes[0]]):
+        told = sight.told[axes[0]]
+        if told.means is None and told.listing is None and not sight.multisets:
+            rows = _rows_at(sight, known, axes[0])
+            return RecordLinkage(rows, np.divide(1, rows, out=probability, where=rows > 0))
     for found in candidates(sight, known):
         if not len(found.record):
             continue
@@ -241,13 +227,6 @@ def record_linkage(sight: Sight, known: Known) -> RecordLinkage:
     return RecordLinkage(rows, probability)
 
 
-def _is_countable(sight: Sight, known: Known, axis: int) -> bool:
-    """Tell whether rows can be counted without looking at pairs: by exact values of one attribute of intervals."""
-    told = sight.told[axis]
-    plain = told.means is None and told.listing is None and not sight.multisets
-    return plain and np.array_equal(known.low[axis], known.high[axis])
-
-
 def _rows_at(sight: Sight, known: Known, axis: int) -> IntArray:
     """Count the rows whose interval of one attribute holds the value of each record: begun less ended ones."""
     told, strata, value = sight.told[axis], sight.public.of_class, known.low[axis]
@@ -256,19 +235,19 @@ def _rows_at(sight: Sight, known: Known, axis: int) -> IntArray:
     lower, upper = (strata * width + np.searchsorted(ends, bound) for bound in (told.lower, told.upper))
     base = known.stratum * width
     after, at = (base + np.searchsorted(ends, value, side="right"), base + np.searchsorted(ends, value))
+
+    def below(places: IntArray, some: BoolArray, asked: IntArray) -> IntArray:
+        """Add up the sizes of the classes that stand before each place asked for."""
+        order = np.argsort(places[some], kind="stable")
+        sums = np.concatenate(([0], np.cumsum(sight.sizes[some][order])))
+        return np.asarray(sums[np.searchsorted(places[some][order], asked)], dtype=np.int64)
+
     inner = sight.sizes > (2 if told.own_bounds else 0)
-    rows = _rows_below(lower[inner], sight.sizes[inner], after) - _rows_below(upper[inner], sight.sizes[inner], at)
+    rows = below(lower, inner, after) - below(upper, inner, at)
     # A class of two has nothing between its own bounds: it counts at either of them, once.
     for bounds, some in ((lower, ~inner), (upper, ~inner & (lower != upper))):
-        rows += _rows_below(bounds[some], sight.sizes[some], after) - _rows_below(bounds[some], sight.sizes[some], at)
+        rows += below(bounds, some, after) - below(bounds, some, at)
     return rows  # what is in no stratum stands before all classes
-
-
-def _rows_below(places: IntArray, sizes: IntArray, asked: IntArray) -> IntArray:
-    """Add up the sizes of the classes that stand before each place asked for."""
-    order = np.argsort(places, kind="stable")
-    sums = np.concatenate(([0], np.cumsum(sizes[order])))
-    return np.asarray(sums[np.searchsorted(places[order], asked)], dtype=np.int64)
 
 
 def unique_classes(sight: Sight, known: Known) -> tuple[IntArray, IntArray]:
@@ -300,7 +279,6 @@ class Occurrences:
 
     @classmethod
     def of(cls, class_id: IntArray, codes: IntArray, num_classes: int) -> Occurrences:
-        """Count numbered values by class."""
         width = int(codes.max()) + 1
         pairs, counts = np.unique(class_id * width + codes, return_counts=True)
         classes, values = np.divmod(pairs, width)
@@ -473,27 +451,21 @@ def values_told(sight: Sight, known: Known) -> BoolArray:
     With multisets every value is listed. Otherwise, with one attribute: own bounds are values of records, and so is
     the third value of a class of three whose mean was released. With several: only classes of one point.
     """
-    told = np.zeros(len(known), dtype=bool)
+    told, one = np.zeros(len(known), dtype=bool), sight.told[0]
+    points = np.logical_and.reduce([each.lower == each.upper for each in sight.told])
     for found in candidates(sight, known):
-        told[found.record[_told_by(sight, known, found)]] = True
+        exact: BoolArray = (known.low[:, found.record] == known.high[:, found.record]).all(axis=0)
+        if not sight.multisets and (len(sight.told) > 1 or not one.own_bounds):
+            exact = exact & points[found.of_class]
+        elif not sight.multisets:
+            value, size = known.low[0, found.record], sight.sizes[found.of_class]
+            ends = (value == one.lower[found.of_class]) | (value == one.upper[found.of_class])
+            exact = exact & (ends | ((size == 3) & (one.means is not None)))
+        told[found.record[exact]] = True
     return told
 
 
-def _told_by(sight: Sight, known: Known, found: Candidates) -> BoolArray:
-    exact: BoolArray = (known.low[:, found.record] == known.high[:, found.record]).all(axis=0)
-    if sight.multisets:
-        return exact
-    told = sight.told[0]
-    if len(sight.told) > 1 or not told.own_bounds:
-        points = np.logical_and.reduce([one.lower == one.upper for one in sight.told])
-        return np.asarray(exact & points[found.of_class])
-    value, size = known.low[0, found.record], sight.sizes[found.of_class]
-    ends = (value == told.lower[found.of_class]) | (value == told.upper[found.of_class])
-    return np.asarray(exact & (ends | ((size == 3) & (told.means is not None))))
-
-
 def populations(sight: Sight, population: Known) -> IntArray:
-    """Count, for each class, the people of a population whose values fit it."""
     counts = np.zeros(len(sight.sizes), dtype=np.int64)
     for found in candidates(sight, population):
         counts += np.bincount(found.of_class, minlength=len(counts))
@@ -517,7 +489,6 @@ class Correspondence:
 def correspond(
     sights: tuple[Sight, Sight], classes: tuple[IntArray, IntArray], matched: tuple[IntArray, IntArray]
 ) -> Correspondence:
-    """Find who shares both classes."""
     first, second = classes[0][matched[0]], classes[1][matched[1]]
     both = (first >= 0) & (second >= 0)
     first, second = first[both], second[both]
@@ -532,39 +503,33 @@ def correspond(
 
 
 def match_records(one: Dataset, other: Dataset) -> tuple[IntArray, IntArray]:
-    """Find the records that are in both datasets, by an identifier that both have."""
-    shared = [name for name in _identifying(one) if name in _identifying(other)]
+    """Find the records that are in both datasets: by an identifier that both have, or where the same rows stood."""
+
+    def identifying(data: Dataset) -> list[str]:
+        together = data.schema.together  # where rows are put together, the column they share
+        return [a.name for a in data.schema.identifiers] if together is None else [together]
+
+    shared = [name for name in identifying(one) if name in identifying(other)]
     if not shared:
-        return _match_by_place(one, other)
+        _, first, second = np.intersect1d(one.source_rows, other.source_rows, return_indices=True)
+        names = {a.name for a in one.schema.quasi_identifiers} & {a.name for a in other.schema.quasi_identifiers}
+        same = [one.column(name).take(first).equals(other.column(name).take(second)) for name in names]
+        if not same or not all(same):
+            raise ParameterError(
+                "records of two releases are matched by an identifier. The two datasets have none in common and are "
+                "not the same rows. Declare the identifier in both policies."
+            )
+        return first, second
     columns = [[data.column(name).cast(pa.string()) for name in shared] for data in (one, other)]
-    first, second = (pc.binary_join_element_wise(*found, "\x1f") for found in columns)
-    if any(len(column.unique()) < len(column) for column in (first, second)):
+    left, right = (pc.binary_join_element_wise(*found, "\x1f") for found in columns)
+    if any(len(column.unique()) < len(column) for column in (left, right)):
         raise ParameterError(
             f"the identifier {', '.join(shared)} names some records twice, so records of two releases cannot be "
             "matched. Give each record its own."
         )
-    place = positions(first, second)
+    place = positions(left, right)
     found = np.flatnonzero(place >= 0)
     return found, place[found]
-
-
-def _identifying(data: Dataset) -> list[str]:
-    """Name the columns that tell records apart: where rows are put together, the column they share."""
-    together = data.schema.together
-    return [a.name for a in data.schema.identifiers] if together is None else [together]
-
-
-def _match_by_place(one: Dataset, other: Dataset) -> tuple[IntArray, IntArray]:
-    """Match the same rows under two policies by where they stood; both must hold the same values."""
-    _, first, second = np.intersect1d(one.source_rows, other.source_rows, return_indices=True)
-    names = {a.name for a in one.schema.quasi_identifiers} & {a.name for a in other.schema.quasi_identifiers}
-    same = [one.column(name).take(first).equals(other.column(name).take(second)) for name in names]
-    if not same or not all(same):
-        raise ParameterError(
-            "records of two releases are matched by an identifier. The two datasets have none in common and are not "
-            "the same rows. Declare the identifier in both policies."
-        )
-    return first, second
 
 
 def values_left(first: Occurrences, second: Occurrences, found: Correspondence) -> IntArray:

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
 from dunnage.auditing.carriers import (
     CarrierCase,
@@ -34,7 +34,7 @@ from dunnage.auditing.counts import (
     counts_inside_findings,
     counts_outside_findings,
 )
-from dunnage.auditing.finding import NOTHING, TOPICS, AtRisk, Finding
+from dunnage.auditing.finding import TOPICS, AtRisk, Finding, Progress
 from dunnage.auditing.fleet import Fleet
 from dunnage.auditing.inside import Case, correspondence_findings, linkage_findings, plan_findings, population_findings
 from dunnage.auditing.noisy import NoisyCase, NoisySight, noisy_inside_findings, noisy_outside_findings
@@ -44,6 +44,7 @@ from dunnage.auditing.sampled import NO_ROWS, sampled_inside_findings, sampled_o
 from dunnage.auditing.shuttles import fleet_findings, fleet_note
 from dunnage.auditing.sight import Known, Sight
 from dunnage.auditing.utility import DEFAULT_SECONDS
+from dunnage.certificate import Composition, JsonObject, Meaning, StatedGuarantee
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.documents import Listed, Model, Software, canonical, read, to_text
@@ -56,27 +57,25 @@ from dunnage.planning.plan import FleetPlan, Plan, told_fleet_plan
 from dunnage.publication import Key, key_path
 from dunnage.publishing import mechanism_of
 from dunnage.release import Release
-from dunnage.trips import Universe
 
 AUDIT_FILE = "audit.json"
 PAGE_FILE = "audit.html"
 SIGNOFF_FILE = "sign-off.html"
 MOST_AUDIT_BYTES = 1 << 26
 MOST_APPROVER = 120
-_STATED = ("guarantee", "basis", "mechanism", "claim", "why", "holds", "assumptions", "in_clear", "warnings", "time")
+_STATED = ("guarantee", "mechanism", "claim", "why", "holds", "assumptions", "in_clear", "warnings", "time")
 _SAYS = {
     True: "Made from release and plan alone: whoever has those can compute it. It may be handed out.",
     False: "Private: compares the release with the true data. For the owner's eyes only; do not hand out.",
 }
-NOISE = "noise"
-"""What a noisy release tells, in the place of a statistic of classes."""
+AS_STATED = PlainSerializer(lambda part: None if part is None else part.plain())
+NOISE = "noise"  # What a noisy release tells, in the place of a statistic of classes
 ROWS_SAY = (
     "The records whose row is named most easily by who knows their values; of equally easy ones, those whose sensitive "
     "value is guessed most easily."
 )
 NO_ROW_KNOWN = "Nobody is listed: which noisy row is whose only the key tells."
 
-Progress = Callable[[str], None]
 Place = Release | str | os.PathLike[str]
 Other = tuple[Place, Dataset] | tuple[Place, Dataset, Key | None]
 AnyPlan = Plan | FleetPlan
@@ -107,31 +106,27 @@ class ComparedPlan(Model):
     model: str
 
 
-Stated = Mapping[str, Any]
-"""A part of a certificate, as it stands there."""
-
-
 class Statement(Model):
     """What a release promises, as its certificate states it, and what it was compared with: public facts, to sign."""
 
-    guarantee: Stated = NOTHING
+    guarantee: StatedGuarantee | None = None
     basis: str = ""
-    mechanism: Stated = NOTHING
+    mechanism: JsonObject = Field(default_factory=dict)
     claim: str = ""
     why: str = ""
-    holds: Stated | None = None
-    assumptions: Mapping[str, str] = NOTHING
+    holds: StatedGuarantee | None = None
+    assumptions: dict[str, str] = Field(default_factory=dict)
     in_clear: Listed[str] = ()
     warnings: Listed[str] = ()
     time: str = "unknown"
-    meaning: Stated = NOTHING
-    composition: Stated = NOTHING
+    meaning: Annotated[Meaning | None, AS_STATED] = None
+    composition: Annotated[Composition | None, AS_STATED] = None
     signed: bool = False
     policy: ComparedPolicy | None = None
     plan: ComparedPlan | None = None
 
     @model_serializer(mode="wrap")
-    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _as_stated(self, write: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out what the certificate does not state, wherever the statement is written."""
         return {name: value for name, value in write(self).items() if name in self.model_fields_set}
 
@@ -139,7 +134,6 @@ class Statement(Model):
     def of(cls, asked: Asked) -> Statement:
         """Gather facts of release, policy and plan; none depends on the data beyond what was released."""
         certificate = asked.release.certificate
-        body = certificate.body
         policy = plan = None
         if asked.data is not None:
             differs = tuple(other_parameters(asked.release, asked.data))
@@ -147,13 +141,14 @@ class Statement(Model):
         elif asked.fleet is not None:
             policy = ComparedPolicy(digest=asked.fleet.policy_digest, differs=())
         if asked.plan is not None:
-            kind = "shuttles" if asked.shuttles is not None else str(asked.plan.to_dict()["minimises"])
+            kind = asked.plan.minimises if isinstance(asked.plan, Plan) else "shuttles"
             model = asked.plan.model.name if asked.plan.model is not None else ""
             plan = ComparedPlan(minimises=kind, objective=asked.plan.objective, model=model)
         return cls(
-            **{name: body[name] for name in _STATED if name in body},
-            meaning=body["meaning"],
-            composition=body["composition"],
+            **{name: getattr(certificate, name) for name in _STATED if name in certificate.model_fields_set},
+            basis=str(certificate.basis),
+            meaning=certificate.meaning,
+            composition=certificate.composition,
             signed=certificate.signature is not None,
             policy=policy,
             plan=plan,
@@ -333,14 +328,19 @@ def audit(
         raise ParameterError(f"tolerance must be between 0 and 1, a share of the value. Got {tolerance}.")
     approved = approval(approved_by)
     found, key = opened(release, key, with_key=not external)
-    rows, fleet = (None, None) if external else _rows_or_fleet(found, data)
+    of_devices, given = found.kind == ESTIMATES, None if external else data
+    if given is not None and of_devices != isinstance(given, Fleet):
+        what = "devices, so it is compared with a Fleet" if of_devices else "an owner's rows, so no Fleet made it"
+        raise ParameterError(f"the release comes from {what}. Got {type(given).__name__}. Read the data anew.")
+    if isinstance(given, Dataset) and found.kind != COUNTS:  # which have other attributes
+        refuse_other_policy(found, given)
     planned = plan_of(plan, found, external=external)
     if isinstance(planned, FleetPlan) and city is None and not external:
         raise ParameterError("a plan of shuttles is audited in a city. Got none. Give --city CITY, as for size.")
     asked = Asked(
         release=found,
-        data=rows,
-        fleet=fleet,
+        data=given if isinstance(given, Dataset) else None,
+        fleet=given if isinstance(given, Fleet) else None,
         plan=planned,
         city=city,
         shuttle_hour=shuttle_hour,
@@ -351,12 +351,12 @@ def audit(
         seconds=seconds,
         tell=progress or (lambda line: None),
     )
-    told, body = told_of(asked), asked.release.certificate.body
+    told, certificate = told_of(asked), found.certificate
     return Audit(
-        dataset=str(body["dataset"]),
-        period=body.get("period"),
-        release=asked.release.certificate.digest,
-        protects=str(body["guarantee"]["protects"]),
+        dataset=certificate.dataset,
+        period=certificate.period,
+        release=certificate.digest,
+        protects=certificate.guarantee.protects,
         statistic=told.statistic,
         findings=tuple(sorted(told.findings, key=lambda item: TOPICS.index(item.topic))),
         at_risk=tuple(told.at_risk),
@@ -369,21 +369,7 @@ def audit(
     )
 
 
-def _rows_or_fleet(release: Release, data: Dataset | Fleet | None) -> tuple[Dataset | None, Fleet | None]:
-    """Return the data as what they are, if that is what the release was made from."""
-    of_devices = release.certificate.body["kind"] == ESTIMATES
-    if data is not None and of_devices != isinstance(data, Fleet):
-        what = "devices, so it is compared with a Fleet" if of_devices else "an owner's rows, so no Fleet made it"
-        raise ParameterError(f"the release comes from {what}. Got {type(data).__name__}. Read the data anew.")
-    if isinstance(data, Fleet):
-        return None, data
-    if data is not None and release.certificate.body["kind"] != COUNTS:  # which have other attributes
-        refuse_other_policy(release, data)
-    return data, None
-
-
 def approval(approved_by: str | None, clock: datetime | None = None) -> Approval | None:
-    """Record who approves a release, and when."""
     if approved_by is None:
         return None
     name = approved_by.strip()
@@ -392,8 +378,40 @@ def approval(approved_by: str | None, clock: datetime | None = None) -> Approval
             f"who approves has a name of 1 to {MOST_APPROVER} printable characters. Got another. Write "
             '--approved-by "Ada Example, data protection officer", say.'
         )
-    moment = clock or datetime.now(UTC)
-    return Approval(name=name, time=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    return Approval(name=name, time=(clock or datetime.now(UTC)).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:
+    """Read a release folder, and the key beside it if there is one."""
+    if isinstance(release, Release):
+        return release, key
+    beside = key_path(release)
+    found = Release.read(release)
+    return found, Key.read(beside) if with_key and key is None and beside.is_file() else key
+
+
+def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> AnyPlan | None:
+    """Read a plan, and check that it may be looked at here: shuttles with counts of trips, packages with rows."""
+    if plan is None:
+        return None
+    found = plan
+    if not isinstance(found, Plan | FleetPlan):
+        path = Path(found)
+        of_shuttles = path.exists() and told_fleet_plan(path)
+        if not of_shuttles and not path.is_dir():
+            what = "Give the folder that pack or size wrote, or a CSV zone,shuttles."
+            raise ParameterError(f"{os.fspath(path)} is not a plan folder. {what}")
+        found = FleetPlan.read(path) if of_shuttles else Plan.read(path)
+    if release.kind == ESTIMATES:
+        raise ParameterError("nothing is planned on estimates from devices. Got a plan. Leave --plan out.")
+    if isinstance(found, FleetPlan) != (release.kind == COUNTS):
+        wanted = "shuttles, made by size" if release.kind == COUNTS else "packages, made by pack"
+        raise ParameterError(f"this release goes with a plan of {wanted}. Got another. Give the plan made on it.")
+    if found.release != release.certificate.digest and (found.release or not found.external):
+        raise ReleaseError("the plan was made on another release. Give that release, or plan on this one.")
+    if external and isinstance(found, Plan) and found.private:
+        raise ParameterError("the plan was made on true weights, so nothing of it may be handed out. Leave it away.")
+    return found
 
 
 # What is audited and with what, and what was found so far: handed from one kind of attack to the next
@@ -401,27 +419,23 @@ def approval(approved_by: str | None, clock: datetime | None = None) -> Approval
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Asked:
-    """What is audited, and with what; no data for an external audit."""
+    """What is audited, and with what, as for :func:`audit`; no data for an external audit."""
 
-    release: Release  # release, key: the release, and which row is which record, if that is at hand
+    release: Release
     data: Dataset | None  # data, fleet: the true rows, or the vehicles that reported
     fleet: Fleet | None
-    # plan, city, shuttle_hour: a plan made on the release; of shuttles, the city that it is for, and what an hour of
-    # one costs
     plan: AnyPlan | None
     city: City | None
     shuttle_hour: float | None
     key: Key | None
-    population: Dataset | None  # population, also, tolerance: as for :func:`dunnage.audit`
+    population: Dataset | None
     also: Sequence[Other]
     tolerance: float | None
-    # seconds, tell: most time for the plan on the true weights, and what is called as each attack begins
     seconds: float
     tell: Progress
 
     @property
     def external(self) -> bool:
-        """Whether there is no truth to compare with."""
         return self.data is None and self.fleet is None
 
     @property
@@ -438,56 +452,24 @@ class Told:
     """What was found so far."""
 
     statistic: str  # What was told about a class, or `noise`, `counts`, `estimates`
-    findings: list[Finding] = field(default_factory=list)  # findings, notes: findings, and what could not be found
-    # at_risk, risk_says: the records that are most at risk, and what that means or why there is none
+    findings: list[Finding] = field(default_factory=list)
     at_risk: Sequence[AtRisk] = ()
-    risk_says: str = ""
-    notes: list[str] = field(default_factory=list)
+    risk_says: str = ""  # What that means, or why nobody is at risk
+    notes: list[str] = field(default_factory=list)  # What could not be found
 
     def add(self, findings: Iterable[Finding], notes: Iterable[str] = ()) -> None:
         self.findings += findings
         self.notes += notes
 
-
-def opened(release: Place, key: Key | None, *, with_key: bool = True) -> tuple[Release, Key | None]:
-    """Read a release folder, and the key beside it if there is one."""
-    if isinstance(release, Release):
-        return release, key
-    beside = key_path(release)
-    found = Release.read(release)
-    return found, Key.read(beside) if with_key and key is None and beside.is_file() else key
-
-
-def plan_of(plan: AnyPlan | str | os.PathLike[str] | None, release: Release, *, external: bool) -> AnyPlan | None:
-    """Read a plan, and check that it may be looked at here."""
-    found = plan if plan is None or isinstance(plan, Plan | FleetPlan) else _read_plan(Path(plan))
-    if found is None:
-        return None
-    _refuse_other_kind(found, release)
-    if found.release != release.certificate.digest and (found.release or not found.external):
-        raise ReleaseError("the plan was made on another release. Give that release, or plan on this one.")
-    if external and isinstance(found, Plan) and found.private:
-        raise ParameterError("the plan was made on true weights, so nothing of it may be handed out. Leave it away.")
-    return found
-
-
-def _read_plan(path: Path) -> AnyPlan:
-    if path.is_file() and told_fleet_plan(path):
-        return FleetPlan.read(path)
-    if not path.is_dir():
-        raise ParameterError(
-            f"{os.fspath(path)} is not a plan folder. Give the folder that pack or size wrote, or a CSV zone,shuttles."
-        )
-    return FleetPlan.read(path) if told_fleet_plan(path) else Plan.read(path)
-
-
-def _refuse_other_kind(plan: AnyPlan, release: Release) -> None:
-    """Refuse shuttles for anything but counts of trips, and packages for anything but rows."""
-    if release.kind == ESTIMATES:
-        raise ParameterError("nothing is planned on estimates from devices. Got a plan. Leave --plan out.")
-    if isinstance(plan, FleetPlan) != (release.kind == COUNTS):
-        wanted = "shuttles, made by size" if release.kind == COUNTS else "packages, made by pack"
-        raise ParameterError(f"this release goes with a plan of {wanted}. Got another. Give the plan made on it.")
+    def add_lacks(self, asked: Asked, truth: str, tolerance: str, population: str, also: str) -> None:
+        """Say which questions were not put to a release that has no classes, or cannot be answered."""
+        wanted = {
+            truth: asked.external,
+            tolerance: asked.tolerance is not None,
+            population: asked.population is not None,
+            also: bool(asked.also),
+        }
+        self.notes += [note for note, was_asked in wanted.items() if note and was_asked]
 
 
 # Which attacks and measures fit a release, by what it is of: classes, noisy rows, counts or estimates
@@ -497,9 +479,6 @@ def told_of(asked: Asked) -> Told:
     if asked.release.kind in (COUNTS, ESTIMATES):
         return _told_by_counts(asked) if asked.release.kind == COUNTS else _told_by_estimates(asked)
     return _told_by_classes(asked) if "class_id" in asked.release.data.column_names else _told_by_noise(asked)
-
-
-# Estimates from devices
 
 
 def _told_by_estimates(asked: Asked) -> Told:
@@ -513,29 +492,15 @@ def _told_by_estimates(asked: Asked) -> Told:
         told.at_risk, told.risk_says = vehicles_at_risk(case)
     known = {item.name for item in inside}  # numbers are guessed better by who knows the fleet: that counts
     told.add([item for item in outside if item.name not in known], notes)
-    lacks = _lacks(
+    told.add(inside, more)
+    told.add_lacks(
         asked,
         "How far estimates are off cannot be told without the truth.",
         "Reports are attacked by their laws: there are no values to know roughly.",
         "Estimates have no rows, so a population cannot be looked for in them.",
         "Estimates have no classes, so they were not compared with other releases; losses of reports add up.",
     )
-    told.add(inside, [*more, *lacks])
     return told
-
-
-def _lacks(asked: Asked, truth: str, tolerance: str, population: str, also: str) -> list[str]:
-    """Say which questions were not put to a release that has no classes, or cannot be answered."""
-    wanted = {
-        truth: asked.external,
-        tolerance: asked.tolerance is not None,
-        population: asked.population is not None,
-        also: bool(asked.also),
-    }
-    return [note for note, was_asked in wanted.items() if note and was_asked]
-
-
-# Counts of trips
 
 
 def _told_by_counts(asked: Asked) -> Told:
@@ -546,53 +511,28 @@ def _told_by_counts(asked: Asked) -> Told:
         refuse_other_universe(sight, asked.data)
         told.add([], policy_notes(sight, asked.data))
         case = CountsCase.of(sight, asked.data, asked.key)
-        told.add(*_fleet_parts(asked, asked.data))
+        if asked.shuttles is not None and asked.city is not None:
+            parts = (asked.shuttles, asked.data, asked.release, asked.city, asked.key)
+            told.add(*fleet_findings(*parts, shuttle_hour=asked.shuttle_hour, tell=asked.tell))
         told.add(*counts_inside_findings(case, asked.tell))
         told.at_risk, told.risk_says = counts_at_risk(case)
     # What counts lack in truth tells more than the noise they were given: it comes first.
-    fleet = [fleet_note(asked.shuttles)] if asked.external and asked.shuttles is not None else []
-    lacks = _lacks(
+    told.add([item for item in outside if item.topic == "utility"])
+    if asked.external and asked.shuttles is not None:
+        told.add([], [fleet_note(asked.shuttles)])
+    told.add_lacks(
         asked,
         "How far counts are off, and how many trips were created, cannot be told without the truth.",
         "Counts are attacked by who knows all trips but one: there are no values to know roughly.",
         "Counts have no rows, so a population cannot be looked for in them.",
         "Counts have no classes, so they were not compared with other releases; losses of releases add up.",
     )
-    told.add([item for item in outside if item.topic == "utility"], fleet + lacks)
     return told
-
-
-def _fleet_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
-    """Run planned shuttles on the true trips, if there are any, and a city to run them in."""
-    if asked.shuttles is None or asked.city is None:
-        return [], []
-    hour = asked.shuttle_hour
-    return fleet_findings(
-        asked.shuttles, data, asked.release, asked.city, asked.key, shuttle_hour=hour, tell=asked.tell
-    )
-
-
-# Rows
 
 
 def _told_by_classes(asked: Asked) -> Told:
-    """Audit a release of classes: k-anonymous, or of a secret sample."""
-    sight = Sight.of(asked.release)
+    sight, data, key = Sight.of(asked.release), asked.data, asked.key
     told = Told(sight.statistic)
-    _add_outside(told, asked, sight)
-    if asked.data is not None and len(sight.sizes):
-        _add_inside(told, asked, Case.of(sight, asked.data, asked.key))
-    elif asked.data is not None:
-        told.risk_says = NO_ROWS
-    if asked.data is not None and sight.sampled:
-        asked.tell("drawing the sample again")
-        told.add(sampled_inside_findings(sight, _checked(sight, asked.data, asked.key), asked.key))
-    if "noise" in asked.release.certificate.body["measures"]:
-        _add_noisy(told, asked)
-    return told
-
-
-def _add_outside(told: Told, asked: Asked, sight: Sight) -> None:
     if len(sight.sizes):
         told.add(outside_findings(sight, asked.packing, asked.tell))
     else:
@@ -602,43 +542,47 @@ def _add_outside(told: Told, asked: Asked, sight: Sight) -> None:
         told.add(ride_outside_findings(sight))
     if sight.sampled:
         told.add(sampled_outside_findings(sight))
-
-
-def _add_inside(told: Told, asked: Asked, case: Case) -> None:
-    """Add what it takes the true records to tell of classes."""
-    more, told.at_risk = linkage_findings(case, asked.tolerance, asked.tell)
-    told.risk_says = ROWS_SAY
-    told.add(more, case.notes)
-    if asked.population is not None:
-        known = population_findings(case, asked.population)
-        told.findings = [item for item in told.findings if item.name != known[0].name] + known
-    if case.sight.clustered:
-        told.add(*ride_inside_findings(case, asked.tell))
-    for part in _further(case, asked):
-        told.add(*part)
-
-
-def _checked(sight: Sight, data: Dataset, key: Key | None) -> Dataset:
-    """Return the data, if they have what was released, and the key is theirs: a release without rows tells no more."""
-    Known.of_records(sight, data)
-    if key is not None and not key.belongs_to(data):
-        raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
-    return data
+    if data is not None and len(sight.sizes):
+        case = Case.of(sight, data, key)
+        more, told.at_risk = linkage_findings(case, asked.tolerance, asked.tell)
+        told.risk_says = ROWS_SAY
+        told.add(more, case.notes)
+        if asked.population is not None:
+            known = population_findings(case, asked.population)
+            told.findings = [item for item in told.findings if item.name != known[0].name] + known
+        if sight.clustered:
+            told.add(*ride_inside_findings(case, asked.tell))
+        for number, (release, rows, *keys) in enumerate(asked.also, 1):
+            asked.tell("comparing with another release")
+            other, its_key = opened(release, keys[0] if keys else None)
+            refuse_other_policy(other, rows)
+            told.add(*correspondence_findings(case, Case.of(Sight.of(other), rows, its_key), number))
+        _add_plan(told, asked, data)
+    elif data is not None:
+        told.risk_says = NO_ROWS
+    if data is not None and sight.sampled:
+        asked.tell("drawing the sample again")
+        Known.of_records(sight, data)  # refuses other data: a release without rows tells no more
+        if key is not None and not key.belongs_to(data):
+            raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+        told.add(sampled_inside_findings(sight, data, key))
+    if asked.release.certificate.rows.noise is not None:
+        _add_noisy(told, asked)
+    return told
 
 
 def _told_by_noise(asked: Asked) -> Told:
     told = Told(NOISE)
     _add_noisy(told, asked)
     if asked.data is not None:
-        lacks = _lacks(
+        told.add_lacks(
             asked,
             "",
             "Noisy rows were attacked with values known exactly; not with values known roughly.",
             "A population tells nothing more of noisy rows: all records are in the release.",
             "Noisy rows have no classes, so they were not compared with other releases.",
         )
-        told.add([], lacks)
-        told.add(*_plan_parts(asked, asked.data))
+        _add_plan(told, asked, asked.data)
     return told
 
 
@@ -646,28 +590,16 @@ def _add_noisy(told: Told, asked: Asked) -> None:
     sight = NoisySight.of(asked.release)
     told.add(noisy_outside_findings(sight, asked.packing, asked.tell), sight.notes)
     if asked.data is not None:
-        findings, at_risk, notes = noisy_inside_findings(
-            NoisyCase.of(sight, asked.data, asked.key), asked.packing, asked.tell
-        )
+        case = NoisyCase.of(sight, asked.data, asked.key)
+        findings, at_risk, notes = noisy_inside_findings(case, asked.packing, asked.tell)
         told.add(findings, notes)
         told.at_risk = told.at_risk or at_risk
         told.risk_says = told.risk_says or (ROWS_SAY if at_risk else NO_ROW_KNOWN)
 
 
-def _further(case: Case, asked: Asked) -> Iterator[tuple[list[Finding], list[str]]]:
-    """Compare with other releases and with the truth of a plan."""
-    for number, (release, data, *keys) in enumerate(asked.also, 1):
-        asked.tell("comparing with another release")
-        other, key = opened(release, keys[0] if keys else None)
-        refuse_other_policy(other, data)
-        yield correspondence_findings(case, Case.of(Sight.of(other), data, key), number)
-    yield _plan_parts(asked, case.data)
-
-
-def _plan_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
-    if asked.packing is None:
-        return [], []
-    return plan_findings(asked.release, data, asked.key, asked.packing, asked.seconds, asked.tell)
+def _add_plan(told: Told, asked: Asked, data: Dataset) -> None:
+    if asked.packing is not None:
+        told.add(*plan_findings(asked.release, data, asked.key, asked.packing, asked.seconds, asked.tell))
 
 
 # Whether data were read as they were published: under the same policy, city and period. Messages name public facts
@@ -675,40 +607,28 @@ def _plan_parts(asked: Asked, data: Dataset) -> tuple[list[Finding], list[str]]:
 
 def refuse_other_policy(release: Release, data: Dataset) -> None:
     """Refuse data read under a policy whose public facts are not those of the release."""
-    stated, read = release.attributes, {str(item["name"]): item for item in data.schema.describe()}
-    differ = [name for name in stated if name not in read or canonical(read[name]) != canonical(stated[name].plain())]
-    differ += [name for name in read if name not in stated]
+    stated = {name: item.plain() for name, item in release.attributes.items()}
+    read = {item["name"]: item for item in data.schema.describe()}
+    differ = []
+    for name in {**stated, **read}:
+        if name not in stated or name not in read:
+            differ.append(f"{name!r} is only in the {'release' if name in stated else 'policy'}")
+        elif canonical(read[name]) != canonical(stated[name]):
+            first, second = stated[name], read[name]
+            facts = [fact for fact in {**first, **second} if first.get(fact) != second.get(fact)]
+            differ.append(f"{name!r} has another {' and '.join(facts)}")
     if differ:
         raise ReleaseError(
-            f"the release was made under another policy: {'; '.join(_difference(n, stated, read) for n in differ)}. "
+            f"the release was made under another policy: {'; '.join(differ)}. "
             "Give the policy, and the files that it names, as they were published."
         )
-
-
-def _difference(name: str, stated: Mapping[str, Any], read: Mapping[str, Any]) -> str:
-    """Say in which public facts two descriptions of an attribute differ."""
-    if name not in stated or name not in read:
-        return f"{name!r} is only in the {'release' if name in stated else 'policy'}"
-    first, second = stated[name], read[name]
-    facts = [fact for fact in (*first, *(f for f in second if f not in first)) if first.get(fact) != second.get(fact)]
-    return f"{name!r} has another {' and '.join(facts)}"
 
 
 def refuse_other_universe(sight: CountsSight, data: Dataset) -> None:
     """Refuse data read under a policy that counts trips of other types than the release, naming what differs."""
     if data.schema.trip is None:
         raise ReleaseError("the policy does not say what a trip is. Give the policy that the counts were made under.")
-    universe = data.schema.universe(data.period)
-    differ = _other_facts(sight.universe, universe) or _other_groups(sight, universe)
-    if differ:
-        raise ReleaseError(
-            f"the release was made under another policy, or of another period: it has other {', '.join(differ)}. Give "
-            "policy, city and period as they were published."
-        )
-
-
-def _other_facts(stated: Universe, read: Universe) -> list[str]:
-    """Name the public facts in which two universes differ."""
+    stated, read = sight.universe, data.schema.universe(data.period)
     pairs = {"stops": (stated.stops, read.stops), "windows": (stated.windows, read.windows)}
     differ = [name for name, (one, other) in pairs.items() if one != other]
     if stated.time is not None and read.time is not None and not differ:
@@ -717,25 +637,23 @@ def _other_facts(stated: Universe, read: Universe) -> list[str]:
         differ += [words.get(fact, fact) for fact in first if first[fact] != second[fact]]
     if (stated.days, stated.num_dates) != (read.days, read.num_dates):
         differ.append("days")
-    return list(dict.fromkeys(differ))
-
-
-def _other_groups(sight: CountsSight, universe: Universe) -> list[str]:
-    """Name zones and modes, if by them cells fall into another number of groups than the release states."""
-    differ = []
-    for item in sight.asked[1:]:
-        columns = columns_of(item.name)
+    if not differ:  # zones and modes differ if by them cells fall into another number of groups than is stated
         words = {"origin_zone": "zones", "destination_zone": "zones", "mode": "modes"}
-        absent = [words[name] for name in columns if name not in universe.columns]
-        if not absent and Feature.of(universe, columns).size == item.groups:
-            continue
-        differ += absent or [words[name] for name in columns if name in words]
-    return list(dict.fromkeys(differ))
+        for item in sight.asked[1:]:
+            columns = columns_of(item.name)
+            absent = [words[name] for name in columns if name not in read.columns]
+            if absent or Feature.of(read, columns).size != item.groups:
+                differ += absent or [words[name] for name in columns if name in words]
+    if differ:
+        raise ReleaseError(
+            f"the release was made under another policy, or of another period: it has other "
+            f"{', '.join(dict.fromkeys(differ))}. Give policy, city and period as they were published."
+        )
 
 
 def other_parameters(release: Release, data: Dataset) -> list[str]:
     """Name the parameters in which the policy that data were read under differs from what was released."""
-    stated = dict(release.certificate.body["mechanism"])
+    stated = release.certificate.mechanism
     try:
         read = dict(mechanism_of(data.policy).promise(data.schema).mechanism)
     except DunnageError:  # of a policy that could not be published under
@@ -746,13 +664,10 @@ def other_parameters(release: Release, data: Dataset) -> list[str]:
 
 def policy_notes(sight: CountsSight, data: Dataset) -> list[str]:
     """Say in what the policy that data were read under would release other counts, which does not matter here."""
-    measures = sight.release.certificate.body["measures"]
     differ = other_parameters(sight.release, data)
-    told, bound = measures.get("contribution") or {}, data.schema.contribution
-    if (told.get("max"), told.get("per")) != ((bound.max, bound.per) if bound is not None else (None, None)):
-        differ.append("contribution")
-    if sight.protects != data.schema.protects:
-        differ.append("protects")
-    return [f"The policy says otherwise than the release of: {', '.join(differ)}. The release's own are used."][
-        : len(differ)
-    ]
+    bounds = (sight.release.certificate.counts.contribution, data.schema.contribution)
+    stated, read = (None if bound is None else (bound.max, bound.per) for bound in bounds)
+    differ += ["contribution"] if stated != read else []
+    differ += ["protects"] if sight.protects != data.schema.protects else []
+    told = f"The policy says otherwise than the release of: {', '.join(differ)}. The release's own are used."
+    return [told] if differ else []

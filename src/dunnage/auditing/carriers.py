@@ -12,15 +12,27 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Details, Finding, VehicleAtRisk, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NO_UNIT,
+    About,
+    Details,
+    Figure,
+    Finding,
+    Progress,
+    VehicleAtRisk,
+    wilson,
+)
 from dunnage.auditing.fleet import NUM_BUCKETS, Fleet, Truth, inputs_of
 from dunnage.auditing.tracking import (
     Guess,
@@ -34,6 +46,7 @@ from dunnage.auditing.tracking import (
     unique_shares,
 )
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
+from dunnage.kinds.common import floats
 from dunnage.local.client import TaskLosses, check_task, mechanism_of
 from dunnage.local.location import LocalLocation
 from dunnage.local.numeric import LocalNumeric, SampledReport
@@ -47,19 +60,15 @@ from dunnage.release import Release
 from dunnage.text import number_text, percent, several
 from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
 
-Progress = Callable[[str], None]
-
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
 CURVE = (1, 12, 30, 96, 365)
 """Numbers of reports that are drawn on the page: among them an hour and eight of one every five minutes."""
 UNIQUE_HOURS = (1, 2, 4)
-MOST_COMPARED = 500
-"""Vehicles whose drawn slots are compared with the whole fleet."""
+MOST_COMPARED = 500  # Vehicles whose drawn slots are compared with the whole fleet
 MOST_MAP_CELLS = 4_096
 DAYS_SEEN = 30
 _MEAN, _PRESENT = "mean", "present"
-_MOST_SLOTS = 1 << 27
-"""Most slots of all vehicles, whether drawn or not, that the truth is averaged over."""
+_MOST_SLOTS = 1 << 27  # Most slots of all vehicles, whether drawn or not, that the truth is averaged over
 
 
 # What the release tells
@@ -102,11 +111,36 @@ class MapEstimate:
     upper: FloatArray
     remainder: float = 0.0  # Share of all that are not listed
 
+    @classmethod
+    def of(cls, task: Task, purpose: Purpose, lines: pa.Table) -> MapEstimate:
+        mechanism, remainder = mechanism_of(task, purpose), 0.0
+        paths = isinstance(mechanism, LocalTrajectory)
+        if paths:
+            is_other = pc.equal(lines["path"], OTHER)
+            remainder, lines = math.fsum(lines["value"].filter(is_other).to_pylist()), lines.filter(pc.invert(is_other))
+            outside = mechanism.grid.outside  # a path is written as its cells in order, or as one word
+            texts = [
+                text if text != OUTSIDE else ">".join([OUTSIDE] * mechanism.steps) for text in lines["path"].to_pylist()
+            ]
+            cells = [tuple(outside if cell == OUTSIDE else int(cell) for cell in text.split(">")) for text in texts]
+            inputs = np.array([int(mechanism.paths.index(path)) for path in cells])
+        else:
+            inputs = np.array(lines["cell"].to_pylist())
+        value, lower, upper = (floats(lines, name) for name in ("value", "lower", "upper"))
+        return cls(
+            what="path" if paths else "place",
+            grid=None if paths else purpose.grid,
+            num_inputs=mechanism.channel(mechanism.levels[0]).num_inputs if paths else len(inputs),
+            inputs=inputs,
+            value=value,
+            lower=lower,
+            upper=upper,
+            remainder=remainder,
+        )
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EstimatesSight:
-    """A release of estimates as anyone reads it."""
-
     task: Task  # What devices reported
     num_reports: int  # Reports of each purpose, at most
     confidence: float  # Stated confidence of every interval
@@ -115,65 +149,40 @@ class EstimatesSight:
 
     @classmethod
     def of(cls, release: Release) -> EstimatesSight:
+        stated, lines = release.certificate, release.data.to_pylist()
         try:
             check_estimate_columns(release)
             check_estimate_lines(release)
-            task = Task.from_json(json.dumps(release.certificate.body["measures"]["task"]))
+            task = Task.from_json(json.dumps(stated.estimates.task))
             check_task(task)
         except (CheckFailed, TaskError) as failure:
             raise ReleaseError(f"the release does not say what was estimated, or how: {failure}. Verify it.") from None
-        body = release.certificate.body
-        lines = release.data.to_pylist()
         purposes = {purpose.name: purpose for purpose in task.purposes}
-        means = [_mean_of(purposes[line["purpose"]], line) for line in lines if line["quantity"] in (_MEAN, _PRESENT)]
+        quantities = {(name, item.name): item for name, purpose in purposes.items() for item in purpose.quantities}
+        means = [
+            MeanEstimate(
+                purpose=line["purpose"],
+                quantity=quantities[line["purpose"], line["attribute"]],
+                of_presence=line["quantity"] == _PRESENT,
+                value=line["value"],
+                lower=line["lower"],
+                upper=line["upper"],
+            )
+            for line in lines
+            if line["quantity"] in (_MEAN, _PRESENT)
+        ]
         maps = {
-            name: _map_of(task, purpose, [line for line in lines if line["purpose"] == name])
+            name: MapEstimate.of(task, purpose, release.data.filter(pc.equal(release.data["purpose"], name)))
             for name, purpose in purposes.items()
-            if purpose.grid is not None and body["measures"]["reports"][name]
+            if purpose.grid is not None and stated.estimates.reports[name]
         }
         return cls(
             task=task,
-            num_reports=max(sum(tiers.values()) for tiers in body["measures"]["reports"].values()),
-            confidence=float(body["mechanism"]["confidence"]),
+            num_reports=max(sum(tiers.values()) for tiers in stated.estimates.reports.values()),
+            confidence=float(str(stated.mechanism["confidence"])),
             means=tuple(means),
             maps=maps,
         )
-
-
-def _mean_of(purpose: Purpose, line: Mapping[str, Any]) -> MeanEstimate:
-    return MeanEstimate(
-        purpose=purpose.name,
-        quantity=next(quantity for quantity in purpose.quantities if quantity.name == line["attribute"]),
-        of_presence=line["quantity"] == _PRESENT,
-        value=line["value"],
-        lower=line["lower"],
-        upper=line["upper"],
-    )
-
-
-def _map_of(task: Task, purpose: Purpose, lines: Sequence[Mapping[str, Any]]) -> MapEstimate:
-    mechanism = mechanism_of(task, purpose)
-    law = mechanism.channel(mechanism.levels[0])
-    paths = isinstance(mechanism, LocalTrajectory)
-    listed = [line for line in lines if not paths or line["path"] != OTHER]
-    return MapEstimate(
-        what="path" if paths else "place",
-        grid=None if paths else purpose.grid,
-        num_inputs=law.num_inputs if paths else len(listed),
-        inputs=np.array([_path_number(mechanism, line["path"]) if paths else line["cell"] for line in listed]),
-        value=np.array([line["value"] for line in listed]),
-        lower=np.array([line["lower"] for line in listed]),
-        upper=np.array([line["upper"] for line in listed]),
-        remainder=math.fsum(line["value"] for line in lines if paths and line["path"] == OTHER),
-    )
-
-
-def _path_number(mechanism: LocalTrajectory, text: str) -> int:
-    """Return the number of a path that is written as its cells in order."""
-    outside = mechanism.grid.outside
-    if text == OUTSIDE:
-        return int(mechanism.paths.index((outside,) * mechanism.steps))
-    return int(mechanism.paths.index(tuple(outside if cell == OUTSIDE else int(cell) for cell in text.split(">"))))
 
 
 # The attacker, by the laws alone
@@ -195,17 +204,9 @@ class Target:
         for purpose in task.purposes:
             tiers = {name: task.slot_tiers(purpose)[task.tier_index(purpose, name)] for name in task.tier_names}
             name = max(tiers, key=lambda each: tiers[each].epsilon)
-            loss = losses.bounded_of_slot(name)
-            most = int(task.limits.lifetime // loss) if loss else 1 << 31
-            found.append(
-                cls(
-                    task=task,
-                    purpose=purpose,
-                    mechanism=mechanism_of(task, purpose),
-                    tier=tiers[name],
-                    most_reports=max(most, 1),
-                )
-            )
+            loss, made = losses.bounded_of_slot(name), mechanism_of(task, purpose)
+            most = max(int(task.limits.lifetime // loss) if loss else 1 << 31, 1)
+            found.append(cls(task=task, purpose=purpose, mechanism=made, tier=tiers[name], most_reports=most))
         return found
 
     @property
@@ -258,34 +259,29 @@ def _suspicion(losses: TaskLosses) -> Iterator[Finding]:
         # Only what has no bound is certain; a float would say so from a loss of 37 on.
         value = 1.0 if loss is None else min(1 / (1 + math.exp(-float(loss))), math.nextafter(1.0, 0.0))
         bound = "there is no bound" if loss is None else f"their loss is at most {number_text(float(loss))}"
-        yield About("probability", "table" if name == "one slot" else "several releases").counted(
-            f"suspicion at most, {name}",
-            value,
-            0.5,
+        yield About("probability", "table" if name == "one slot" else "several releases").finding(
+            Figure(f"suspicion at most, {name}", value, 0.5),
             f"By {words} a suspicion of one half about a vehicle becomes {percent(value)} at most: {bound}.",
-            details={"loss": None if loss is None else float(loss)},
+            {"loss": None if loss is None else float(loss)},
         )
 
 
 def _guess_finding(about: About, name: str, guess: Guess, sentence: str, details: Details) -> Finding:
-    return about.estimated(
-        name,
-        guess.value,
-        guess.interval,
-        min(guess.baseline, 1.0),
+    return about.finding(
+        Figure(name, guess.value, min(guess.baseline, 1.0), guess.interval),
         sentence + ("" if guess.computed else " Estimated by drawing."),
-        details={**details, "computed": guess.computed},
+        {**details, "computed": guess.computed},
     )
 
 
 def _place_findings(target: Target) -> Iterator[Finding]:
     """Say how well a parked truck is found, and whether a move is seen. Paths are found as places are."""
-    law, name = target.law, target.purpose.name
+    law, name, schedule = target.law, target.purpose.name, target.task.schedule
     told = ", by its areas in clear" if isinstance(law, InClear) and law.num_groups > 1 else ""
     for number, (words, days) in enumerate(PERIODS):
         num = target.reports_of(days)
         guess = located(law, num)
-        ends = " (where the allowance ends)" if num < days * target.task.schedule.slots_per_day else ""
+        ends = " (where the allowance ends)" if num < days * schedule.slots_per_day else ""
         yield _guess_finding(
             About("probability", "several releases" if number else "attributes"),
             f"localisation, {words} ({name})",
@@ -294,8 +290,36 @@ def _place_findings(target: Target) -> Iterator[Finding]:
             f"among {law.num_inputs:,} {target.what}s gives {percent(guess.baseline)}.",
             details={"reports": num} | ({} if number else {"curve": localisation_curve(target)}),
         )
-    yield from _every_slot(target)
-    yield from _movement(target)
+    # What a report at every moment would give away, as published: for an hour and for eight.
+    for hours in (1, 8):
+        num = hours * 60 // schedule.slot_minutes
+        if num < 2:
+            continue
+        guess = located(law, num)
+        finds = "finds" if schedule.slots_per_day == schedule.num_moments else "would find"
+        yield _guess_finding(
+            About("probability", "several releases"),
+            f"localisation, every slot for {several(hours, 'hour')} ({name})",
+            guess,
+            f"A report every {several(schedule.slot_minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, "
+            f"{finds} a truck that does not move with {percent(guess.value)}.",
+            details={"reports": num},
+        )
+    if not isinstance(target.mechanism, LocalLocation):
+        return
+    found, about = movement(law), About("share", "attributes")
+    yield about.finding(
+        Figure(f"movement seen ({name})", found.fresh, 0.0),
+        f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
+        "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
+        "is drawn anew.",
+    )
+    yield about.finding(
+        Figure(f"movement seen if reports were kept ({name})", found.kept, found.fresh),
+        f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
+        f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
+        "kept.",
+    )
 
 
 @lru_cache(maxsize=256)
@@ -308,47 +332,6 @@ def localisation_curve(target: Target) -> list[list[float]]:
     """Return numbers of reports, the chance that a parked truck is found by them, and its interval."""
     found = [(num, located(target.law, num)) for num in CURVE]
     return [[num, guess.value, *guess.interval] for num, guess in found]
-
-
-def _every_slot(target: Target) -> Iterator[Finding]:
-    """Say what a report at every moment would give away, as published: for an hour and for eight."""
-    minutes = target.task.schedule.slot_minutes
-    for hours in (1, 8):
-        num = hours * 60 // minutes
-        if num < 2:
-            continue
-        guess = located(target.law, num)
-        finds = "finds" if target.task.schedule.slots_per_day == target.task.schedule.num_moments else "would find"
-        yield _guess_finding(
-            About("probability", "several releases"),
-            f"localisation, every slot for {several(hours, 'hour')} ({target.purpose.name})",
-            guess,
-            f"A report every {several(minutes, 'minute')} for {several(hours, 'hour')}, {num:,} in all, {finds} a "
-            f"truck that does not move with {percent(guess.value)}.",
-            details={"reports": num},
-        )
-
-
-def _movement(target: Target) -> Iterator[Finding]:
-    if not isinstance(target.mechanism, LocalLocation):
-        return
-    found, name = movement(target.law), target.purpose.name
-    yield About("share", "attributes").counted(
-        f"movement seen ({name})",
-        found.fresh,
-        0.0,
-        f"By one more report the best test says that a truck moved in {number_text(100 * found.fresh)} of a hundred "
-        "cases more where it did than where it stayed, for the two places that are easiest to tell apart: every report "
-        "is drawn anew.",
-    )
-    yield About("share", "attributes").counted(
-        f"movement seen if reports were kept ({name})",
-        found.kept,
-        found.fresh,
-        f"If a device kept the report it once drew for a place and sent it again there (memoisation), it would be "
-        f"{percent(found.kept).removesuffix(' %')} of a hundred: staying shows as the same report. That is why none is "
-        "kept.",
-    )
 
 
 def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
@@ -364,27 +347,23 @@ def _number_findings(target: Target, truth: Truth | None) -> Iterator[Finding]:
     prior = "spread evenly" if truth is None else "spread as they really are"
     for attribute, guess, else_guess in zip(mechanism.attributes, guesses, other_guesses, strict=True):
         if not attribute.presence:
-            yield About("probability", "attributes", private=truth is not None).counted(
-                f"number guess ({attribute.name})",
-                guess.value,
-                guess.baseline,
+            yield About("probability", "attributes", private=truth is not None).finding(
+                Figure(f"number guess ({attribute.name})", guess.value, guess.baseline),
                 f"Which of {NUM_BUCKETS} buckets a vehicle's {attribute.name} is in is guessed right by one report "
                 f"with {percent(guess.value)}, if numbers are {prior}, and without any with "
                 f"{percent(guess.baseline)}; the {other_name} form at the same stated epsilon would give "
                 f"{percent(else_guess.value)}.",
-                details={"told": guess.told, "share": guess.share, other_name: else_guess.value},
+                {"told": guess.told, "share": guess.share, other_name: else_guess.value},
             )
     value, else_value = guess_tuple(guesses, num_told), guess_tuple(other_guesses, other_told)
     blind = math.prod(guess.baseline for guess in guesses)
     num = sum(not attribute.presence for attribute in mechanism.attributes)
-    yield About("probability", "attributes", private=truth is not None).counted(
-        f"tuple guess ({target.purpose.name})",
-        value,
-        blind,
+    yield About("probability", "attributes", private=truth is not None).finding(
+        Figure(f"tuple guess ({target.purpose.name})", value, blind),
         f"All {several(num, 'number')} of a vehicle are guessed into the right buckets at once by one report with "
         f"{_small(value)}, numbers having nothing to do with each other, and without any with {_small(blind)}; the "
         f"{other_name} form would give {_small(else_value)}.",
-        details={
+        {
             "numbers_told": num_told,
             other_name: else_value,
             "true_loss": _loss(mechanism, target.tier),
@@ -424,8 +403,6 @@ def _guesses(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CarrierCase:
-    """A release of estimates and the rows that it was made from."""
-
     sight: EstimatesSight  # The release as anyone reads it
     fleet: Fleet  # fleet, truth: the private rows, and what they come to
     truth: Truth
@@ -438,22 +415,17 @@ class CarrierCase:
                 "the release was made for another task than this policy's. Give the policy as it was when devices "
                 "reported."
             )
-        by_row, why = _counts_rows(sight, fleet)
-        return cls(sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=by_row), notes=(why, *fleet.notes))
-
-
-def _counts_rows(sight: EstimatesSight, fleet: Fleet) -> tuple[bool, str]:
-    """Decide whether the truth is that of rows or of slots, and say why."""
-    rows = "The truth is taken over all rows alike"
-    if fleet.micros is None:
-        return True, f"{rows}, as the policy names no column of time."
-    if sight.num_reports == fleet.num_rows:
-        return True, f"{rows}, as there are as many of them as reports."
-    if fleet.num_rows * 2 < fleet.num_slots:
-        return True, f"{rows}, as they lie farther apart than the slots of the schedule."
-    if fleet.num_slots > _MOST_SLOTS:
-        return True, f"{rows}, as vehicles and slots are too many to look at each."
-    return False, "The truth is taken over all slots of all vehicles and days alike, drawn or not."
+        whys = (
+            (fleet.micros is None, "the policy names no column of time"),
+            (sight.num_reports == fleet.num_rows, "there are as many of them as reports"),
+            (fleet.num_rows * 2 < fleet.num_slots, "they lie farther apart than the slots of the schedule"),
+            (fleet.num_slots > _MOST_SLOTS, "vehicles and slots are too many to look at each"),
+        )
+        why = next((f"The truth is taken over all rows alike, as {words}." for holds, words in whys if holds), "")
+        slots = "The truth is taken over all slots of all vehicles and days alike, drawn or not."
+        return cls(
+            sight=sight, fleet=fleet, truth=Truth.of(fleet, by_row=bool(why)), notes=(why or slots, *fleet.notes)
+        )
 
 
 def carrier_inside_findings(case: CarrierCase, tell: Progress) -> tuple[list[Finding], list[str]]:
@@ -499,12 +471,12 @@ def _habit_findings(case: CarrierCase, target: Target) -> Iterator[Finding]:
 
 
 def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
-    grid, fleet = target.purpose.grid, case.fleet
+    grid, fleet, schedule = target.purpose.grid, case.fleet, case.fleet.task.schedule
     if grid is None or fleet.micros is None or not 0 < fleet.num_slots <= _MOST_SLOTS // 4:
         return
-    if 60 % fleet.task.schedule.slot_minutes:  # an hour is no whole number of slots
+    if 60 % schedule.slot_minutes:  # an hour is no whole number of slots
         return
-    areas, per_hour = fleet.areas(grid), 60 // fleet.task.schedule.slot_minutes
+    areas, per_hour = fleet.areas(grid), 60 // schedule.slot_minutes
     lengths = [hours * per_hour for hours in UNIQUE_HOURS if 0 < hours * per_hour <= areas.shape[1]]
     starts = range(0, areas.shape[1] - max(lengths, default=0) + 1, max(per_hour, 1))
     if not lengths:
@@ -512,38 +484,27 @@ def _uniqueness(case: CarrierCase, target: Target) -> Iterator[Finding]:
     shares = {start: unique_shares(areas[:, start:], lengths) for start in starts}
     worst = max(shares, key=lambda start: (shares[start][-1], shares[start][0]))
     longer = [hours * per_hour for hours in range(1, UNIQUE_HOURS[-1] + 1) if hours * per_hour <= max(lengths)]
-    curve = [
-        [length / per_hour, share]
-        for length, share in zip(longer, unique_shares(areas[:, worst:], longer), strict=True)
-    ]
-    clock = f"{worst % fleet.task.schedule.num_moments // per_hour:02}:00"
+    alone = unique_shares(areas[:, worst:], longer)
+    curve = [[length / per_hour, share] for length, share in zip(longer, alone, strict=True)]
+    clock = f"{worst % schedule.num_moments // per_hour:02}:00"
+    about, name = About("share", "records", private=True), target.purpose.name
     for hours, share in zip(UNIQUE_HOURS, shares[worst], strict=False):
-        yield About("share", "records", private=True).counted(
-            f"unique by areas, {several(hours, 'hour')} ({target.purpose.name})",
-            share,
-            0.0,
+        yield about.finding(
+            Figure(f"unique by areas, {several(hours, 'hour')} ({name})", share, 0.0),
             f"Seen in clear at every slot for {several(hours, 'hour')}, {percent(share)} of the {fleet.num_vehicles:,} "
             f"vehicles have a sequence of areas that no other has: from {clock} UTC on, when most are after "
             f"{several(UNIQUE_HOURS[len(lengths) - 1], 'hour')}.",
-            details={"curve": curve, "starts": clock, "areas": grid.num_areas},
+            {"curve": curve, "starts": clock, "areas": grid.num_areas},
         )
-    yield _unique_as_scheduled(fleet, target, areas)
-
-
-def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Finding:
-    """Draw slots for some vehicles as devices do, and ask whether anyone else was in the same areas then."""
-    noise, schedule = Noise(), fleet.task.schedule
-    num = min(MOST_COMPARED, len(areas))
+    # Slots are drawn for some vehicles as devices do: was anyone else in the same areas then?
+    noise, num = Noise(), min(MOST_COMPARED, len(areas))
     seen = np.zeros((num, areas.shape[1]), dtype=bool)
     for vehicle in range(num):
         for first in range(0, areas.shape[1], schedule.num_moments):
             seen[vehicle, [first + slot for slot in schedule.draw_slots(noise)]] = True
     share = unique_by_slots(areas, seen)
-    return About("share", "records", private=True).estimated(
-        f"unique by areas, as scheduled ({target.purpose.name})",
-        share,
-        wilson(share * num, num),
-        0.0,
+    yield about.finding(
+        Figure(f"unique by areas, as scheduled ({name})", share, 0.0, wilson(share * num, num)),
         f"By the areas of {several(int(seen[0].sum()), 'drawn slot')}, {percent(share)} of the vehicles are "
         f"alone: no other one was in the same areas at the same times. Drawn for {several(num, 'vehicle')}.",
     )
@@ -553,14 +514,12 @@ def _unique_as_scheduled(fleet: Fleet, target: Target, areas: IntArray) -> Findi
 
 
 def _mean_errors(case: CarrierCase) -> Iterator[Finding]:
-    """Say how far each mean is off, and how many intervals hold the truth."""
     covered: list[bool] = []
     for found in case.sight.means:
         truth = _true_mean(case, found)
-        if truth is None:
-            continue
-        covered.append(found.lower <= truth <= found.upper)
-        yield _mean_error(found, truth)
+        if truth is not None:
+            covered.append(found.lower <= truth <= found.upper)
+            yield _mean_error(found, truth)
     if covered:
         yield _coverage(case, "numbers", sum(covered), len(covered))
 
@@ -590,14 +549,12 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
     told = f"T{what[1:]} is estimated as {number_text(found.value or 0.0)}{in_units}"
     if found.value is None:
         told = f"Nothing was told of {what}"
-    return About(unit or NO_UNIT, "utility", private=True).counted(
-        f"error of the mean ({found.label})",
-        error,
-        abs(middle - truth),
+    return About(unit or NO_UNIT, "utility", private=True).finding(
+        Figure(f"error of the mean ({found.label})", error, abs(middle - truth)),
         f"{told}, {number_text(found.lower)} to {number_text(found.upper)}; the truth is {number_text(truth)}: "
         f"off by {number_text(error)}{in_units}{relative}. The interval {holds} it. The middle of the domain would be "
         f"off by {number_text(abs(middle - truth))}.",
-        details={
+        {
             "label": found.label,
             "truth": truth,
             "value": found.value,
@@ -612,70 +569,48 @@ def _mean_error(found: MeanEstimate, truth: float) -> Finding:
 
 def _coverage(case: CarrierCase, name: str, num_covered: int, num: int) -> Finding:
     share, stated = num_covered / num, case.sight.confidence
-    return About("share", "utility", private=True).estimated(
-        f"coverage ({name})",
-        share,
-        wilson(num_covered, num),
-        stated,
+    return About("share", "utility", private=True).finding(
+        Figure(f"coverage ({name})", share, stated, wilson(num_covered, num)),
         f"{num_covered:,} of {num:,} intervals hold the truth; {percent(stated)} of them should, each for itself.",
     )
 
 
 def _map_errors(case: CarrierCase, name: str, found: MapEstimate) -> Iterator[Finding]:
-    """Say how far a map, or a table of paths, is off."""
-    counts = case.truth.maps[name]
+    counts, about = case.truth.maps[name], About("share", "utility", private=True)
     truth = counts / counts.sum()
-    listed, even = truth[found.inputs], 1 / found.num_inputs
-    off, rest = found.value - listed, 1 - float(listed.sum())
+    listed, blind = truth[found.inputs], np.abs(truth[: found.num_inputs] - 1 / found.num_inputs)
     # Inputs that are not listed share the remainder alike.
     others = found.num_inputs - len(found.inputs)
-    spread = found.remainder / others if others else 0.0
-    unlisted = np.delete(truth, found.inputs) - spread if others else np.zeros(0)
-    differences = np.concatenate([off, unlisted])
+    unlisted = np.delete(truth, found.inputs) - found.remainder / others if others else np.zeros(0)
+    off = np.abs(np.concatenate([found.value - listed, unlisted]))
+    rmse, blind_rmse = (math.sqrt(float((far**2).mean())) for far in (off, blind))
     measures = {
-        "RMSE of shares": (_rmse(differences), _rmse(truth[: found.num_inputs] - even), "by the root mean square"),
-        "MAE of shares": (
-            float(np.abs(differences).mean()),
-            float(np.abs(truth[: found.num_inputs] - even).mean()),
-            "on average",
-        ),
+        "RMSE of shares": (rmse, blind_rmse, "by the root mean square"),
+        "MAE of shares": (float(off.mean()), float(blind.mean()), "on average"),
     }
     for measure, (value, baseline, words) in measures.items():
-        yield About("share", "utility", private=True).counted(
-            f"{measure} ({name})",
-            value,
-            baseline,
+        yield about.finding(
+            Figure(f"{measure} ({name})", value, baseline),
             f"The share of each of {found.num_inputs:,} {found.what}s is off by {number_text(100 * value)} points of "
             f"a hundred {words}; a map on which all are alike would be off by {number_text(100 * baseline)}.",
         )
-    apart = min(1.0, float(np.abs(differences).sum()) / 2)
-    yield About("share", "utility", private=True).counted(
-        f"total variation distance ({name})",
-        apart,
-        min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2),
+    apart, all_alike = (min(1.0, float(far.sum()) / 2) for far in (off, blind))
+    details: dict[str, object] = {}
+    grid = found.grid
+    if grid is not None and grid.num_cells <= MOST_MAP_CELLS:  # shares by row from the north, for the page
+        estimated = np.zeros(found.num_inputs)
+        estimated[found.inputs] = found.value
+        rows = range(grid.num_rows - 1, -1, -1)
+        order = [[grid.cell_at(column, row) for column in range(grid.num_columns)] for row in rows]
+        details = {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}
+    yield about.finding(
+        Figure(f"total variation distance ({name})", apart, all_alike),
         f"{percent(apart)} of all would have to be in another {found.what} to make the estimated shares true; of a map "
-        f"on which all are alike {percent(min(1.0, float(np.abs(truth[: found.num_inputs] - even).sum()) / 2))}.",
-        details=_map_details(found, truth) | {"unlisted": rest},
+        f"on which all are alike {percent(all_alike)}.",
+        {**details, "unlisted": 1 - float(listed.sum())},
     )
     holds = (found.lower <= listed + 1e-12) & (listed <= found.upper + 1e-12)
     yield _coverage(case, name, int(holds.sum()), len(holds))
-
-
-def _rmse(differences: FloatArray) -> float:
-    return math.sqrt(float((differences**2).mean()))
-
-
-def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
-    """Return true and estimated shares by row from the north, for the page."""
-    grid = found.grid
-    if grid is None or grid.num_cells > MOST_MAP_CELLS:
-        return {}
-    estimated = np.zeros(found.num_inputs)
-    estimated[found.inputs] = found.value
-    order = [
-        [grid.cell_at(column, row) for column in range(grid.num_columns)] for row in range(grid.num_rows - 1, -1, -1)
-    ]
-    return {"map": {"true": truth[order].tolist(), "released": estimated[order].tolist()}}
 
 
 # Vehicles most at risk
@@ -683,11 +618,11 @@ def _map_details(found: MapEstimate, truth: FloatArray) -> dict[str, Any]:
 
 def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
     """List the vehicles that stay longest in one place, or on one path, and say how surely such are found."""
-    fleet = case.fleet
+    fleet, maps = case.fleet, case.truth.maps
     targets = [
         target
         for target in Target.all_of(fleet.task, check_task(fleet.task))
-        if target.purpose.grid is not None and target.purpose.name in case.truth.maps
+        if target.purpose.grid is not None and target.purpose.name in maps
     ]
     if not targets:
         return [], (
@@ -695,16 +630,23 @@ def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
             "never change is told more surely by each further report, up to what the allowance pays for."
         )
     target = min(targets, key=lambda item: item.purpose.steps)  # a place is found before a path is
-    vehicles, share = _staying(case, target)
-    first = np.unique(fleet.vehicles, return_index=True)[1]
     num = target.reports_of(DAYS_SEEN)
     try:
         found = located(target.law, num).value
     except ParameterError:  # said in a note already
         return [], "No vehicle is listed: how surely one that stays is found could not be computed."
-    order = np.lexsort((first[vehicles], -share.round(12)))[:MOST_AT_RISK]
+    vehicles, readings = fleet.vehicles[fleet.order], next(fleet.by_row())
+    inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
+    # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
+    known = inputs < len(maps[target.purpose.name]) - 1
+    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
+    staying, starts = np.unique(pairs // (int(inputs.max()) + 1), return_index=True)
+    most = np.maximum.reduceat(counts, starts) if len(staying) else np.zeros(0)
+    share = most / np.bincount(vehicles)[staying]
+    first = np.unique(fleet.vehicles, return_index=True)[1]
+    order = np.lexsort((first[staying], -share.round(12)))[:MOST_AT_RISK]
     listed = [
-        VehicleAtRisk(source_row=int(first[vehicles[place]]), stays=float(share[place]), found_if_it_stays=found)
+        VehicleAtRisk(source_row=int(first[staying[place]]), stays=float(share[place]), found_if_it_stays=found)
         for place in order.tolist()
     ]
     return listed, (
@@ -712,19 +654,3 @@ def vehicles_at_risk(case: CarrierCase) -> tuple[list[VehicleAtRisk], str]:
         f"stays there is found by {several(num, 'report')} with {percent(found)}, others less surely; by one report "
         "all have the same odds. Source row: their first one."
     )
-
-
-def _staying(case: CarrierCase, target: Target) -> tuple[IntArray, FloatArray]:
-    """Return vehicles with a known place, and the share of their rows that is in the commonest one."""
-    fleet = case.fleet
-    vehicles = fleet.vehicles[fleet.order]
-    readings = next(fleet.by_row())
-    inputs = inputs_of(target.mechanism, target.law, readings.columns(target.purpose, fleet.columns.places))
-    # The last input stands for what is missing or outside; the share is of all rows of a vehicle.
-    known = inputs < len(case.truth.maps[target.purpose.name]) - 1
-    pairs, counts = np.unique(vehicles[known] * (int(inputs.max()) + 1) + inputs[known], return_counts=True)
-    owner = pairs // (int(inputs.max()) + 1)
-    seen, starts = np.unique(owner, return_index=True)
-    if not len(seen):
-        return seen, np.zeros(0)
-    return seen, np.maximum.reduceat(counts, starts) / np.bincount(vehicles)[seen]

@@ -21,7 +21,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NOTHING, About, Details, Finding, RiderAtRisk, TripAtRisk, wilson
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NOTHING,
+    About,
+    Details,
+    Figure,
+    Finding,
+    Progress,
+    RiderAtRisk,
+    TripAtRisk,
+    wilson,
+)
 from dunnage.auditing.membership import (
     LAWS,
     Answer,
@@ -35,13 +46,15 @@ from dunnage.auditing.membership import (
     trips_apart,
     trips_together,
 )
+from dunnage.certificate import FeatureNoise
 from dunnage.counting.laplace import CountLaw, DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.dataset import Dataset
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.exact import exact
-from dunnage.guarantees import Basis
+from dunnage.exact import exact, plain
+from dunnage.guarantees import Basis, PureDP
 from dunnage.kinds.counts import CELLS
-from dunnage.mechanisms.counting import Counted, trip_cells, true_counts
+from dunnage.mechanisms.base import Mechanism
+from dunnage.mechanisms.counting import trip_cells, true_counts
 from dunnage.mechanisms.features import NAMED, Feature, FeatureColumns, feature_name, read_features
 from dunnage.noise import Noise
 from dunnage.publication import Key
@@ -49,29 +62,23 @@ from dunnage.release import Release
 from dunnage.schema import RIDER
 from dunnage.text import number_text, percent, several
 from dunnage.trips import Universe
-from dunnage.verification import check_release
+from dunnage.verification import check_release, mechanism_of
 
-Progress = Callable[[str], None]
-
-RIDER_TRIPS = 10
-"""Trips of a rider who is attacked where only single trips are protected."""
+RIDER_TRIPS = 10  # Trips of a rider who is attacked where only single trips are protected
 FLOATING_DRAWS = 200_000
-MOST_ZONES, MOST_STOPS = 12, 12
-"""Rows and columns of a table of flows at most."""
+MOST_ZONES, MOST_STOPS = 12, 12  # Rows and columns of a table of flows at most
 _COUNT_LAWS: Mapping[str, Callable[[Fraction], CountLaw]] = {
     law.name: law for law in (DiscreteLaplace, RoundedLaplace, FlooredLaplace, FloatingLaplace)
 }
 _REST = "rest"
 _ROUNDING = 1e-9
-MOST_RIDERS = 50
-"""Riders whose trips are weighed exactly: those with most counted trips of one type."""
+MOST_RIDERS = 50  # Riders whose trips are weighed exactly: those with most counted trips of one type
 _SAME_ODDS = "Noise gives every {unit} the same odds ({bound})"
 _KNOWS = "Somebody who knows all trips but"
 NO_KEY = (
     "Without the key nothing ties these rows to this release: errors are right only if they are the rows that were "
     "published."
 )
-_SEES_ALL = " Who sees only what is made of the noisy counts can do no better."
 
 
 # What the release tells
@@ -89,8 +96,6 @@ class AskedFeature:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CountsSight:
-    """A release of counts as anyone reads it."""
-
     release: Release  # The release
     universe: Universe  # All cells; zones and modes are not told
     cells: IntArray  # cells, counts: cells that were released with trips, rising, and how many
@@ -106,37 +111,45 @@ class CountsSight:
         except CheckFailed as failure:
             raise ReleaseError(f"the release does not say what it counts, or how: {failure}. Verify it.") from None
         cells, counts = release.counted()
-        asked = _asked_of(release.certificate.body)
+        guarantee, measures = release.certificate.guarantee, release.certificate.counts
+        rows, noise = measures.features or [], measures.noise
+        if noise is not None and isinstance(guarantee, PureDP):  # cells alone
+            epsilon, scale = plain(guarantee.epsilon), noise.scale
+            rows = [FeatureNoise(feature=CELLS, groups=measures.cells, epsilon=epsilon, scale=scale, law=noise.law)]
+        asked = [
+            AskedFeature(
+                name=row.feature,
+                groups=row.groups,
+                epsilon=exact(row.epsilon),
+                law=_COUNT_LAWS[row.law](exact(row.scale)),
+            )
+            for row in rows
+        ]
         return cls(
             release=release,
             universe=release.universe,
             cells=cells,
             counts=counts,
-            asked=asked,
+            asked=tuple(asked),
             change=int(asked[0].law.scale * asked[0].epsilon),
         )
 
-    @property
-    def mechanism(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.release.certificate.body["mechanism"]
-        return found
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        return mechanism_of(self.release.certificate)
 
     @property
     def protects(self) -> str:
-        return str(self.release.certificate.body["guarantee"]["protects"])
+        return self.release.certificate.guarantee.protects
 
     @property
     def cells_alone(self) -> bool:
         """Whether the noisy counts of cells themselves were released, those below a threshold left out."""
-        return self.asked_cells.groups > 0 and "noise" in self.release.certificate.body["measures"]
-
-    @property
-    def asked_cells(self) -> AskedFeature:
-        return self.asked[0]
+        return self.asked[0].groups > 0 and self.release.certificate.counts.noise is not None
 
     @property
     def threshold(self) -> int:
-        return int(self.mechanism.get("threshold", 1))
+        return int(getattr(self.mechanism, "threshold", 1))
 
     @property
     def floating(self) -> bool:
@@ -147,42 +160,43 @@ class CountsSight:
         return tuple(Answer(WholeLaw(item.law.name, item.law.scale), item.groups) for item in self.asked)
 
     @property
-    def rider_trips(self) -> int | None:
-        """Trips of a rider that were counted at most; None if that is not bounded."""
-        return self.change if self.protects == RIDER else None
-
-    @property
     def bunches(self) -> tuple[int, ...]:
         """Trips of the unit that is protected by type, when they are of as few types as can be."""
-        bound, universe = self.release.certificate.body["measures"].get("contribution"), self.universe
+        bound, universe = self.release.certificate.counts.contribution, self.universe
         # By a column of their own, labels of days may be those of any date.
-        if bound is None or bound["per"] != "day" or not universe.days or not universe.num_dates:
+        if bound is None or bound.per != "day" or not universe.days or not universe.num_dates:
             return (self.change,)
-        return tuple(bound["max"] * num for num in universe.num_dates)
-
-
-def _asked_of(body: Mapping[str, Any]) -> tuple[AskedFeature, ...]:
-    measures = body["measures"]
-    alone = {"feature": CELLS, "groups": measures["cells"], "epsilon": body["guarantee"]["epsilon"]}
-    rows = measures["features"] if "features" in measures else [{**alone, **measures["noise"]}]
-    return tuple(
-        AskedFeature(
-            name=str(row["feature"]),
-            groups=int(row["groups"]),
-            epsilon=exact(row["epsilon"]),
-            law=_COUNT_LAWS[row["law"]](exact(row["scale"])),
-        )
-        for row in rows
-    )
+        return tuple(bound.max * num for num in universe.num_dates)
 
 
 def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Finding], list[str]]:
     """Find what follows from the release and public facts; return findings and notes."""
     tell("weighing all trips but one")
-    findings = [_noise(sight, item) for item in sight.asked]
+    findings: list[Finding] = []
     notes: list[str] = []
+    for item in sight.asked:
+        sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
+        what = "The total" if item.name == feature_name(()) else f"Each of the {item.groups:,} {sums}"
+        findings.append(
+            About("trips", "utility").finding(
+                Figure(f"noise ({item.name})", item.law.spread, 0.0),
+                f"{what} was given noise of {_trips(item.law.spread)} (standard deviation) before anything was made of "
+                "it; without privacy it would be none.",
+                {"groups": item.groups, "law": item.law.name},
+            )
+        )
     if sight.cells_alone:
-        findings.append(_expected_created(sight))
+        # Of floating noise, the law of the whole numbers that it stands for.
+        law = sight.asked[0].law
+        name = str(getattr(sight.mechanism, "rounding", "round")) if sight.floating else law.name
+        most = surplus(_COUNT_LAWS[name](law.scale), sight.threshold) * sight.universe.num_cells
+        findings.append(
+            About("trips", "utility").finding(
+                Figure("trips created, expected", most, 0.0, (0.0, most)),
+                f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
+                f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
+            )
+        )
     if sight.floating:
         return [*_unbounded(sight), *findings], notes
     if sight.release.certificate.basis is Basis.VOID:
@@ -195,41 +209,9 @@ def counts_outside_findings(sight: CountsSight, tell: Progress) -> tuple[list[Fi
     return findings, list(dict.fromkeys(notes))
 
 
-def _noise(sight: CountsSight, item: AskedFeature) -> Finding:
-    spread, total = item.law.spread, item.name == feature_name(())
-    sums = "counts of cells" if item.name == CELLS else f"sums by {item.name}"
-    what = "The total" if total else f"Each of the {item.groups:,} {sums}"
-    return About("trips", "utility").counted(
-        f"noise ({item.name})",
-        spread,
-        0.0,
-        f"{what} was given noise of {_trips(spread)} (standard deviation) before anything was made of it; without "
-        "privacy it would be none.",
-        details={"groups": item.groups, "law": item.law.name},
-    )
-
-
 def _trips(number: float) -> str:
     text = number_text(number)
     return f"{text} trip{'' if text == '1' else 's'}"
-
-
-def _rounded_law(sight: CountsSight) -> CountLaw:
-    """Return the law of whole noisy counts; of floating noise, that of the numbers it stands for."""
-    name = str(sight.mechanism.get("rounding", "round")) if sight.floating else sight.asked_cells.law.name
-    return _COUNT_LAWS[name](sight.asked_cells.law.scale)
-
-
-def _expected_created(sight: CountsSight) -> Finding:
-    most = surplus(_rounded_law(sight), sight.threshold) * sight.universe.num_cells
-    return About("trips", "utility").estimated(
-        "trips created, expected",
-        most,
-        (0.0, most),
-        0.0,
-        f"Noise alone creates {_trips(round(most))} on average if all {sight.universe.num_cells:,} cells are "
-        f"empty, and fewer the more are not; the release has {int(sight.counts.sum()):,} in all.",
-    )
 
 
 # What can be told about one trip, or one rider
@@ -239,39 +221,32 @@ def _membership(sight: CountsSight) -> Iterator[Finding]:
     """Say how well the best test does against what is protected: one trip, or a rider with trips of few types."""
     rider, trips, bunches = sight.protects == RIDER, sight.change, sight.bunches
     found = Membership.of(_moved(sight, item) for item in sight.asked)
-    known = f"{_KNOWS} {'those of one rider' if rider else 'one'}"
     all_in_one = f" ({trips:,} of one type, the worst case)" if rider and trips > 1 else ""
     if len(bunches) > 1:
         all_in_one = f" ({several(trips, 'trip')}, at most {max(bunches):,} of one type, the worst case)"
-    exact_words = (
-        f" So it is for cells of at least {sight.threshold:,} trips."
-        if sight.cells_alone and sight.threshold > 1
-        else ""
+    sees = " Who sees only what is made of the noisy counts can do no better."
+    if sight.cells_alone:
+        sees = f" So it is for cells of at least {sight.threshold:,} trips." if sight.threshold > 1 else ""
+    yield _told_at_most(
+        sight,
+        "probability",
+        Figure("membership guess", found.success, 0.5),
+        f"{_KNOWS} {'those of one rider' if rider else 'one'}, and sees even the noisy counts, guesses whether "
+        f"{'they are' if rider else 'it is'} in the data{all_in_one} right with {percent(found.success)}; without the "
+        f"release it is a coin toss.{sees}",
+        _details(found),
     )
     yield _told_at_most(
         sight,
-        "membership guess",
-        found.success,
-        0.5,
-        f"{known}, and sees even the noisy counts, guesses whether {'they are' if rider else 'it is'} in the "
-        f"data{all_in_one} right with {percent(found.success)}; without the release it is a coin toss."
-        + (exact_words if sight.cells_alone else _SEES_ALL),
-        unit="probability",
-        details=_details(found),
-    )
-    yield _told_at_most(
-        sight,
-        "membership advantage",
-        found.advantage,
-        0.0,
+        "share",
+        Figure("membership advantage", found.advantage, 0.0),
         f"Of a hundred releases the best test says yes in {number_text(100 * found.advantage)} more where the "
         f"{sight.protects} is there than where not (total variation); 0 would tell nothing.",
     )
     yield _told_at_most(
         sight,
-        "suspicion at its bound",
-        found.share_at_largest,
-        0.0,
+        "share",
+        Figure("suspicion at its bound", found.share_at_largest, 0.0),
         f"If the {sight.protects} is there, the noise lets a suspicion of one half grow to {percent(found.suspicion)}, "
         f"the most that is possible, in {percent(found.share_at_largest)} of all releases.",
     )
@@ -286,19 +261,11 @@ def _moved(sight: CountsSight, item: AskedFeature, *, dropped: int | None = None
     return found
 
 
-def _told_at_most(
-    sight: CountsSight,
-    name: str,
-    value: float,
-    baseline: float,
-    sentence: str,
-    unit: str = "share",
-    details: Details = NOTHING,
-) -> Finding:
+def _told_at_most(sight: CountsSight, unit: str, figure: Figure, sentence: str, details: Details = NOTHING) -> Finding:
     """Give what noisy counts tell: exactly, where they were released; else no more is told than that."""
     # A released count tells as much as the noisy one where all that is left out says the same.
-    interval = (value if sight.cells_alone else baseline, value)
-    return About(unit, "table").estimated(name, value, interval, baseline, sentence, details)
+    interval = (figure.value if sight.cells_alone else figure.baseline, figure.value)
+    return About(unit, "table").finding(figure._replace(interval=interval), sentence, details)
 
 
 def _details(found: Membership) -> dict[str, float]:
@@ -314,78 +281,63 @@ def _empty_cell(sight: CountsSight) -> Iterator[Finding]:
     """Say what a released count tells where nobody else travelled: less, as small noisy counts are left out."""
     if not sight.cells_alone:
         return
-    found = Membership.of([_moved(sight, sight.asked_cells, dropped=sight.threshold - 1)])
-    yield About("probability", "table").counted(
-        "membership guess, empty cell",
-        found.success,
-        0.5,
+    found = Membership.of([_moved(sight, sight.asked[0], dropped=sight.threshold - 1)])
+    yield About("probability", "table").finding(
+        Figure("membership guess, empty cell", found.success, 0.5),
         f"For a {sight.protects} where nobody else travelled the guess is right with {percent(found.success)}, as "
         f"noisy counts below {sight.threshold:,} are left out.",
-        details=_details(found),
+        _details(found),
     )
 
 
 def _riders(sight: CountsSight) -> Iterator[Finding]:
     """Say how a rider with several trips fares."""
-    trips = sight.rider_trips or RIDER_TRIPS
-    together = ("together", trips_together, trips, f"the {several(trips, 'trip')} of a rider, all of one type, are")
-    apart = (
-        "apart",
-        trips_apart,
-        trips,
-        f"the {several(trips, 'trip')} of a rider, in as many cells and sums as can be, are",
-    )
+    rider = sight.protects == RIDER  # else nothing bounds how many trips one has
+    trips = sight.change if rider else RIDER_TRIPS
+    own = f"the {several(trips, 'trip')} of a rider"
+    together = ("together", trips_together, trips, f"{own}, all of one type, are")
+    apart = ("apart", trips_apart, trips, f"{own}, in as many cells and sums as can be, are")
     one = ("all but one known", trips_together, 1, f"one trip of a rider of at most {trips:,}, the others known, is")
-    bound = "" if sight.rider_trips else " No bound on trips of a rider was set: who has more is told more surely."
-    for words, test, num, who in (apart, one) if sight.protects == RIDER else (together, apart):
+    bound = "" if rider else " No bound on trips of a rider was set: who has more is told more surely."
+    for words, test, num, who in (apart, one) if rider else (together, apart):
         found = test(sight.answers, num)
         yield _told_at_most(
             sight,
-            f"membership guess, rider of {trips:,}, {words}",
-            found.success,
-            0.5,
+            "probability",
+            Figure(f"membership guess, rider of {trips:,}, {words}", found.success, 0.5),
             f"Whether {who} in the data is guessed right with {percent(found.success)} at best." + bound,
-            unit="probability",
-            details=_details(found),
+            _details(found),
         )
 
 
 def _bounds(sight: CountsSight) -> Iterator[Finding]:
     """Repeat what the certificate prints for a suspicion of one half."""
-    for row in sight.release.certificate.body["meaning"]["odds"]:
-        if row.get("before") == 0.5 and "at_most" in row:
-            yield About("probability", "table").counted(
-                "membership bound",
-                float(row["at_most"]),
-                0.5,
-                f"The certificate promises that {row['sentence']}, whatever else is known; no guess can be right more "
+    for row in sight.release.certificate.meaning.odds:
+        if row.before == 0.5 and row.at_most is not None:
+            yield About("probability", "table").finding(
+                Figure("membership bound", row.at_most, 0.5),
+                f"The certificate promises that {row.sentence}, whatever else is known; no guess can be right more "
                 "often.",
             )
 
 
 def _unbounded(sight: CountsSight) -> list[Finding]:
     """Say that floating-point noise has no bound, and measure why."""
-    scale = sight.asked_cells.law.scale
+    scale = sight.asked[0].law.scale
     told, draws = impossible_share(scale, FLOATING_DRAWS, Noise())
     share = told / draws
     return [
-        About("probability", "table").estimated(
-            "membership bound",
-            1.0,
-            (0.5, 1.0),
-            0.5,
+        About("probability", "table").finding(
+            Figure("membership bound", 1.0, 0.5, (0.5, 1.0)),
             f"No bound is proved for one {sight.protects}: noise was drawn in floating point, whose last "
             "digits tell what it was added to.",
         ),
-        About("share", "table").estimated(
-            "values of one world only",
-            share,
-            wilson(told, draws),
-            0.0,
+        About("share", "table").finding(
+            Figure("values of one world only", share, 0.0, wilson(told, draws)),
             f"Of {draws:,} noisy counts of an empty cell, {percent(share)} are numbers that a cell with one "
             "trip can never give: who saw such a number would be certain. Only whole counts are released, which hides "
             "those digits; how much they still tell, nobody has proved.",
-            details={"draws": draws},
+            {"draws": draws},
         ),
     ]
 
@@ -407,7 +359,11 @@ class CountsCase:
 
     @classmethod
     def of(cls, sight: CountsSight, data: Dataset, key: Key | None) -> CountsCase:
-        truth = _truth(sight, data, key)
+        if key is not None and key.certificate_digest not in ("", sight.release.certificate.digest):
+            raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
+        if key is not None and not key.belongs_to(data):
+            raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
+        truth = true_counts(data)
         cells = np.union1d(sight.cells, truth.cells)
         true, released = np.zeros(len(cells), dtype=np.int64), np.zeros(len(cells), dtype=np.int64)
         true[np.searchsorted(cells, truth.cells)] = truth.counts
@@ -427,14 +383,6 @@ class CountsCase:
         for columns in dict.fromkeys([*asked, *named]):
             if columns and set(columns) <= set(self.universe.columns):
                 yield columns
-
-
-def _truth(sight: CountsSight, data: Dataset, key: Key | None) -> Counted:
-    if key is not None and key.certificate_digest not in ("", sight.release.certificate.digest):
-        raise ReleaseError("the key is that of another release. Give the key that was written beside this one.")
-    if key is not None and not key.belongs_to(data):
-        raise ReleaseError("the key was made from other rows. Give the data exactly as they were published.")
-    return true_counts(data)
 
 
 def columns_of(name: str) -> FeatureColumns:
@@ -460,81 +408,65 @@ class Errors:
 
 
 def counts_inside_findings(case: CountsCase, tell: Progress) -> tuple[list[Finding], list[str]]:
-    """Compare released counts with the truth; return findings and notes."""
     tell("comparing counts with the truth")
-    findings = [*_cell_errors(case), *_totals(case), *_created(case)]
+    findings = [*_cell_errors(case), *_totals(case)]
     findings += [_feature_error(case, Feature.of(case.universe, columns)) for columns in case.features]
     more, notes = _told_here(case)
     return findings + more, [*([NO_KEY] if case.key is None else []), *notes]
 
 
-def _pair(name: str, where: str, differences: IntArray, nothing: IntArray, size: int) -> Iterator[Finding]:
-    """Give both errors of some cells, each by its name."""
-    found, without = Errors.of(differences, size), Errors.of(nothing, size)
-    parts = (
-        ("RMSE", found.rmse, without.rmse, "by the root mean square, in which large errors weigh more"),
-        ("MAE", found.mae, without.mae, "on average"),
-    )
-    for measure, value, baseline, words in parts:
-        yield About("trips", "utility", private=True).counted(
-            f"{measure} {name}",
-            value,
-            baseline,
-            f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by {number_text(baseline)}.",
-            details={"cells": size, "largest": found.largest},
-        )
-
-
 def _cell_errors(case: CountsCase) -> Iterator[Finding]:
     differences, occupied, size = case.released - case.true, case.true > 0, case.universe.num_cells
     num = int(occupied.sum())
-    yield from _pair("per cell", f"A cell (of all {size:,})", differences, case.true, size)
-    if num:
-        where = f"A cell that has trips (of {num:,})"
-        yield from _pair("in cells with trips", where, differences[occupied], case.true[occupied], num)
-    if num < size:
-        where = f"A cell that is empty in truth (of {size - num:,})"
-        yield from _pair("in empty cells", where, differences[~occupied], case.true[~occupied], size - num)
+    parts = (
+        ("per cell", f"A cell (of all {size:,})", np.ones_like(occupied), size),
+        ("in cells with trips", f"A cell that has trips (of {num:,})", occupied, num),
+        ("in empty cells", f"A cell that is empty in truth (of {size - num:,})", ~occupied, size - num),
+    )
+    for name, where, chosen, many in parts:
+        if not many:
+            continue
+        found, without = Errors.of(differences[chosen], many), Errors.of(case.true[chosen], many)
+        measures = (
+            ("RMSE", found.rmse, without.rmse, "by the root mean square, in which large errors weigh more"),
+            ("MAE", found.mae, without.mae, "on average"),
+        )
+        for measure, value, baseline, words in measures:
+            yield About("trips", "utility", private=True).finding(
+                Figure(f"{measure} {name}", value, baseline),
+                f"{where} is off by {_trips(value)} {words}; publishing nothing would be off by "
+                f"{number_text(baseline)}.",
+                {"cells": many, "largest": found.largest},
+            )
 
 
 def _totals(case: CountsCase) -> Iterator[Finding]:
     true, released = int(case.true.sum()), int(case.released.sum())
     off = f": off by {percent(abs(released - true) / true)}" if true else ""
-    yield About("trips", "utility", private=True).counted(
-        "error of the total",
-        abs(released - true),
-        true,
+    yield About("trips", "utility", private=True).finding(
+        Figure("error of the total", abs(released - true), true),
         f"The release has {several(released, 'trip')}, the truth {true:,}{off}.",
-        details={"true": true, "released": released},
+        {"true": true, "released": released},
     )
     # Without any trips there is no share of them: nothing is in common with a table that has some.
     apart = 1.0 if (true > 0) != (released > 0) else 0.0
     if true and released:
-        apart = float(np.abs(case.true / true - case.released / released).sum()) / 2
-    yield About("share", "utility", private=True).counted(
-        "total variation distance",
-        min(apart, 1.0),
-        1.0,
-        f"{percent(min(apart, 1.0))} of all trips would have to be of another type to make shares of types equal to "
+        apart = min(float(np.abs(case.true / true - case.released / released).sum()) / 2, 1.0)
+    yield About("share", "utility", private=True).finding(
+        Figure("total variation distance", apart, 1.0),
+        f"{percent(apart)} of all trips would have to be of another type to make shares of types equal to "
         "the true ones; a table that shares nothing with the truth has 100 %.",
-        details={"flows": flows(case)},
+        {"flows": flows(case)},
     )
-
-
-def _created(case: CountsCase) -> Iterator[Finding]:
-    occupied = case.true > 0
-    more = np.maximum(case.released - case.true, 0)
-    created, added = int(more[~occupied].sum()), int(more[occupied].sum())
-    cells, released = int((more[~occupied] > 0).sum()), int(case.released.sum())
+    empty, more = case.true == 0, np.maximum(case.released - case.true, 0)
+    created, added, cells = int(more[empty].sum()), int(more[~empty].sum()), int((more[empty] > 0).sum())
     kept = int(np.minimum(case.released, case.true).sum())
     share = f", {percent(created / released)} of all" if released else ""
-    yield About("trips", "utility", private=True).counted(
-        "trips created in empty cells",
-        created,
-        0.0,
+    yield About("trips", "utility", private=True).finding(
+        Figure("trips created in empty cells", created, 0.0),
         f"{several(created, 'trip')} of the release{share}, {'is' if created == 1 else 'are'} of types that nobody "
         f"travelled: in {several(cells, 'cell')}.",
-        details={"cells": cells, "kept": kept, "added": added, "lost": int(case.true.sum()) - kept},
+        {"cells": cells, "kept": kept, "added": added, "lost": true - kept},
     )
 
 
@@ -552,14 +484,12 @@ def _feature_error(case: CountsCase, feature: Feature) -> Finding:
     asked = {item.name: item.law.spread for item in case.sight.asked}
     noise = asked.get(feature.name)
     told = f" The noise on each was {number_text(noise)}." if noise is not None else " It was not asked by itself."
-    return About("trips", "utility", private=True).counted(
-        f"RMSE of sums ({feature.name})",
-        found.rmse,
-        without.rmse,
+    return About("trips", "utility", private=True).finding(
+        Figure(f"RMSE of sums ({feature.name})", found.rmse, without.rmse),
         f"Each of the {feature.size:,} sums by {feature.name} is off by {_trips(found.rmse)} by the root mean square "
         f"(RMSE), {number_text(found.mae)} on average (MAE), at most by "
         f"{number_text(found.largest)}; publishing nothing would be off by {number_text(without.rmse)}." + told,
-        details={
+        {
             "groups": feature.size,
             "mae": found.mae,
             "largest": found.largest,
@@ -573,7 +503,7 @@ def _feature_error(case: CountsCase, feature: Feature) -> Finding:
 # Flows
 
 
-def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
+def flows(case: CountsCase) -> dict[str, dict[str, object]]:
     """Return tables of trips from and to zones, and the stops that are busiest in truth: true and released."""
     size, city = len(case.universe.stops), case.universe.city
     origins, destinations = np.divmod(case.places[0], size)
@@ -589,9 +519,9 @@ def flows(case: CountsCase) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _flow_table(case: CountsCase, rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, Any]:
+def _flow_table(case: CountsCase, rows: NDArray[Any], columns: NDArray[Any], names: Sequence[str]) -> dict[str, object]:
     groups, num = rows.astype(np.int64) * len(names) + columns, len(names)
-    table: dict[str, Any] = {"names": list(names)}
+    table: dict[str, object] = {"names": list(names)}
     for name, counts in (("true", case.true), ("released", case.released)):
         sums = np.zeros(num * num, dtype=np.int64)
         np.add.at(sums, groups, counts)
@@ -616,24 +546,18 @@ def _told_here(case: CountsCase) -> tuple[list[Finding], list[str]]:
     found = told_by_counts(sight, case.released[case.true > 0], case.true[case.true > 0])
     num, mean, right = int((case.true > 0).sum()), found["mean"], found["right"]
     return [
-        About("probability", "table", private=True).estimated(
-            "membership guess on this release",
-            right,
-            wilson(right * num, num),
-            0.5,
+        About("probability", "table", private=True).finding(
+            Figure("membership guess on this release", right, 0.5, wilson(right * num, num)),
             f"Asked in each of the {num:,} cells with trips about one of them, and about one more that is not "
             f"there, {_KNOWS.lower()} that one is right in {percent(right)} of all cases.",
-            details=found,
+            found,
         ),
-        About("probability", "table", private=True).estimated(
-            "suspicion on this release",
-            mean,
-            (mean, mean),
-            0.5,
+        About("probability", "table", private=True).finding(
+            Figure("suspicion on this release", mean, 0.5, (mean, mean)),
             f"Of a trip that is there, a suspicion of one half became {percent(mean)} on average over cells, "
             f"and {percent(found['largest'])} at most; in {percent(found['at_bound'])} of the cells it reached its "
             "bound.",
-            details=found,
+            found,
         ),
     ], []
 
@@ -679,10 +603,9 @@ def counts_at_risk(case: CountsCase) -> tuple[list[TripAtRisk] | list[RiderAtRis
 
 
 def _odds_of(sight: CountsSight) -> str:
-    for row in sight.release.certificate.body["meaning"]["odds"]:
-        if row.get("before") == 0.5 and "sentence" in row:
-            return _SAME_ODDS.format(unit=sight.protects, bound=row["sentence"])
-    return _SAME_ODDS.format(unit=sight.protects, bound="no bound is proved")
+    odds = sight.release.certificate.meaning.odds
+    bound = next((row.sentence for row in odds if row.before == 0.5 and row.sentence), "no bound is proved")
+    return _SAME_ODDS.format(unit=sight.protects, bound=bound)
 
 
 def _trips_at_risk(case: CountsCase) -> tuple[list[TripAtRisk], str]:
@@ -718,32 +641,32 @@ def _riders_at_risk(case: CountsCase) -> tuple[list[RiderAtRisk], str]:
     persons, sight = case.data.persons, case.sight
     if persons is None:
         return [], "Nobody is listed: the policy does not tell riders apart. Give the one with [contribution] person."
-    chosen = _bunched(persons, trip_cells(case.data, case.universe), sight.change)
+    cells = trip_cells(case.data, case.universe)
     known: dict[tuple[tuple[int, ...], ...], float] = {}
     listed = []
     try:
-        for rows in chosen:
-            moved = _moved_by(case, rows)
+        for rows in _bunched(persons, cells, sight.change):
+            own, moves = cells[rows], []  # by how much the sums of each feature differ with and without these trips
+            places = case.universe.split(own)
+            for item in sight.asked:
+                groups = own if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
+                moves.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
+            moved = tuple(moves)
             if moved not in known:
                 known[moved] = _guess(sight, moved)
-            listed.append((known[moved], rows))
+            first, types = int(case.data.source_rows[rows].min()), len(np.unique(own))
+            listed.append(RiderAtRisk(source_row=first, guess=known[moved], trips=len(rows), types=types))
     except ParameterError as error:
         return [], f"Nobody is listed: what each rider's trips tell was too much to compute. {error}"
-    listed.sort(key=lambda item: (-round(item[0], 12), int(case.data.source_rows[item[1]].min())))
-    return [_rider(case, guess, rows) for guess, rows in listed[:MOST_AT_RISK]], (
+    listed.sort(key=lambda rider: (-round(rider.guess, 12), rider.source_row))
+    return listed[:MOST_AT_RISK], (
         "The riders whose presence is guessed best by somebody who knows all other riders' trips and sees the noisy "
         f"counts themselves: those with many trips of one type. {_odds_of(sight)}; source row: a trip of theirs."
     )
 
 
-def _rider(case: CountsCase, guess: float, rows: IntArray) -> RiderAtRisk:
-    types = len(np.unique(trip_cells(case.data, case.universe)[rows]))
-    first = int(case.data.source_rows[rows].min())
-    return RiderAtRisk(source_row=first, guess=guess, trips=len(rows), types=types)
-
-
-def _bunched(persons: IntArray, cells: IntArray, most: int) -> list[IntArray]:
-    """Return the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
+def _bunched(persons: IntArray, cells: IntArray, most: int) -> Iterator[IntArray]:
+    """Yield the counted trips of the riders with most of one type: where some are left out, as few types as can be."""
     order = np.lexsort((cells, persons))
     starts = np.flatnonzero(np.diff(persons[order], prepend=-1))
     # pair : (rider, type), rising; its trips
@@ -752,25 +675,10 @@ def _bunched(persons: IntArray, cells: IntArray, most: int) -> list[IntArray]:
     largest = np.maximum.reduceat(sizes, np.searchsorted(fresh, starts))
     trips = np.diff(np.append(starts, len(order)))
     best = np.lexsort((starts, -np.minimum(trips, most), -np.minimum(largest, most)))[:MOST_RIDERS]
-    ends = starts + trips
-    return [_fewest_types(order[starts[rider] : ends[rider]], cells, most) for rider in best.tolist()]
-
-
-def _fewest_types(rows: IntArray, cells: IntArray, most: int) -> IntArray:
-    """Choose so many trips of one rider at most, of the types that he has most of."""
-    _, kind, sizes = np.unique(cells[rows], return_inverse=True, return_counts=True)
-    return np.asarray(rows[np.lexsort((kind, -sizes[kind]))][:most])
-
-
-def _moved_by(case: CountsCase, rows: IntArray) -> tuple[tuple[int, ...], ...]:
-    """Return by how much the sums of each feature differ with and without some trips."""
-    cells = trip_cells(case.data, case.universe)[rows]
-    places = case.universe.split(cells)
-    moved = []
-    for item in case.sight.asked:
-        groups = cells if item.name == CELLS else Feature.of(case.universe, columns_of(item.name)).groups(*places)
-        moved.append(tuple(sorted(np.unique(groups, return_counts=True)[1].tolist())))
-    return tuple(moved)
+    for rider in best.tolist():
+        rows = order[starts[rider] : starts[rider] + trips[rider]]
+        _, kind, num = np.unique(cells[rows], return_inverse=True, return_counts=True)
+        yield np.asarray(rows[np.lexsort((kind, -num[kind]))][:most])
 
 
 def _guess(sight: CountsSight, moved: tuple[tuple[int, ...], ...]) -> float:

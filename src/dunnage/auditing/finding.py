@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Annotated, Any, NamedTuple, Self
 
@@ -19,12 +19,11 @@ from dunnage.text import number_text, percent
 CONFIDENCE = 0.95
 MOST_AT_RISK = 10
 TOPICS = ("records", "attributes", "table", "several releases", "trucks", "utility")
-NO_UNIT = "units"
-"""What a number of a column is in that has no unit."""
+NO_UNIT = "units"  # What a number of a column is in that has no unit
 _SHARES = ("probability", "share")
-Details = Mapping[str, Any]
-"""More figures of a finding, as plain data: each kind of finding has its own."""
+Details = Mapping[str, Any]  # More figures of a finding, as plain data: each kind of finding has its own
 NOTHING: Details = {}
+Progress = Callable[[str], None]
 
 
 class Finding(Model):
@@ -87,6 +86,15 @@ class Finding(Model):
         return self.model_dump(mode="json")
 
 
+class Figure(NamedTuple):
+    """The figure of a finding, by its name."""
+
+    name: str
+    value: float
+    baseline: float
+    interval: tuple[float, float] | None = None  # None if it was counted, not estimated: then it is a point
+
+
 class About(NamedTuple):
     """What a finding is of: its unit, its topic, and whether it takes the true data to compute."""
 
@@ -94,16 +102,12 @@ class About(NamedTuple):
     topic: str
     private: bool = False
 
-    def estimated(
-        self,
-        name: str,
-        value: float,
-        interval: tuple[float, float],
-        baseline: float,
-        sentence: str,
-        details: Details = NOTHING,
-    ) -> Finding:
-        """Make a finding that lies within an interval."""
+    def finding(self, figure: Figure, sentence: str, details: Details = NOTHING) -> Finding:
+        """Say what a figure means."""
+        name, value, baseline, interval = figure
+        if interval is None:
+            value, baseline = float(value), float(baseline)
+            interval = value, value
         return Finding(
             name=name,
             value=value,
@@ -115,11 +119,6 @@ class About(NamedTuple):
             private=self.private,
             details=details,
         )
-
-    def counted(self, name: str, value: float, baseline: float, sentence: str, details: Details = NOTHING) -> Finding:
-        """Make a finding that was counted, not estimated: its interval is a point."""
-        value = float(value)
-        return self.estimated(name, value, (value, value), float(baseline), sentence, details)
 
 
 # Records that are most at risk

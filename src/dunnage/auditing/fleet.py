@@ -31,8 +31,7 @@ from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.local.trajectory import LocalTrajectory, PlaceByPlace
 
-NUM_BUCKETS = 10
-"""Buckets of equal width that a number is guessed in."""
+NUM_BUCKETS = 10  # Buckets of equal width that a number is guessed in
 _CHUNK_SLOTS = 1 << 21
 
 
@@ -86,7 +85,11 @@ class Fleet:
         columns = FileColumns(vehicle=rules.vehicle, time=rules.time or FileColumns().time, places=places)
         source = RowFile(Path(path), numbers=columns.numbers_of(task), time=rules.time, labels=[columns.vehicle])
         codes: dict[str, int] = {}
-        pieces = [(_codes_of(rows, columns.vehicle, codes), rows) for rows in source]
+        pieces = []
+        for rows in source:  # vehicles are numbered as they come
+            labels = rows.labels[columns.vehicle]
+            known = [codes.setdefault(text, len(codes)) for text in labels.dictionary.to_pylist()]
+            pieces.append((np.array(known, dtype=np.int64)[labels.indices.to_numpy(zero_copy_only=False)], rows))
         if not pieces:
             raise InputError(str(path), ["has no rows. Give those that devices reported from."])
         return cls(
@@ -173,13 +176,6 @@ class Fleet:
         return np.concatenate([np.concatenate(parts) for _, parts in sorted(pieces.items())], axis=1)
 
 
-def _codes_of(rows: Rows, column: str, codes: dict[str, int]) -> IntArray:
-    """Return the number of each row's vehicle; they are numbered as they come."""
-    labels = rows.labels[column]
-    known = np.array([codes.setdefault(text, len(codes)) for text in labels.dictionary.to_pylist()], dtype=np.int64)
-    return np.asarray(known[labels.indices.to_numpy(zero_copy_only=False)])
-
-
 @dataclass(eq=False)
 class NumberTruth:
     """How a number is really spread over what may have been reported."""
@@ -211,7 +207,6 @@ class Truth:
 
     @classmethod
     def of(cls, fleet: Fleet, *, by_row: bool) -> Truth:
-        """Add up all readings of a fleet."""
         truth = cls(by_row)
         for readings in fleet.by_row() if by_row else fleet.by_slot():
             for purpose in fleet.task.purposes:

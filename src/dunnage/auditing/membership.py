@@ -27,8 +27,7 @@ from dunnage.errors import ParameterError
 from dunnage.noise import Noise
 
 LAWS = ("discrete", "round", "floor")
-MOST_OUTCOMES = 1 << 22
-"""Outcomes of one half of the answers that are held at once."""
+MOST_OUTCOMES = 1 << 22  # Outcomes of one half of the answers that are held at once
 _SAME = 1e-12  # ratios this near are one: sums of floats
 _REACH = 8  # how far around the likeliest word others are tried; inversion is right within two or three
 
@@ -108,7 +107,6 @@ class Evidence:
 
     @classmethod
     def nothing(cls) -> Evidence:
-        """Make the evidence of no answer at all."""
         return cls(np.zeros(1), np.ones(1), np.ones(1))
 
     def __len__(self) -> int:
@@ -158,7 +156,6 @@ class Membership:
 
     @classmethod
     def of(cls, answers: Iterable[Evidence]) -> Membership:
-        """Find the best test by all answers together."""
         halves = [Evidence.nothing(), Evidence.nothing()]
         largest, share = 0.0, 1.0
         for answer in sorted(answers, key=len, reverse=True):
@@ -167,16 +164,13 @@ class Membership:
             if len(halves[0]) * len(answer) > MOST_OUTCOMES:
                 raise ParameterError(f"answers have more than {MOST_OUTCOMES:,} outcomes together. Ask fewer features.")
             halves[0] = halves[0].joined(answer)
-        return cls(advantage=_total_variation(*halves), largest=largest, share_at_largest=share)
-
-
-def _total_variation(one: Evidence, other: Evidence) -> float:
-    """Return the total variation between the worlds as both halves of the answers tell them apart."""
-    # Outcomes that speak for the trip: for each of one half, those of the other whose ratios outweigh it.
-    first = np.searchsorted(other.ratios, -one.ratios, side="right")
-    absent, present = (np.append(np.cumsum(mass[::-1])[::-1], 0.0) for mass in (other.absent, other.present))
-    gains = one.present * present[first] - one.absent * absent[first]
-    return min(1.0, max(0.0, math.fsum(gains.tolist())))
+        one, other = halves
+        # Outcomes that speak for the trip: for each of one half, those of the other whose ratios outweigh it.
+        first = np.searchsorted(other.ratios, -one.ratios, side="right")
+        absent, present = (np.append(np.cumsum(mass[::-1])[::-1], 0.0) for mass in (other.absent, other.present))
+        gains = one.present * present[first] - one.absent * absent[first]
+        advantage = min(1.0, max(0.0, math.fsum(gains.tolist())))  # the total variation between the worlds
+        return cls(advantage=advantage, largest=largest, share_at_largest=share)
 
 
 def posterior(ratio: ArrayLike, prior: float = 0.5) -> FloatArray:

@@ -9,22 +9,32 @@ right (counted) agree on data that are spread as he believes, evenly over the pu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from dunnage.arrays import FloatArray, IntArray
-from dunnage.auditing.finding import MOST_AT_RISK, NO_UNIT, About, Finding, RecordAtRisk, mean_interval, wilson
+from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.auditing.finding import (
+    MOST_AT_RISK,
+    NO_UNIT,
+    About,
+    Figure,
+    Finding,
+    Progress,
+    RecordAtRisk,
+    mean_interval,
+    wilson,
+)
 from dunnage.auditing.outside import noisy_interval, truck_findings, without_release
-from dunnage.auditing.sight import PublicValues
+from dunnage.auditing.sight import NEITHER, OTHER_ROWS, PublicValues
 from dunnage.dataset import Dataset
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError, ReleaseError
 from dunnage.noise import Noise
 from dunnage.planning.linkage import NoisyRows, noisy_linkage
-from dunnage.planning.plan import Linkage, Plan
+from dunnage.planning.plan import Plan
 from dunnage.publication import Key
 from dunnage.release import Release
 from dunnage.settle import matched_records
@@ -37,16 +47,12 @@ MOST_DRAWS = 200
 LEAST_DRAWS = 5
 LEFT_OUT = ", left out"
 
-Progress = Callable[[str], None]
-
 
 # What the attacker sees
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class NoisySight:
-    """The noisy rows of a release as an attacker reads them."""
-
     release: Release  # The release
     domains: Mapping[str, Numeric]  # The public domain of each noisy column
     public: PublicValues  # The combinations of public values, row by row
@@ -54,23 +60,20 @@ class NoisySight:
 
     @classmethod
     def of(cls, release: Release) -> NoisySight:
-        measures = release.certificate.body["measures"]
-        names = list(measures.get("noise") or measures.get("published_intervals") or {})
+        measures = release.certificate.rows
+        names = list(measures.noise or measures.published_intervals or {})
         domains = {
-            name: domain_from(release.attributes[name]["domain"]) for name in names if name in release.quantities
+            name: domain_from(release.attributes[name].domain or {}) for name in names if name in release.quantities
         }
         numeric = {name: domain for name, domain in domains.items() if isinstance(domain, Numeric)}
         if not names or set(numeric) != set(names):
-            raise ParameterError(
-                "linkage is audited on classes of rows and on noisy rows. This release promises "
-                f"{release.certificate.body['guarantee']['model']} and has neither. Audit one that has."
-            )
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
         public = PublicValues.of(release, np.arange(len(release)))
         return cls(release=release, domains=numeric, public=public, rows=NoisyRows.of(release, public.of_class))
 
     @property
     def protects(self) -> str:
-        return str(self.release.certificate.body["guarantee"]["protects"])
+        return self.release.certificate.guarantee.protects
 
     @cached_property
     def positions(self) -> IntArray:
@@ -96,13 +99,11 @@ class NoisySight:
 
     @property
     def notes(self) -> list[str]:
-        """Say what cannot be computed from this release."""
-        if self.rows is not None:
-            return []
-        return [
+        lacks = (
             "The release does not state the law of its noise: what the best guess is worth, and truck linkage, cannot "
             "be computed. With the key, rows are named by the nearest noisy value."
-        ]
+        )
+        return [lacks] if self.rows is None else []
 
     def known(self) -> str:
         values = [*(["the public values"] if self.public.columns else []), *self.domains]
@@ -115,14 +116,21 @@ def _alike(probability: float) -> dict[str, float]:
 
 
 def noisy_outside_findings(sight: NoisySight, plan: Plan | None, tell: Progress) -> list[Finding]:
-    """Find what a noisy release and a plan tell by themselves."""
     if not len(sight.positions):
         return []
     findings = []
     if sight.rows is not None:
         tell("weighing rows for every possible value")
-        findings += _expected(sight)
-    findings += [_width(sight, name) for name in sight.domains]
+        findings += _expected(sight, sight.rows)
+    for name, domain in sight.domains.items():
+        width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
+        share = min(math.fsum(width.tolist()) / len(width) / domain.span, 1.0)
+        findings.append(
+            About("share", "utility").finding(
+                Figure(f"interval width ({name}){sight.label}", share, 1.0),
+                f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
+            )
+        )
     return findings + (truck_findings(sight.release, plan) if sight.release.classes is None else [])
 
 
@@ -142,99 +150,52 @@ def most_likely(rows: NoisyRows) -> float:
     return float(min(1.0, bound.max() * (1 + 1e-12)))
 
 
-def _expected(sight: NoisySight) -> list[Finding]:
-    """Say how likely a row is named before anything but the release is known: every row is a truck of its own."""
-    part = sight.release
+def _expected(sight: NoisySight, rows: NoisyRows) -> list[Finding]:
+    """Say how likely a row is named before anything but the release is known, also under the names that risks have."""
+    part, record = sight.release, sight.protects
     if len(sight.positions) < len(part):
         part = Release(certificate=part.certificate, data=part.data.take(sight.positions))
-    found = noisy_linkage(part, np.arange(len(part)))
+    found = noisy_linkage(part, np.arange(len(part)))  # every row is a truck of its own
     assert found is not None  # the law of the noise is stated
-    mean, worst = found.mean, found.worst
-    top = _worst_interval(sight, found)
-    name = f"identification expected{sight.label}"
-    return [
-        About("probability", "records").estimated(
-            name,
-            mean,
-            noisy_interval(found, "mean"),
-            sight.baseline,
-            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, names its "
-            f"row with {percent(mean)} on average, {_EVEN}; {_AS_IT_FELL}. k-anonymity with k of "
-            f"{number_text(1 / mean)} would give the same.",
-            details={**_alike(mean), "note": found.note},
-        ),
-        About("probability", "records").estimated(
-            f"{name}, worst",
-            worst,
-            top,
-            sight.baseline,
-            f"For the values that are easiest to name it is {_worst_words(found, top)}.",
-            details=_alike(worst),
-        ),
-        *_known_names(sight, found, top),
-    ]
-
-
-_EVEN = "for values that are spread evenly over the public domain"
-_AS_IT_FELL = "this is as the noise fell, and another draw of it gives another figure"
-
-
-def _worst_interval(sight: NoisySight, found: Linkage) -> tuple[float, float]:
-    """Bound the worst: a point if every true value was looked at, else what epsilon allows is the upper end."""
+    mean, worst, between, label = found.mean, found.worst, noisy_interval(found, "mean"), sight.label
+    # The worst is a point if every true value was looked at; else what epsilon allows is the upper end.
     low, high = noisy_interval(found, "worst")
-    assert sight.rows is not None
-    return low, min(high, max(low, most_likely(sight.rows)))
-
-
-def _worst_words(found: Linkage, top: tuple[float, float]) -> str:
-    """Say the worst; if not every true value was looked at, what is proved of the others."""
-    low, high = top
-    if found.points is None:
-        return percent(low)
-    return f"{percent(low)} among the {found.points:,} values tried; for others it is at most {percent(high)}"
-
-
-def _known_names(sight: NoisySight, found: Linkage, top: tuple[float, float]) -> list[Finding]:
-    """Give the same risks under the names they are known by."""
-    mean, worst, label = found.mean, found.worst, sight.label
+    high = min(high, max(low, most_likely(rows)))
+    worst_words = percent(low)
+    if found.points is not None:
+        worst_words += f" among the {found.points:,} values tried; for others it is at most {percent(high)}"
+    even = "for values that are spread evenly over the public domain"
+    as_it_fell = "this is as the noise fell, and another draw of it gives another figure"
+    chance, share = About("probability", "records"), About("share", "records")
     return [
-        About("probability", "records").estimated(
-            f"prosecutor risk{label}",
-            worst,
-            top,
-            sight.baseline,
-            f"Somebody who knows that a {sight.protects} is in the release, and {sight.known()} of it, names "
-            f"its row at worst with {_worst_words(found, top)}. Public values alone give {percent(sight.baseline)}.",
-            details={"mean": mean},
+        chance.finding(
+            Figure(f"identification expected{label}", mean, sight.baseline, between),
+            f"Somebody who knows {sight.known()} of a {record}, and the law of the noise, names its "
+            f"row with {percent(mean)} on average, {even}; {as_it_fell}. k-anonymity with k of "
+            f"{number_text(1 / mean)} would give the same.",
+            {**_alike(mean), "note": found.note},
         ),
-        About("probability", "records").estimated(
-            f"journalist risk{label}",
-            worst,
-            (0.0, top[1]),
-            sight.baseline,
-            f"Somebody who does not know whether a {sight.protects} is in the release names its row no more "
-            f"surely than the prosecutor, who does at worst with {_worst_words(found, top)}.",
+        chance.finding(
+            Figure(f"identification expected{label}, worst", worst, sight.baseline, (low, high)),
+            f"For the values that are easiest to name it is {worst_words}.",
+            _alike(worst),
         ),
-        About("share", "records").estimated(
-            f"marketer risk{label}",
-            mean,
-            noisy_interval(found, "mean"),
-            sight.baseline,
-            f"Somebody who names a row for every {sight.protects} is right for {percent(mean)} of them, "
-            f"{_EVEN}; {_AS_IT_FELL}.",
+        chance.finding(
+            Figure(f"prosecutor risk{label}", worst, sight.baseline, (low, high)),
+            f"Somebody who knows that a {record} is in the release, and {sight.known()} of it, names "
+            f"its row at worst with {worst_words}. Public values alone give {percent(sight.baseline)}.",
+            {"mean": mean},
+        ),
+        chance.finding(
+            Figure(f"journalist risk{label}", worst, sight.baseline, (0.0, high)),
+            f"Somebody who does not know whether a {record} is in the release names its row no more "
+            f"surely than the prosecutor, who does at worst with {worst_words}.",
+        ),
+        share.finding(
+            Figure(f"marketer risk{label}", mean, sight.baseline, between),
+            f"Somebody who names a row for every {record} is right for {percent(mean)} of them, {even}; {as_it_fell}.",
         ),
     ]
-
-
-def _width(sight: NoisySight, name: str) -> Finding:
-    width = sight.column(f"{name}_upper") - sight.column(f"{name}_lower")
-    share = min(math.fsum(width.tolist()) / len(width) / sight.domains[name].span, 1.0)
-    return About("share", "utility").counted(
-        f"interval width ({name}){sight.label}",
-        share,
-        1.0,
-        f"Intervals of {name} are {percent(share)} of the domain wide on average; 100 % would tell nothing.",
-    )
 
 
 # Attacks with the truth at hand
@@ -251,7 +212,7 @@ class Attack:
 
 
 def attack_rows(
-    rows: NoisyRows,  # The noisy rows
+    rows: NoisyRows,
     truths: IntArray,
     stratum: IntArray,
     true_row: IntArray,  # Place of each record's row among the noisy ones; private
@@ -264,25 +225,24 @@ def attack_rows(
     found = Attack(np.zeros(num), np.zeros(num), np.zeros(num), None if truck is None else np.zeros(num))
     for part in rows.segments(truths, rows.group_of(truths, stratum), by=truck, as_printed=as_printed):
         chance = part.probabilities
-        best = np.maximum.reduceat(chance, part.starts)
-        is_best = chance == np.repeat(best, part.lengths)
         is_true = part.rows == np.repeat(true_row[part.truths], part.lengths)
-        ties = np.add.reduceat(is_best.astype(np.int64), part.starts)
-        found.stated[part.truths] = best
-        found.hit[part.truths] = np.add.reduceat((is_best & is_true).astype(np.float64), part.starts) / ties
+        found.stated[part.truths] = np.maximum.reduceat(chance, part.starts)
+        found.hit[part.truths] = _best_is_true(chance, is_true, part.starts)
         found.on_truth[part.truths] = np.add.reduceat(np.where(is_true, chance, 0.0), part.starts)
         if truck is not None and found.truck_hit is not None:
             sums, of_sum, begins = part.by_truck(truck)
-            found.truck_hit[part.truths] = _trucks_named(sums, of_sum, begins, truck[true_row[part.truths]])
+            lengths = np.diff(np.append(begins, len(sums)))
+            is_its = of_sum == np.repeat(truck[true_row[part.truths]], lengths)
+            found.truck_hit[part.truths] = _best_is_true(sums, is_its, begins)
     return found
 
 
-def _trucks_named(sums: FloatArray, of_sum: IntArray, begins: IntArray, true: IntArray) -> FloatArray:
-    lengths = np.diff(np.append(begins, len(sums)))
-    is_best = sums == np.repeat(np.maximum.reduceat(sums, begins), lengths)
-    is_true = of_sum == np.repeat(true, lengths)
-    ties = np.add.reduceat(is_best.astype(np.int64), begins)
-    return np.asarray(np.add.reduceat((is_best & is_true).astype(np.float64), begins) / ties)
+def _best_is_true(chances: FloatArray, is_true: BoolArray, starts: IntArray) -> FloatArray:
+    """Return, by record, how likely the guess of highest chance is right; of equally good ones one is guessed."""
+    lengths = np.diff(np.append(starts, len(chances)))
+    is_best = chances == np.repeat(np.maximum.reduceat(chances, starts), lengths)
+    ties = np.add.reduceat(is_best.astype(np.int64), starts)
+    return np.asarray(np.add.reduceat((is_best & is_true).astype(np.float64), starts) / ties)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -298,16 +258,9 @@ class NoisyCase:
 
     @classmethod
     def of(cls, sight: NoisySight, data: Dataset, key: Key | None) -> NoisyCase:
-        public = [name for name, *_ in sight.public.columns]
-        columns = {attribute.name for attribute in data.schema}
-        lacking = [name for name in (*public, *sight.domains) if name not in columns]
-        if lacking:
-            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
         if sight.release.classes is None and len(data) != len(sight.release):
-            raise ReleaseError(
-                "the release was not made from these rows. Give the data exactly as they were published."
-            )
-        stratum = sight.public.of_records(sight.release, data)
+            raise ReleaseError(OTHER_ROWS)
+        stratum = sight.public.of_records(sight.release, data, tuple(sight.domains))
         if key is None:
             return cls(sight=sight, data=data, key=None, records=np.arange(len(data)), true_row=None, stratum=stratum)
         records = matched_records(data, sight.release, key)[sight.positions]
@@ -352,18 +305,26 @@ def noisy_inside_findings(
     tell("naming noisy rows")
     findings: list[Finding] = []
     at_risk: list[RecordAtRisk] = []
-    notes = _notes(case)
+    notes, some = [], case.some(MOST_PAIRS)
+    if sight.rows is not None and len(some) < len(case.records):
+        notes.append(
+            f"Of {len(case.records):,} noisy rows {len(some):,}, evenly chosen, were attacked; who is "
+            "most at risk is told of those alone."
+        )
+    if case.true_row is None:
+        notes.append(
+            "Which noisy row is whose only the key tells. Without it no guess and no error was counted. Give it."
+        )
     if sight.rows is None and case.true_row is not None:
-        nearest = case.some(MOST_PAIRS)
-        hits = nearest_hits(case, nearest)
+        hits = nearest_hits(case, some)
         findings += _nearest(case, hits)
-        at_risk = _nearest_at_risk(case, nearest, hits)
+        at_risk = _most_at_risk(case, some, hits, np.full(len(some), len(sight.positions)))
     if sight.rows is not None:
-        some = case.some(MOST_PAIRS)
         found = case.attack(some)
         findings += _identification(case, some, found)
         if case.true_row is not None:
-            at_risk = _most_at_risk(case, some, found)
+            group = sight.rows.group_of(case.truths[:, some], case.stratum[some])
+            at_risk = _most_at_risk(case, some, found.on_truth, sight.rows.sizes[group])
             findings += [_simulated(case, tell)] if not sight.label else []
             findings += [_truck_named(case, plan, some)] if plan is not None and not sight.label else []
     if case.true_row is not None:
@@ -373,70 +334,35 @@ def noisy_inside_findings(
     return findings, at_risk, notes
 
 
-def _notes(case: NoisyCase) -> list[str]:
-    notes = []
-    if case.sight.rows is not None and len(case.some(MOST_PAIRS)) < len(case.records):
-        notes.append(
-            f"Of {len(case.records):,} noisy rows {len(case.some(MOST_PAIRS)):,}, evenly chosen, were attacked; who is "
-            "most at risk is told of those alone."
-        )
-    if case.true_row is None:
-        notes.append(
-            "Which noisy row is whose only the key tells. Without it no guess and no error was counted. Give it."
-        )
-    return notes
-
-
 def _mean(figures: FloatArray) -> float:
     return math.fsum(figures.tolist()) / len(figures)
 
 
-def _stated_interval(stated: FloatArray, everyone: int) -> tuple[float, float]:
-    """Bound the mean over everyone by that over some, evenly chosen."""
-    mean = _mean(stated)
-    if len(stated) == everyone:
-        return mean, mean
-    low, high = mean_interval(stated)
-    return min(low, mean), max(high, mean)
-
-
-def _identification(case: NoisyCase, some: IntArray, found: Attack) -> list[Finding]:
+def _identification(case: NoisyCase, some: IntArray, found: Attack) -> Iterator[Finding]:
     """Say what the attacker believes of his guesses, and, with the key, how often they are right."""
-    sight = case.sight
-    stated = _mean(found.stated)
-    findings = [
-        About("probability", "records", private=True).estimated(
-            f"identification probability{sight.label}",
-            stated,
-            _stated_interval(found.stated, len(case.records)),
-            sight.baseline,
-            f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
-            f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
-            details={**_alike(stated), "worst": float(found.stated.max())},
-        )
-    ]
+    sight, num, stated = case.sight, len(some), _mean(found.stated)
+    low, high = (stated, stated) if num == len(case.records) else mean_interval(found.stated)
+    chance = About("probability", "records", private=True)
+    yield chance.finding(
+        Figure(
+            f"identification probability{sight.label}", stated, sight.baseline, (min(low, stated), max(high, stated))
+        ),
+        f"Somebody who knows {sight.known()} of a {sight.protects}, and the law of the noise, believes "
+        f"that his best guess of its row is right with {percent(stated)} on average (eq. 30, corrected).",
+        {**_alike(stated), "worst": float(found.stated.max())},
+    )
     if case.true_row is None:
-        return findings
+        return
     hits = math.fsum(found.hit.tolist())
     printed = case.attack(some, as_printed=True)
-    findings.append(
-        About("probability", "records", private=True).estimated(
-            f"record linkage{sight.label}",
-            hits / len(some),
-            wilson(hits, len(some)),
-            sight.baseline,
-            f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / len(some))} "
-            f"of {len(some):,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
-            f"believe in {percent(_mean(printed.stated))} and be right for {percent(_mean(printed.hit))}.",
-            details={
-                **_alike(hits / len(some)),
-                "stated": stated,
-                "attacked": len(some),
-                "as_printed": {"stated": _mean(printed.stated), "hits": _mean(printed.hit)},
-            },
-        )
+    believed, right = _mean(printed.stated), _mean(printed.hit)
+    yield chance.finding(
+        Figure(f"record linkage{sight.label}", hits / num, sight.baseline, wilson(hits, num)),
+        f"The best guess of somebody who knows {sight.known()} is right for {percent(hits / num)} "
+        f"of {num:,} {sight.protects}s; he believes in {percent(stated)}. By eq. 30 as printed he would "
+        f"believe in {percent(believed)} and be right for {percent(right)}.",
+        {**_alike(hits / num), "stated": stated, "attacked": num, "as_printed": {"stated": believed, "hits": right}},
     )
-    return findings
 
 
 def _simulated(case: NoisyCase, tell: Progress) -> Finding:
@@ -450,15 +376,12 @@ def _simulated(case: NoisyCase, tell: Progress) -> Finding:
     stated = math.fsum(float(one.stated.sum()) for one, _ in draws) / trials
     parts = [one.stated for _, one in draws], [one.hit for _, one in draws]
     printed = [math.fsum(float(each.sum()) for each in part) / trials for part in parts]
-    return About("probability", "records", private=True).estimated(
-        "identification by simulation",
-        hits / trials,
-        wilson(hits, trials),
-        case.sight.baseline,
+    return About("probability", "records", private=True).finding(
+        Figure("identification by simulation", hits / trials, case.sight.baseline, wilson(hits, trials)),
         f"With the noise drawn again {num:,} times the best guess is right for {percent(hits / trials)} of "
         f"the {case.sight.protects}s, and believed in with {percent(stated)}. The two agree if values are spread "
         "evenly over the public domain; else belief is off, as the attacker's picture of the values is.",
-        details={
+        {
             **_alike(hits / trials),
             "draws": num,
             "attacked": len(some),
@@ -489,72 +412,43 @@ def simulate(case: NoisyCase, some: IntArray, num: int, noise: Noise | None = No
 def _truck_named(case: NoisyCase, plan: Plan, some: IntArray) -> Finding:
     assert plan.bin_of_row is not None  # a sealed plan has no noisy rows
     truck = np.unique(plan.assignment, return_inverse=True)[1].reshape(-1)[case.sight.positions]
-    found = case.attack(some, truck=truck)
-    assert found.truck_hit is not None
-    hits = math.fsum(found.truck_hit.tolist())
+    found = case.attack(some, truck=truck).truck_hit
+    assert found is not None
+    hits, num = math.fsum(found.tolist()), len(some)
     chance = without_release(case.sight.release, plan)
-    return About("share", "trucks", private=True).estimated(
-        "truck named",
-        hits / len(some),
-        wilson(hits, len(some)),
-        chance.mean,
+    return About("share", "trucks", private=True).finding(
+        Figure("truck named", hits / num, chance.mean, wilson(hits, num)),
         f"Somebody who knows the values of a {case.sight.protects} and names its likeliest truck is right for "
-        f"{percent(hits / len(some))} of {len(some):,}; {chance.words(chance.mean, case.sight.protects)}.",
+        f"{percent(hits / num)} of {num:,}; {chance.words(chance.mean, case.sight.protects)}.",
     )
 
 
 def _nearest(case: NoisyCase, chances: FloatArray) -> list[Finding]:
     """Name the row with the nearest noisy values, where no law says how likely it is."""
     hits, num, record = math.fsum(chances.tolist()), len(chances), case.sight.protects
+    blind, right, about = case.sight.baseline, hits / num, About("probability", "records", private=True)
     no_law = "The release states no law of its noise, so nothing limits"
     return [
-        About("probability", "records", private=True).estimated(
-            "record linkage",
-            hits / num,
-            wilson(hits, num),
-            case.sight.baseline,
+        about.finding(
+            Figure("record linkage", right, blind, wilson(hits, num)),
             f"Somebody who knows {case.sight.known()} of a {record} and names the row with the nearest noisy "
-            f"values is right for {percent(hits / num)} of {num:,}.",
-            details={**_alike(hits / num), "attacked": num},
+            f"values is right for {percent(right)} of {num:,}.",
+            {**_alike(right), "attacked": num},
         ),
-        About("probability", "records", private=True).estimated(
-            "prosecutor risk",
-            1.0,
-            (min(hits / num, 1.0), 1.0),
-            case.sight.baseline,
+        about.finding(
+            Figure("prosecutor risk", 1.0, blind, (min(right, 1.0), 1.0)),
             f"{no_law} how surely somebody who knows that a {record} is in the release names its row: take it "
             "as 100 % at worst.",
         ),
-        About("probability", "records", private=True).estimated(
-            "journalist risk",
-            1.0,
-            (0.0, 1.0),
-            case.sight.baseline,
+        about.finding(
+            Figure("journalist risk", 1.0, blind, (0.0, 1.0)),
             f"{no_law} that of somebody who does not know whether a {record} is in the release either.",
         ),
-        About("share", "records", private=True).estimated(
-            "marketer risk",
-            hits / num,
-            (wilson(hits, num)[0], 1.0),
-            case.sight.baseline,
-            f"Somebody who names the nearest row for every {record} is right for {percent(hits / num)} of "
+        about._replace(unit="share").finding(
+            Figure("marketer risk", right, blind, (wilson(hits, num)[0], 1.0)),
+            f"Somebody who names the nearest row for every {record} is right for {percent(right)} of "
             "them; a better guess may exist.",
         ),
-    ]
-
-
-def _nearest_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray) -> list[RecordAtRisk]:
-    """List the records whose own row is the nearest to them, those with fewest other rows as near first."""
-    source = case.data.source_rows[case.records[some]]
-    order = np.lexsort((source, -chances))[:MOST_AT_RISK]
-    return [
-        RecordAtRisk(
-            source_row=int(source[place]),
-            record_linkage=float(chances[place]),
-            rows=len(case.sight.positions),
-            attribute_linkage={},
-        )
-        for place in order.tolist()
     ]
 
 
@@ -574,17 +468,15 @@ def nearest_hits(case: NoisyCase, some: IntArray) -> FloatArray:
     return hits
 
 
-def _most_at_risk(case: NoisyCase, some: IntArray, found: Attack) -> list[RecordAtRisk]:
-    """List the records whose true row the attacker is surest of."""
-    assert case.sight.rows is not None
+def _most_at_risk(case: NoisyCase, some: IntArray, chances: FloatArray, rows: IntArray) -> list[RecordAtRisk]:
+    """List the records whose true row the attacker is surest of, or has fewest other rows as near."""
     source = case.data.source_rows[case.records[some]]
-    group = case.sight.rows.group_of(case.truths[:, some], case.stratum[some])
-    order = np.lexsort((source, -found.on_truth))[:MOST_AT_RISK]
+    order = np.lexsort((source, -chances))[:MOST_AT_RISK]
     return [
         RecordAtRisk(
             source_row=int(source[place]),
-            record_linkage=float(found.on_truth[place]),
-            rows=int(case.sight.rows.sizes[group[place]]),
+            record_linkage=float(chances[place]),
+            rows=int(rows[place]),
             attribute_linkage={},
         )
         for place in order.tolist()
@@ -601,17 +493,13 @@ def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
     mean, rms = _mean(errors), math.sqrt(_mean(errors**2))
     unit = domain.unit or NO_UNIT
     return [
-        About(unit, "utility", private=True).counted(
-            f"mean absolute error ({name})",
-            mean,
-            _mean(blind),
+        About(unit, "utility", private=True).finding(
+            Figure(f"mean absolute error ({name})", mean, _mean(blind)),
             f"A noisy {name} is {_with_unit(mean, domain)} off on average; the middle of the domain is "
             f"{_with_unit(_mean(blind), domain)} off.",
         ),
-        About(unit, "utility", private=True).counted(
-            f"root mean squared error ({name})",
-            rms,
-            math.sqrt(_mean(blind**2)),
+        About(unit, "utility", private=True).finding(
+            Figure(f"root mean squared error ({name})", rms, math.sqrt(_mean(blind**2))),
             f"The root of the mean squared error is {_with_unit(rms, domain)}; that of the middle of the domain is "
             f"{_with_unit(math.sqrt(_mean(blind**2)), domain)}.",
         ),
@@ -621,26 +509,18 @@ def _errors(case: NoisyCase, axis: int, name: str) -> list[Finding]:
 def _coverage(case: NoisyCase, name: str, truth: FloatArray) -> Finding:
     sight = case.sight
     inside = (sight.column(f"{name}_lower") <= truth) & (truth <= sight.column(f"{name}_upper"))
-    stated = _stated_coverage(sight, name)
+    if sight.rows is None:
+        stated = float((sight.release.certificate.rows.published_intervals or {})[name].confidence)
+    else:  # averaged over rows
+        axis = sight.rows.names.index(name)
+        cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
+        stated = _mean(np.array([item["coverage"] for item in cells.describe()])[cells.index(steps)])
     share = float(inside.mean())
-    return About("share", "utility", private=True).estimated(
-        f"coverage ({name}){sight.label}",
-        share,
-        wilson(int(inside.sum()), len(inside)),
-        stated,
+    return About("share", "utility", private=True).finding(
+        Figure(f"coverage ({name}){sight.label}", share, stated, wilson(int(inside.sum()), len(inside))),
         f"{percent(share)} of the {sight.protects}s have their {name} inside the interval; the certificate "
         f"states at least {percent(stated)} for each.",
     )
-
-
-def _stated_coverage(sight: NoisySight, name: str) -> float:
-    """Return the coverage that the certificate states, averaged over rows."""
-    if sight.rows is None:
-        return float(sight.release.certificate.body["measures"]["published_intervals"][name]["confidence"])
-    axis = sight.rows.names.index(name)
-    cells, steps = sight.rows.cells[axis], sight.rows.steps[axis]
-    of_cell = np.array([item["coverage"] for item in cells.describe()])
-    return _mean(of_cell[cells.index(steps)])
 
 
 def _with_unit(figure: float, domain: Numeric) -> str:

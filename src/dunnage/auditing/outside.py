@@ -4,21 +4,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, Progress, wilson
 from dunnage.auditing.sight import Known, Sight, Told
 from dunnage.domains import Numeric, decimal_scale
 from dunnage.errors import ParameterError
-from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
 from dunnage.planning.linkage import MEMBER_NOTE, linkage_of_plan, noisy_linkage, truck_linkage
 from dunnage.planning.plan import Linkage, Plan
 from dunnage.planning.problem import combinations
@@ -30,113 +29,72 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 UNKNOWN_ERROR = " This is an estimate of unknown error."
 NOISY_ERROR = " This is right for values that are spread evenly over the public domain; for others it is an estimate."
 
-Progress = Callable[[str], None]
-
 
 def outside_findings(sight: Sight, plan: Plan | None, tell: Progress) -> list[Finding]:
-    """Find everything that release and plan tell by themselves."""
-    findings = [*_class_risks(sight), *_homogeneity(sight), *_value_homogeneity(sight)]
-    if sight.multisets:
-        findings += [_exact_guess(sight, axis) for axis in range(len(sight.told))]
+    findings = [*_class_risks(sight), *_homogeneity(sight)]
+    for axis, name in enumerate(sight.names) if sight.multisets else ():
+        values = sight.members[axis]
+        share = attacks.best_window(values, sight.class_of_member, 0.0)
+        chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
+        findings.append(
+            About("probability", "attributes").finding(
+                Figure(f"value linkage, exact ({name})", share, chance),
+                f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the "
+                f"{sight.protects}s: the most frequent value of each multiset.",
+            )
+        )
     tell("looking for values that are certainly absent")
     findings += [_certain_absence(sight, axis) for axis in range(len(sight.told))]
     return [*findings, *_distortion(sight), *truck_findings(sight.release, plan)]
 
 
-def _protects(sight: Sight) -> str:
-    return str(sight.release.certificate.body["guarantee"]["protects"])
-
-
 def _class_risks(sight: Sight) -> list[Finding]:
     """Give the risks that follow from class sizes, under the names they are known by."""
-    rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), _protects(sight)
+    rows, smallest, record = int(sight.sizes.sum()), int(sight.sizes.min()), sight.protects
     mean = len(sight.sizes) / rows
     return [
-        About("probability", "records").counted(
-            "prosecutor risk",
-            1 / smallest,
-            1 / rows,
+        About("probability", "records").finding(
+            Figure("prosecutor risk", 1 / smallest, 1 / rows),
             f"Somebody who knows that a {record} is in the release, and its class, names its row with at most "
             f"{percent(1 / smallest)}: the smallest class has {smallest:,} rows.",
-            details={"mean": mean, "smallest_class": smallest},
+            {"mean": mean, "smallest_class": smallest},
         ),
-        About("probability", "records").estimated(
-            "journalist risk",
-            1 / smallest,
-            (0.0, 1 / smallest),
-            1 / rows,
+        About("probability", "records").finding(
+            Figure("journalist risk", 1 / smallest, 1 / rows, (0.0, 1 / smallest)),
             f"Somebody who does not know whether a {record} is in the release names its row with at most "
             f"{percent(1 / smallest)}, the prosecutor's; a population table would tell how much less.",
         ),
-        About("share", "records").counted(
-            "marketer risk",
-            mean,
-            1 / rows,
+        About("share", "records").finding(
+            Figure("marketer risk", mean, 1 / rows),
             f"Somebody who names a row for every {record} is right for {percent(mean)} of them: "
             f"{len(sight.sizes):,} classes, {rows:,} rows.",
         ),
     ]
 
 
-def _homogeneity(sight: Sight) -> list[Finding]:
-    findings = []
-    class_id, record = sight.release.data.column("class_id").to_numpy(), _protects(sight)
+def _homogeneity(sight: Sight) -> Iterator[Finding]:
+    """Say how many records are in classes that have one value only, of a sensitive column or a generalised one."""
+    class_id, shares = sight.release.data.column("class_id").to_numpy(), []
     for name in sight.sensitive:
-        share, chance = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
-        findings.append(
-            About("share", "attributes").counted(
-                f"homogeneity ({name})",
-                share,
-                chance,
-                f"{percent(share)} of the {record}s are in classes with one value of {name} only: whoever knows such "
-                f"a class knows the {name}. Dealt at random it would be {percent(chance)}.",
-            )
-        )
-    return findings
-
-
-def _value_homogeneity(sight: Sight) -> list[Finding]:
-    findings = []
+        found = attacks.share_homogeneous(class_id, attacks.sensitive_codes(sight.release, name))
+        shares.append((name, f"one value of {name}", f"the {name}", *found, ""))
     for axis, told in enumerate(sight.told):
-        share = float(sight.sizes[told.lower == told.upper].sum() / sight.sizes.sum())
-        known, all_known = _values_known(sight, axis)
+        alike, more = told.lower == told.upper, ""
+        if sight.multisets:
+            known = np.unique(sight.members[axis], return_counts=True)[1]
+        else:  # as far as the release tells
+            _, of_value = np.unique(told.lower[alike], return_inverse=True)
+            known = np.bincount(of_value.reshape(-1), weights=sight.sizes[alike]).astype(np.int64)
+            more = "" if alike.all() else " or more, as not every value is told"
+        share = float(sight.sizes[alike].sum() / sight.sizes.sum())
         chance = attacks.homogeneous_by_chance(sight.sizes, known)
-        more = "" if all_known else " or more, as not every value is told"
-        findings.append(
-            About("share", "attributes").counted(
-                f"homogeneity ({told.name})",
-                share,
-                chance,
-                f"{percent(share)} of the {_protects(sight)}s are in classes with one {told.name} only: whoever knows "
-                f"such a class knows the exact {told.name}. Dealt at random it would be {percent(chance)}{more}.",
-            )
+        shares.append((told.name, f"one {told.name}", f"the exact {told.name}", share, chance, more))
+    for name, one, what, share, chance, more in shares:
+        yield About("share", "attributes").finding(
+            Figure(f"homogeneity ({name})", share, chance),
+            f"{percent(share)} of the {sight.protects}s are in classes with {one} only: whoever knows such a class "
+            f"knows {what}. Dealt at random it would be {percent(chance)}{more}.",
         )
-    return findings
-
-
-def _values_known(sight: Sight, axis: int) -> tuple[IntArray, bool]:
-    """Return how often each value occurs, as far as the release tells, and whether it tells of all records."""
-    told = sight.told[axis]
-    alike = told.lower == told.upper
-    if sight.multisets:
-        return np.unique(sight.members[axis], return_counts=True)[1], True
-    _, of_value = np.unique(told.lower[alike], return_inverse=True)
-    known = np.bincount(of_value.reshape(-1), weights=sight.sizes[alike]).astype(np.int64)
-    return known, bool(alike.all())
-
-
-def _exact_guess(sight: Sight, axis: int) -> Finding:
-    """Guess the exact value of somebody known by class alone, from the multiset."""
-    name, values = sight.names[axis], sight.members[axis]
-    share = attacks.best_window(values, sight.class_of_member, 0.0)
-    chance = attacks.best_window(values, np.zeros(len(values), dtype=np.int64), 0.0)
-    return About("probability", "attributes").counted(
-        f"value linkage, exact ({name})",
-        share,
-        chance,
-        f"Somebody who knows only the class guesses the exact {name} of {percent(share)} of the {_protects(sight)}s: "
-        f"the most frequent value of each multiset.",
-    )
 
 
 def _grid(told: Told) -> Numeric | None:
@@ -196,67 +154,55 @@ def _certain_absence(sight: Sight, axis: int) -> Finding:
     low[axis] = high[axis] = probes.values
     absent = attacks.record_linkage(sight, Known(stratum=probes.stratum, low=low, high=high)).rows == 0
     share = float(min(probes.weight[absent].sum(), 1.0))
-    name, body = sight.names[axis], sight.release.certificate.body
+    name, stated = sight.names[axis], sight.release.certificate
     among = f"Of the {probes.num_values:,} values that {name} can have" if probes.complete else f"Of all {name} values"
-    hidden = _num_suppressed(sight) > 0 or any("left out" in item for item in body["in_clear"])
+    hidden = stated.rows.num_suppressed > 0 or any("left out" in item for item in stated.in_clear)
     elsewhere = "the suppressed or left-out ones" if hidden else ""
     if sight.sampled:
         elsewhere = "the noisy rows" if sight.release.noisy else "those not sampled or suppressed"
-    return About("share", "table").estimated(
-        f"certain absence ({name})",
-        share,
-        (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
-        0.0,
-        f"{among}, {percent(share)} are certainly absent: no released {_protects(sight)} has them. Whoever "
-        f"looks for a {_protects(sight)} with such a value knows that it was not released"
+    return About("share", "table").finding(
+        Figure(
+            f"certain absence ({name})",
+            share,
+            0.0,
+            (share, share) if probes.complete else wilson(share * len(absent), len(absent)),
+        ),
+        f"{among}, {percent(share)} are certainly absent: no released {sight.protects} has them. Whoever "
+        f"looks for a {sight.protects} with such a value knows that it was not released"
         + (" in a class" if sight.release.noisy else "")
         + (f"; it may still be among {elsewhere}." if elsewhere else "."),
-        details={"values": probes.num_values, "every_value_tried": probes.complete},
+        {"values": probes.num_values, "every_value_tried": probes.complete},
     )
-
-
-def _num_suppressed(sight: Sight) -> int:
-    """Return how many records were suppressed, by the release: of a sampled one that is nobody's to know."""
-    return int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
 
 
 def _distortion(sight: Sight) -> list[Finding]:
     """Recompute the loss of eq. 7 a record, suppressed ones at the price alpha."""
-    body = sight.release.certificate.body
-    alpha = float(exact(body["mechanism"].get("alpha", 1), what="alpha"))
-    suppressed = _num_suppressed(sight)
+    alpha, suppressed = float(sight.mechanism.price_of_suppression), sight.release.certificate.rows.num_suppressed
     counting = (
         "over the released ones alone"
         if sight.sampled
-        else f"suppressed {_protects(sight)}s counted at {number_text(alpha)}"
+        else f"suppressed {sight.protects}s counted at {number_text(alpha)}"
     )
     records = int(sight.sizes.sum()) + suppressed
     sums = {told.name: math.fsum((sight.sizes * (told.upper - told.lower)).tolist()) / told.span for told in sight.told}
     losses = {name: (wide + alpha * suppressed) / records for name, wide in sums.items()}
-    weights = _importance(body["mechanism"].get("importance"), sight.names)
+    weights = sight.mechanism.weights(sight.release)
     total = sum(weights[name] * loss for name, loss in losses.items()) / sum(weights.values())
     findings = [
-        About("share", "utility").counted(
-            "total distortion",
-            total,
-            1.0,
+        About("share", "utility").finding(
+            Figure("total distortion", total, 1.0),
             f"Intervals are {percent(total)} of the domain wide on average, {counting}; 100 % would tell nothing.",
-            details={"attributes": losses, "alpha": alpha, "suppressed": suppressed},
+            {"attributes": losses, "alpha": alpha, "suppressed": suppressed},
         )
     ]
     if len(losses) > 1:
         findings += [
-            About("share", "utility").counted(
-                f"distortion ({name})", loss, 1.0, f"{percent(loss)} of the domain of {name} is left open."
+            About("share", "utility").finding(
+                Figure(f"distortion ({name})", loss, 1.0), f"{percent(loss)} of the domain of {name} is left open."
             )
             for name, loss in losses.items()
         ]
     return findings
-
-
-def _importance(given: Any, names: Iterable[str]) -> dict[str, float]:
-    table = given if isinstance(given, Mapping) else {}
-    return {name: float(exact(table.get(name, 1), what="importance")) for name in names}
 
 
 def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
@@ -266,42 +212,34 @@ def truck_findings(release: Release, plan: Plan | None) -> list[Finding]:
     """
     if plan is None:
         return []
-    stated = _linkage_of(plan, release)
+    if release.noisy and (plan.slots is not None or len(plan.assignment) != len(release)):
+        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
+    stated = noisy_linkage(release, plan.assignment) if release.noisy else linkage_of_plan(plan, release)
     if stated is None:
         return []
-    parts = (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst"))
-    return [_linkage_finding(release, plan, stated, *part) for part in parts]
-
-
-def _linkage_of(plan: Plan, release: Release) -> Linkage | None:
-    if not release.noisy:
-        return linkage_of_plan(plan, release)
-    if plan.slots is not None or len(plan.assignment) != len(release):
-        raise ParameterError("the plan does not assign every row of the release once. Plan on the release anew.")
-    return noisy_linkage(release, plan.assignment)
-
-
-def _linkage_finding(release: Release, plan: Plan, stated: Linkage, name: str, part: str, words: str) -> Finding:
-    record = str(release.certificate.body["guarantee"]["protects"])
-    value = stated.mean if part == "mean" else stated.worst
-    chance = without_release(release, plan)
-    baseline = chance.mean if part == "mean" else chance.worst
-    # An estimate comes without its error: it is not below what public values give, nor above certainty.
-    interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
-    if stated.kind == "exact":
-        interval, error = (value, value), ""
-    elif release.noisy:
-        interval, error = noisy_interval(stated, part), NOISY_ERROR
-    member = f" This is {MEMBER_NOTE}." if _is_sample(release) else ""
-    return About("probability", "trucks").estimated(
-        name,
-        value,
-        interval,
-        baseline,
-        f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
-        f"{percent(value)} {words}; {chance.words(baseline, record)}." + error + member,
-        details={"kind": stated.kind, "note": stated.note},
-    )
+    record, chance = release.certificate.guarantee.protects, without_release(release, plan)
+    # A package may be missing from the release because it was not sampled.
+    sample = isinstance(release.certificate.guarantee, SampledDP) and not release.noisy
+    findings = []
+    for name, part, words in (("truck linkage", "mean", "on average"), ("truck linkage, worst", "worst", "at worst")):
+        value, baseline = getattr(stated, part), getattr(chance, part)
+        # An estimate comes without its error: it is not below what public values give, nor above certainty.
+        interval, error = (min(value, baseline), 1.0), UNKNOWN_ERROR
+        if stated.kind == "exact":
+            interval, error = (value, value), ""
+        elif release.noisy:
+            interval, error = noisy_interval(stated, part), NOISY_ERROR
+        findings.append(
+            About("probability", "trucks").finding(
+                Figure(name, value, baseline, interval),
+                f"Somebody who knows the values of a {record} and sees release and plan names its truck with "
+                f"{percent(value)} {words}; {chance.words(baseline, record)}."
+                + error
+                + (f" This is {MEMBER_NOTE}." if sample else ""),
+                {"kind": stated.kind, "note": stated.note},
+            )
+        )
+    return findings
 
 
 def noisy_interval(stated: Linkage, part: str) -> tuple[float, float]:
@@ -311,11 +249,6 @@ def noisy_interval(stated: Linkage, part: str) -> tuple[float, float]:
         return value, value
     reach = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * (stated.error or 0.0)
     return (max(0.0, value - reach), min(1.0, value + reach)) if part == "mean" else (value, 1.0)
-
-
-def _is_sample(release: Release) -> bool:
-    """Return whether a package may be missing from the release because it was not sampled."""
-    return str(release.certificate.body["guarantee"]["model"]) == "sampled-dp" and not release.noisy
 
 
 @dataclass(frozen=True)
@@ -337,7 +270,7 @@ def without_release(release: Release, plan: Plan) -> TruckByChance:
 
     Of a plan by depot that is the fullest truck of the depot. Public values are in clear, and known without a release.
     """
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     codes = combinations(release, public)
     if plan.slots is None:
         found = truck_linkage(codes, plan.assignment)

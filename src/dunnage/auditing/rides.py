@@ -17,73 +17,53 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing import attacks
-from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Finding, mean_interval, wilson
+from dunnage.auditing.finding import CONFIDENCE, NO_UNIT, About, Figure, Finding, Progress, mean_interval, wilson
 from dunnage.auditing.inside import Case
 from dunnage.auditing.sight import Known, Listing, Sight, Told
-from dunnage.domains import CodedDomain, Graph, Numeric
-from dunnage.measures import (
-    DISTANCE_WORDS,
-    closeness,
-    entropy_diversity,
-    is_ordered,
-    order_asked,
-    ranked,
-    set_widths,
-    shares_of,
-)
-from dunnage.text import number_text, percent
+from dunnage.domains import CodedDomain, Graph
+from dunnage.measures import DISTANCE_WORDS, closeness, entropy_diversity, is_ordered, ranked, set_widths, shares_of
+from dunnage.text import number_text, percent, several
 
 TOP = 20
-MOST_KNOWN = 4
-"""Attributes of a ride, or rides of a card, that an attacker knows at most."""
-MOST_COMBINED = 6
-"""Attributes of which every choice is tried: of more, those of highest entropy."""
-MOST_PAIRS = 20_000_000
-"""Pairs of an attacked record and a class: of more records some are attacked, evenly chosen."""
+MOST_KNOWN = 4  # Attributes of a ride, or rides of a card, that an attacker knows at most
+MOST_COMBINED = 6  # Attributes of which every choice is tried: of more, those of highest entropy
+MOST_PAIRS = 20_000_000  # Pairs of an attacked record and a class: of more records some are attacked, evenly chosen
 LEAST_ATTACKED = 2_000
-MOST_CARDS = 500
-"""Cards attacked for each number of rides that are known."""
-MOST_CHOICES = 50
-"""Choices of rides that are tried for one card."""
-MOST_CARD_ROWS = 20_000_000
-"""Rows that fit the rides of all attacked cards together: of more, fewer cards are attacked."""
-MOST_LABELS = 4_000
-"""Labels whose pairs are counted in one table."""
-SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)
-"""Records that are in cheaper classes than those that are told of as examples."""
+MOST_CARDS = 500  # Cards attacked for each number of rides that are known
+MOST_CHOICES = 50  # Choices of rides that are tried for one card
+MOST_CARD_ROWS = 20_000_000  # Rows that fit the rides of all attacked cards together: of more, fewer cards are attacked
+MOST_LABELS = 4_000  # Labels whose pairs are counted in one table
+SHARES_SHOWN = (0.1, 0.5, 0.8, 0.97)  # Records that are in cheaper classes than those that are told of as examples
 COST_STEPS, MOST_STEPS = (0.0025, 0.005, 0.01, 0.02, 0.025, 0.05), 32
 ROUNDING = 1e-9
-MOST_STATIONS = 500
-"""Stations of a network that is told with the examples."""
-SANITY = 0.001
-"""Share of all records below which a true count is not divided by."""
+MOST_STATIONS = 500  # Stations of a network that is told with the examples
+SANITY = 0.001  # Share of all records below which a true count is not divided by
 _HOURS = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 3600.0),
     **dict.fromkeys(("min", "minute", "minutes"), 60.0),
     **dict.fromkeys(("h", "hour", "hours"), 1.0),
 }
 
-Progress = Callable[[str], None]
-
 
 def ride_outside_findings(sight: Sight) -> list[Finding]:
     """Find what the release tells by itself: its distortion, and how diverse sensitive values are."""
     class_id = sight.release.data.column("class_id").to_numpy()
     findings = _distortion(sight)
-    asked = order_asked(sight.release.certificate.body["mechanism"])
     for name in sight.sensitive:
         column = ranked(sight.release.data.column(name).combine_chunks(), sight.release.attributes[name].plain())
-        findings += _diversity(_protects(sight), name, class_id, column, private=False, ordered=asked)
+        findings += _diversity(
+            sight.protects, name, class_id, column, private=False, ordered=sight.mechanism.sensitive_order
+        )
     return findings
 
 
@@ -100,13 +80,26 @@ def ride_inside_findings(case: Case, tell: Progress) -> tuple[list[Finding], lis
         tell(stage)
         more, lacking = part(case)
         findings, notes = findings + more, notes + lacking
-    if case.certain:
-        findings += _true_diversity(case)
+    if not case.certain:
+        return findings, notes
+    # l and t of the generalised labels, and the persons of a class, by the truth
+    class_id = case.of_record[case.released]
+    for told in case.sight.told:
+        if told.numeric is None:
+            kept = case.data.column(told.name).filter(pa.array(case.released))
+            column = ranked(kept, {"domain": told.domain.describe()})
+            findings += _diversity(case.protects, told.name, class_id, column, private=True)
+    persons = case.data.persons
+    if persons is not None:
+        fewest = int(attacks.Occurrences.of(class_id, persons[case.released], len(case.sight.sizes)).distinct.min())
+        smallest = int(case.sight.sizes.min())
+        findings.append(
+            About("persons", "records", private=True).finding(
+                Figure("persons in a class, fewest", fewest, smallest),
+                f"The class with fewest persons has {fewest:,}; the class with fewest rows has {smallest:,}.",
+            )
+        )
     return findings, notes
-
-
-def _protects(sight: Sight) -> str:
-    return str(sight.release.certificate.body["guarantee"]["protects"])
 
 
 # Distortion
@@ -117,13 +110,8 @@ def class_widths(told: Told) -> FloatArray:
     if told.listing is None:  # leaves below a node have neighbouring places
         return np.asarray((told.upper - told.lower) / told.span)
     codes, counts = told.listing.places.astype(np.int64), np.bincount(told.listing.of_class)
-    return set_widths(_coded(told), codes, counts.astype(np.int64)) / (told.domain.diameter or 1.0)
-
-
-def _coded(told: Told) -> CodedDomain:
-    domain = told.domain
-    assert not isinstance(domain, Numeric)
-    return domain  # type: ignore[return-value]  # all but numbers are coded
+    coded = cast(CodedDomain, told.domain)  # all but numbers are
+    return set_widths(coded, codes, counts.astype(np.int64)) / (told.domain.diameter or 1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +126,7 @@ class Distortion:
     def of(cls, sight: Sight) -> Distortion:
         """Measure a release, by its classes and the count of suppressed records that it states."""
         released = int(sight.sizes.sum())
-        lost = int(sight.release.certificate.body["measures"].get("suppressed", {}).get("count", 0))
+        lost = sight.release.certificate.rows.num_suppressed
         widths = {told.name: class_widths(told) for told in sight.told}
         means = {name: math.fsum((sight.sizes * wide).tolist()) / released for name, wide in widths.items()}
         return cls(means, lost / (released + lost), widths)
@@ -165,64 +153,57 @@ class Distortion:
 
 def own_weights(sight: Sight) -> dict[str, float]:
     """Return what each attribute counts, as the release states it; all alike if it does not."""
-    stated = sight.release.certificate.body["measures"].get("importance", {}).get("weights", {})
-    if set(stated) != set(sight.names):
-        stated = dict.fromkeys(sight.names, 1.0)
-    return shares_of({name: float(stated[name]) for name in sight.names})
+    stated = sight.release.certificate.rows.importance
+    known = stated is not None and set(stated.weights) == set(sight.names)
+    return shares_of({name: stated.weights[name] if stated is not None and known else 1.0 for name in sight.names})
 
 
 def _distortion(sight: Sight) -> list[Finding]:
-    found, record = Distortion.of(sight), _protects(sight)
+    found, record, about = Distortion.of(sight), sight.protects, About("share", "utility")
     own, equal = own_weights(sight), shares_of(dict.fromkeys(sight.names, 1.0))
     total, fixed, inside = found.total(own), found.total(equal), found.by_generalisation(own)
     counts = ", ".join(f"{name} {number_text(weight)}" for name, weight in own.items())
-    figures = {"by_generalisation": inside, "by_suppression": found.suppressed, "weights": own}
+    lost = {"by_suppression": found.suppressed}
+    by_name = {name: (found.attribute(name), found.generalised[name]) for name in sight.names}
     return [
-        About("share", "utility").counted(
-            "total distortion",
-            total,
-            1.0,
+        about.finding(
+            Figure("total distortion", total, 1.0),
             f"{percent(total)} of what a {record} tells is lost, by the importance that the release was made with "
             f"({counts}); a suppressed {record} is lost altogether. 100 % would tell nothing.",
-            details={**figures, "attributes": {name: found.attribute(name) for name in sight.names}},
+            {
+                "by_generalisation": inside,
+                **lost,
+                "weights": own,
+                "attributes": {name: value for name, (value, _) in by_name.items()},
+            },
         ),
-        About("share", "utility").counted(
-            "total distortion, equal weights",
-            fixed,
-            1.0,
+        about.finding(
+            Figure("total distortion, equal weights", fixed, 1.0),
             f"It is {percent(fixed)} if all attributes count alike. Compare releases of different importance by this.",
-            details={"by_generalisation": found.by_generalisation(equal), "by_suppression": found.suppressed},
+            {"by_generalisation": found.by_generalisation(equal), **lost},
         ),
-        About("share", "utility").counted(
-            "distortion by generalisation",
-            inside,
-            1.0,
+        about.finding(
+            Figure("distortion by generalisation", inside, 1.0),
             f"Classes leave {percent(inside)} of a released {record} open, by the release's own importance.",
-            details={"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
+            {"attributes": found.generalised, **_class_details(sight, found.class_costs(own))},
         ),
-        About("share", "utility").counted(
-            "distortion by suppression",
-            found.suppressed,
-            1.0,
+        about.finding(
+            Figure("distortion by suppression", found.suppressed, 1.0),
             f"{percent(found.suppressed)} of the {record}s were suppressed.",
         ),
-        *(_attribute_distortion(found, name) for name in sight.names),
+        *(
+            about.finding(
+                Figure(f"distortion ({name})", value, 1.0),
+                f"{percent(value)} of {name} is lost: classes span {percent(wide)} of its domain on average, and "
+                f"{percent(found.suppressed)} is suppressed.",
+                {"by_generalisation": wide, **lost},
+            )
+            for name, (value, wide) in by_name.items()
+        ),
     ]
 
 
-def _attribute_distortion(found: Distortion, name: str) -> Finding:
-    value, inside = found.attribute(name), found.generalised[name]
-    return About("share", "utility").counted(
-        f"distortion ({name})",
-        value,
-        1.0,
-        f"{percent(value)} of {name} is lost: classes span {percent(inside)} of its domain on average, and "
-        f"{percent(found.suppressed)} is suppressed.",
-        details={"by_generalisation": inside, "by_suppression": found.suppressed},
-    )
-
-
-def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
+def _class_details(sight: Sight, costs: FloatArray) -> dict[str, object]:
     """Say how costs are spread over records, and what some classes from cheap to dear tell; all of it is released."""
     assert sight.release.classes is not None
     order = np.argsort(costs, kind="stable")
@@ -231,7 +212,7 @@ def _class_details(sight: Sight, costs: FloatArray) -> dict[str, Any]:
     # Costs lie between 0 and 1; a class of no cost at all stands in the first step.
     step = next(step for step in COST_STEPS if step * MOST_STEPS >= costs.max())
     bars = np.bincount(np.floor(costs / step + ROUNDING).astype(np.int64), weights=sight.sizes)
-    details: dict[str, Any] = {
+    details: dict[str, object] = {
         "costs": {
             "step": step,
             "records": bars.astype(np.int64).tolist(),
@@ -262,50 +243,22 @@ def _diversity(
     """Give the l and t that classes reach in one column; by default numbers are compared by order."""
     codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
     fewest = int(attacks.Occurrences.of(class_id, codes, int(class_id.max()) + 1).distinct.min())
-    entropy = entropy_diversity(class_id, column)
+    entropy, in_all = entropy_diversity(class_id, column), int(codes.max()) + 1
     ordered = is_ordered(column) if ordered is None else ordered
-    distance = min(closeness(class_id, column, ordered=ordered), 1.0)
-    how = DISTANCE_WORDS[ordered]
+    distance, how = min(closeness(class_id, column, ordered=ordered), 1.0), DISTANCE_WORDS[ordered]
     return [
-        About("values", "attributes", private=private).counted(
-            f"l reached ({name})",
-            fewest,
-            int(codes.max()) + 1,
-            f"The least diverse class has {many(fewest, 'value')} of {name} (distinct l), and by entropy l = "
-            f"{number_text(entropy)}; all {record}s together have {int(codes.max()) + 1:,}.",
-            details={"entropy_l": entropy},
+        About("values", "attributes", private).finding(
+            Figure(f"l reached ({name})", fewest, in_all),
+            f"The least diverse class has {several(fewest, 'value')} of {name} (distinct l), and by entropy l = "
+            f"{number_text(entropy)}; all {record}s together have {in_all:,}.",
+            {"entropy_l": entropy},
         ),
-        About("share", "attributes", private=private).counted(
-            f"t reached ({name})",
-            distance,
-            0.0,
+        About("share", "attributes", private).finding(
+            Figure(f"t reached ({name})", distance, 0.0),
             f"The class whose {name} differs most from the whole table is {percent(distance)} away from it ({how}).",
-            details={"distance": how},
+            {"distance": how},
         ),
     ]
-
-
-def _true_diversity(case: Case) -> list[Finding]:
-    """Give l and t of the generalised labels, and the persons of a class; by the truth, hence private."""
-    findings, released = [], case.released
-    class_id = case.of_record[released]
-    for told in case.sight.told:
-        if told.numeric is None:
-            column = ranked(case.data.column(told.name).filter(pa.array(released)), {"domain": told.domain.describe()})
-            findings += _diversity(case.protects, told.name, class_id, column, private=True)
-    persons = case.data.persons
-    if persons is not None:
-        fewest = int(attacks.Occurrences.of(class_id, persons[released], len(case.sight.sizes)).distinct.min())
-        smallest = int(case.sight.sizes.min())
-        findings.append(
-            About("persons", "records", private=True).counted(
-                "persons in a class, fewest",
-                fewest,
-                smallest,
-                f"The class with fewest persons has {fewest:,}; the class with fewest rows has {smallest:,}.",
-            )
-        )
-    return findings
 
 
 # Demand
@@ -313,28 +266,21 @@ def _true_diversity(case: Case) -> list[Finding]:
 
 def demand_findings(case: Case) -> tuple[list[Finding], list[str]]:
     """Compare demand as read from the release with the truth: top pairs, means of numbers, hourly boardings."""
-    findings = [_mean_error(case, axis) for axis, told in enumerate(case.sight.told) if told.numeric is not None]
-    notes = []
-    pair = _stations(case.sight)
-    if pair is None:
-        notes.append("No two attributes are stations of one network, so pairs and boardings were not counted.")
-        return findings, notes
-    findings += _top_pairs(case, *pair)
-    hours = next((axis for axis, told in enumerate(case.sight.told) if told.numeric and _hour(told)), None)
+    told = case.sight.told
+    findings = [_mean_error(case, axis) for axis, one in enumerate(told) if one.numeric is not None]
+    graphs = [axis for axis, one in enumerate(told) if isinstance(one.domain, Graph)]
+    pairs = itertools.combinations(graphs, 2)
+    alike = ((one, two) for one, two in pairs if told[one].domain == told[two].domain)
+    # The first two attributes that are stations of the same network, and the first that is a time.
+    stations = next((pair for pair in alike if told[pair[0]].num_labels <= MOST_LABELS), None)
+    hours = next((axis for axis, one in enumerate(told) if one.numeric and _hour(one)), None)
+    if stations is None:
+        return findings, ["No two attributes are stations of one network, so pairs and boardings were not counted."]
+    findings += _top_pairs(case, *stations)
     if hours is None:
-        notes.append('No number is a time (unit "s", "min" or "h"), so boardings were not counted by the hour.')
-        return findings, notes
-    return findings + _boardings(case, pair[0], hours), notes
-
-
-def _stations(sight: Sight) -> tuple[int, int] | None:
-    """Return the first two attributes that are labels of the same network."""
-    graphs = [axis for axis, told in enumerate(sight.told) if told.domain.kind == "graph"]
-    for pair in itertools.combinations(graphs, 2):
-        first, second = (sight.told[axis] for axis in pair)
-        if first.domain == second.domain and first.num_labels <= MOST_LABELS:
-            return pair[0], pair[1]
-    return None
+        note = 'No number is a time (unit "s", "min" or "h"), so boardings were not counted by the hour.'
+        return findings, [note]
+    return findings + _boardings(case, stations[0], hours), []
 
 
 def _hour(told: Told) -> float:
@@ -392,22 +338,18 @@ def _top_pairs(case: Case, origin: int, destination: int) -> list[Finding]:
     names = f"{sight.names[origin]} and {sight.names[destination]}"
     means = {name: float(table[busiest].mean()) for name, table in counts.items()}
     return [
-        About("share", "utility", private=True).counted(
-            "top pairs kept",
-            kept,
-            chance,
+        About("share", "utility", private=True).finding(
+            Figure("top pairs kept", kept, chance),
             f"{percent(kept)} of the {top} pairs of {names} that look busiest are in truth among the {top} busiest; a "
             f"row counts evenly for each pair of its sets. Pairs at random would be with {percent(chance)}.",
-            details={"pairs": top},
+            {"pairs": top},
         ),
-        About(f"{record}s", "utility", private=True).counted(
-            "top pairs, mean error",
-            error,
-            blind,
+        About(f"{record}s", "utility", private=True).finding(
+            Figure("top pairs, mean error", error, blind),
             f"The {top} busiest pairs have {number_text(float(truth[busiest].mean()))} {record}s each on average; read "
             f"from the release, each is off by {number_text(error)} on average. Rows of no other pair alone give "
             f"{number_text(means['certain'])} a pair, all rows that may be of it {number_text(means['possible'])}.",
-            details={"truth": float(truth[busiest].mean()), **means, "relative": error / float(truth[busiest].mean())},
+            {"truth": float(truth[busiest].mean()), **means, "relative": error / float(truth[busiest].mean())},
         ),
     ]
 
@@ -422,14 +364,12 @@ def _mean_error(case: Case, axis: int) -> Finding:
     least = math.fsum((sizes * told.lower).tolist()) / rows
     error, unit = abs(middle - truth), told.numeric.unit
     blind = abs((told.numeric.lower_float + told.numeric.upper_float) / 2 - truth)
-    return About(unit or NO_UNIT, "utility", private=True).counted(
-        f"mean error ({told.name})",
-        error,
-        blind,
+    return About(unit or NO_UNIT, "utility", private=True).finding(
+        Figure(f"mean error ({told.name})", error, blind),
         f"The mean {told.name} by the middles of intervals is {number_text(error)}{' ' + unit if unit else ''} off the "
         f"true one; by their lower ends it would be {number_text(abs(least - truth))}, and the middle of the domain, "
         f"without the release, is {number_text(blind)} off.",
-        details={"truth": truth, "by_middles": middle, "by_lower_ends": least},
+        {"truth": truth, "by_middles": middle, "by_lower_ends": least},
     )
 
 
@@ -476,34 +416,19 @@ def _boardings(case: Case, station: int, time: int) -> list[Finding]:
     absolute = [float(error.mean()) for error in errors]
     where = f"({sight.names[station]} by hour of {sight.names[time]})"
     return [
-        About("ratio", "utility", private=True).counted(
-            f"query error {where}",
-            relative[0],
-            relative[1],
+        About("ratio", "utility", private=True).finding(
+            Figure(f"query error {where}", relative[0], relative[1]),
             f"Asked for the {record}s of one {sight.names[station]} in one hour, the release is off by "
             f"{percent(relative[0])} of the true count on average, counts below {number_text(floor)} taken as that; "
             f"spreading all evenly is off by {percent(relative[1])}.",
-            details={"floor": floor, "cells": counts.size},
+            {"floor": floor, "cells": counts.size},
         ),
-        About(f"{record}s", "utility", private=True).counted(
-            f"query error, absolute {where}",
-            absolute[0],
-            absolute[1],
+        About(f"{record}s", "utility", private=True).finding(
+            Figure(f"query error, absolute {where}", absolute[0], absolute[1]),
             f"That is {number_text(absolute[0])} {record}s a count, and {number_text(absolute[1])} with all spread "
             f"evenly; there are {number_text(float(truth.mean()))} on average.",
         ),
     ]
-
-
-def many(num: int, what: str) -> str:
-    """Write a number of things.
-
-    Examples
-    --------
-    >>> many(1, "ride"), many(2_000, "ride")
-    ('1 ride', '2,000 rides')
-    """
-    return f"{num:,} {what}" + ("" if num == 1 else "s")
 
 
 # Attackers who know part of the truth, some attributes of a record or some rides of a card, are tried before, on the
@@ -522,20 +447,11 @@ class Knowledge:
     after: IntArray  # How many released rows may be it, for each record that was attacked
 
 
-def known_choices(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    for num in range(1, MOST_KNOWN + 1):
-        yield from itertools.combinations(names, num)
-
-
 def telling_names(case: Case) -> list[str]:
     """Return the six attributes whose true values have the highest entropy, in the order of the release."""
-    order = np.argsort([-_entropy(values) for values in case.known.low], kind="stable")[:MOST_COMBINED]
+    shares = [np.unique(values, return_counts=True)[1] / len(values) for values in case.known.low]
+    order = np.argsort([(own * np.log2(own)).sum() for own in shares], kind="stable")[:MOST_COMBINED]
     return [case.sight.names[axis] for axis in sorted(order.tolist())]
-
-
-def _entropy(values: FloatArray) -> float:
-    shares = np.unique(values, return_counts=True)[1] / len(values)
-    return float(-(shares * np.log2(shares)).sum())
 
 
 def attack_by(case: Case, names: tuple[str, ...], attacked: IntArray) -> Knowledge:
@@ -563,28 +479,23 @@ def _same_values(known: Known, axes: Sequence[int]) -> IntArray:
 
 
 def evenly(items: IntArray, most: int) -> IntArray:
-    """Return the items, or so many of them, evenly chosen."""
     return items if len(items) <= most else items[np.linspace(0, len(items) - 1, most).astype(np.int64)]
 
 
 def knowledge_findings(case: Case) -> tuple[list[Finding], list[str]]:
-    """Find uniqueness and candidate rows for who knows any 1 to 4 attributes."""
     names = telling_names(case)
     most = max(LEAST_ATTACKED, MOST_PAIRS // len(case.sight.sizes))
     attacked = evenly(np.flatnonzero(case.released), most)
-    by_num: dict[int, list[Knowledge]] = {}
-    for choice in known_choices(names):
-        by_num.setdefault(len(choice), []).append(attack_by(case, choice, attacked))
     complete = len(attacked) == int(case.released.sum())
-    findings = [item for num, found in by_num.items() for item in _known_findings(case, num, found, complete)]
-    notes = []
-    left = [name for name in case.sight.names if name not in names]
-    if left:
-        notes.append(
-            f"Attackers who know some attributes were tried with the {MOST_COMBINED} of highest entropy, not with "
-            f"{', '.join(left)}."
-        )
-    return findings, notes
+    findings: list[Finding] = []
+    for num in range(1, min(MOST_KNOWN, len(names)) + 1):
+        found = [attack_by(case, choice, attacked) for choice in itertools.combinations(names, num)]
+        findings += _known_findings(case, num, found, complete)
+    left = ", ".join(name for name in case.sight.names if name not in names)
+    note = (
+        f"Attackers who know some attributes were tried with the {MOST_COMBINED} of highest entropy, not with {left}."
+    )
+    return findings, [note] if left else []
 
 
 def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool) -> list[Finding]:
@@ -596,47 +507,48 @@ def _known_findings(case: Case, num: int, found: list[Knowledge], complete: bool
     before = max(float((one.before == 1).mean()) for one in found)
     share, attacked = float((unique.after == 1).mean()), len(unique.after)
     sampled = "" if complete else f" ({attacked:,} {record}s were attacked, evenly chosen)"
-    label, tell = f"({many(num, 'attribute')} known)", "tells" if num == 1 else "tell"
-    details = {" and ".join(one.names): _figures(one) for one in found}
+    label, tell = f"({several(num, 'attribute')} known)", "tells" if num == 1 else "tell"
+    details = {
+        " and ".join(one.names): {
+            "unique_before": float((one.before == 1).mean()),
+            "unique": float((one.after == 1).mean()),
+            "fewest_before": int(one.before.min()),
+            "fewest": int(one.after.min()),
+            "median_before": float(np.median(one.before)),
+            "median": float(np.median(one.after)),
+        }
+        for one in found
+    }
+    # No class has a single row, so that no attribute leaves one.
+    between = (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked)
     return [
-        About("share", "records", private=True).estimated(
-            f"uniqueness {label}",
-            share,
-            # No class has a single row, so that no attribute leaves one.
-            (share, share) if complete or smallest > 1 else wilson(share * attacked, attacked),
-            before,
-            f"Somebody who knows the {many(num, 'attribute')} of a {record} that {tell} most is left with one "
+        About("share", "records", private=True).finding(
+            Figure(f"uniqueness {label}", share, before, between),
+            f"Somebody who knows the {several(num, 'attribute')} of a {record} that {tell} most is left with one "
             f"row for {percent(share)} of them; in the true table it is {percent(before)}{sampled}.",
-            details=details,
+            details,
         ),
-        About("rows", "records", private=True).estimated(
-            f"candidate rows, fewest {label}",
-            float(fewest.after.min()),
-            (float(fewest.after.min() if complete else smallest), float(fewest.after.min())),
-            float(min(one.before.min() for one in found)),
-            f"No {record} has fewer than {many(int(fewest.after.min()), 'row')} that may be it, for who "
+        About("rows", "records", private=True).finding(
+            Figure(
+                f"candidate rows, fewest {label}",
+                float(fewest.after.min()),
+                float(min(one.before.min() for one in found)),
+                (float(fewest.after.min() if complete else smallest), float(fewest.after.min())),
+            ),
+            f"No {record} has fewer than {several(int(fewest.after.min()), 'row')} that may be it, for who "
             f"knows {' and '.join(fewest.names)}{sampled}.",
         ),
-        About("rows", "records", private=True).estimated(
-            f"candidate rows, median {label}",
-            float(np.median(middle.after)),
-            median_interval(middle.after, complete),
-            min(float(np.median(one.before)) for one in found),
+        About("rows", "records", private=True).finding(
+            Figure(
+                f"candidate rows, median {label}",
+                float(np.median(middle.after)),
+                min(float(np.median(one.before)) for one in found),
+                median_interval(middle.after, complete),
+            ),
             f"Half of the {record}s have {number_text(float(np.median(middle.after)))} rows or more that may "
             f"be them, for who knows {' and '.join(middle.names)}{sampled}.",
         ),
     ]
-
-
-def _figures(one: Knowledge) -> dict[str, float]:
-    return {
-        "unique_before": float((one.before == 1).mean()),
-        "unique": float((one.after == 1).mean()),
-        "fewest_before": int(one.before.min()),
-        "fewest": int(one.after.min()),
-        "median_before": float(np.median(one.before)),
-        "median": float(np.median(one.after)),
-    }
 
 
 def median_interval(figures: IntArray, complete: bool) -> tuple[float, float]:
@@ -691,16 +603,12 @@ def cards_that_fit(known: Sequence[IntArray], persons: IntArray) -> int:
         inside = records[np.isin(persons[records], common)]
         for person, record in zip(persons[inside].tolist(), inside.tolist(), strict=True):
             rides[person][-1].add(record)
-    return sum(_all_different(own) for own in rides.values())
-
-
-def _all_different(choices: Sequence[set[int]]) -> bool:
-    """Tell whether one can be chosen from each set, all different (Hall)."""
-    for num in range(2, len(choices) + 1):
-        for some in itertools.combinations(choices, num):
-            if len(set().union(*some)) < num:
-                return False
-    return True
+    # One can be chosen from each set, all different, if no sets are fewer together than there are of them (Hall).
+    sizes = range(2, len(known) + 1)
+    return sum(
+        all(len(set().union(*some)) >= num for num in sizes for some in itertools.combinations(own, num))
+        for own in rides.values()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -724,17 +632,25 @@ def card_risk(cards: Sequence[IntArray], num: int, fits: tuple[Fitting, Fitting]
 
 
 def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
-    """Find the risk of cards for who knows 1 to 4 of their rides."""
     persons = case.data.persons
     if persons is None:
         return [], ["The policy names no person, so rides of one card were not attacked together. Add [contribution]."]
     if not case.certain:
         return [], []
-    rides = _rides_of_cards(case, persons)
-    able = {num: [own for own in rides if len(own) >= num] for num in range(1, MOST_KNOWN + 1)}
+    released = np.flatnonzero(case.released)
+    order = released[np.argsort(persons[released], kind="stable")]
+    of_cards = np.split(order, np.flatnonzero(np.diff(persons[order])) + 1)
+    able = {num: [own for own in of_cards if len(own) >= num] for num in range(1, MOST_KNOWN + 1)}
     chosen = {num: evenly(np.arange(len(cards)), MOST_CARDS) for num, cards in able.items() if cards}
-    asked = [able[num][card] for num, cards in chosen.items() for card in cards.tolist()]
-    fits = _fits_of(case, np.unique(np.concatenate(asked)))
+    rides = np.unique(np.concatenate([able[num][card] for num, cards in chosen.items() for card in cards.tolist()]))
+    # Which records fit each ride by its true values, and which by the release.
+    same = _same_values(case.known, range(len(case.sight.told)))
+    about = Known(stratum=case.known.stratum[rides], low=case.known.low[:, rides], high=case.known.high[:, rides])
+    after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
+    for found in attacks.candidates(case.sight, about):
+        for part in np.split(np.arange(len(found.record)), found.starts[1:]):
+            after[int(rides[found.record[part[0]]])] = found.of_class[part]
+    fits = Fitting.of({ride: same[[ride]] for ride in rides.tolist()}, same), Fitting.of(after, case.of_record)
     findings = []
     for num, cards in chosen.items():
         rows = sum(fits[1].num_records(ride) for card in cards.tolist() for ride in able[num][card].tolist())
@@ -744,26 +660,8 @@ def card_findings(case: Case) -> tuple[list[Finding], list[str]]:
     return findings, []
 
 
-def _rides_of_cards(case: Case, persons: IntArray) -> list[IntArray]:
-    released = np.flatnonzero(case.released)
-    order = released[np.argsort(persons[released], kind="stable")]
-    return np.split(order, np.flatnonzero(np.diff(persons[order])) + 1)
-
-
-def _fits_of(case: Case, rides: IntArray) -> tuple[Fitting, Fitting]:
-    """Return which records fit each ride by its true values, and which by the release."""
-    same = _same_values(case.known, range(len(case.sight.told)))
-    before = {ride: same[[ride]] for ride in rides.tolist()}
-    about = Known(stratum=case.known.stratum[rides], low=case.known.low[:, rides], high=case.known.high[:, rides])
-    after = {ride: np.zeros(0, dtype=np.int64) for ride in rides.tolist()}
-    for found in attacks.candidates(case.sight, about):
-        for part in np.split(np.arange(len(found.record)), found.starts[1:]):
-            after[int(rides[found.record[part[0]]])] = found.of_class[part]
-    return Fitting.of(before, same), Fitting.of(after, case.of_record)
-
-
 def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
-    attacked, label, tell = len(found.after), f"({many(num, 'ride')} known)", "tells" if num == 1 else "tell"
+    attacked, label, tell = len(found.after), f"({several(num, 'ride')} known)", "tells" if num == 1 else "tell"
     risks, before = 1 / found.after, float((1 / found.before).mean())
     mean, unique = float(risks.mean()), float((found.after == 1).mean())
     everyone = attacked == able
@@ -773,14 +671,11 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
     ends = (unique, unique) if everyone else wilson(unique * attacked, attacked)
     unique_before = float((found.before == 1).mean())
     return [
-        About("probability", "records", private=True).estimated(
-            f"card risk {label}",
-            mean,
-            (low, high if found.complete else 1.0),
-            before,
-            f"Somebody who knows the {many(num, 'ride')} of a card that {tell} most names it with "
+        About("probability", "records", private=True).finding(
+            Figure(f"card risk {label}", mean, before, (low, high if found.complete else 1.0)),
+            f"Somebody who knows the {several(num, 'ride')} of a card that {tell} most names it with "
             f"{percent(mean)} on average{linked}; in the true table it is {percent(before)}{among}.",
-            details={
+            {
                 "cards": able,
                 "attacked": attacked,
                 "fewest_cards": int(found.after.min()),
@@ -789,12 +684,9 @@ def _card_figures(num: int, found: CardRisk, able: int) -> list[Finding]:
                 "every_choice_tried": found.complete,
             },
         ),
-        About("share", "records", private=True).estimated(
-            f"card uniqueness {label}",
-            unique,
-            (ends[0], ends[1] if found.complete else 1.0),
-            unique_before,
-            f"For {percent(unique)} of the cards with {many(num, 'ride')} or more no other card fits"
+        About("share", "records", private=True).finding(
+            Figure(f"card uniqueness {label}", unique, unique_before, (ends[0], ends[1] if found.complete else 1.0)),
+            f"For {percent(unique)} of the cards with {several(num, 'ride')} or more no other card fits"
             f"{linked}; in the true table it is {percent(unique_before)}.",
         ),
     ]

@@ -18,12 +18,12 @@ import numpy as np
 
 from dunnage import noise_arrays
 from dunnage.arrays import IntArray
-from dunnage.auditing.finding import CONFIDENCE, About, Finding, wilson
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, wilson
 from dunnage.auditing.sight import Sight
 from dunnage.dataset import Dataset
 from dunnage.domains import hierarchy_of
 from dunnage.errors import ParameterError
-from dunnage.exact import exact
+from dunnage.guarantees import SampledDP
 from dunnage.mechanisms.lattice import Column, Records
 from dunnage.mechanisms.recode import strata
 from dunnage.noise import Noise
@@ -45,8 +45,9 @@ class _Sampling:
 
     @classmethod
     def of(cls, sight: Sight) -> _Sampling:
-        body = sight.release.certificate.body
-        return cls(exact(body["mechanism"]["beta"], what="beta"), int(body["measures"]["k_asked"]))
+        stated = sight.release.certificate
+        assert isinstance(stated.guarantee, SampledDP)
+        return cls(stated.guarantee.beta, stated.rows.k_asked or 1)
 
     @property
     def bound(self) -> float:
@@ -56,42 +57,34 @@ class _Sampling:
 
 def sampled_outside_findings(sight: Sight) -> list[Finding]:
     """Find how likely a row is named before the release is seen, and given the class."""
-    asked, record = _Sampling.of(sight), str(sight.release.certificate.body["guarantee"]["protects"])
-    rows = int(sight.sizes.sum())
-    alone = 1 / asked.k
-    # Beside noisy rows of the others nobody is hidden by not being sampled.
-    before = [] if sight.release.noisy else [_before_release(asked, record, rows)]
+    asked, record, rows = _Sampling.of(sight), sight.protects, int(sight.sizes.sum())
+    beta, alone = float(asked.beta), 1 / asked.k
+    findings = []
+    if not sight.release.noisy:  # beside noisy rows of the others nobody is hidden by not being sampled
+        findings.append(
+            About("probability", "records").finding(
+                Figure("identification before release", asked.bound, beta / rows if rows else 0.0, (0.0, asked.bound)),
+                f"Before the release is seen, somebody who knows a {record} names its row with at most "
+                f"{percent(asked.bound)}: it is sampled with {percent(beta)}, and then stands among "
+                f"{asked.k:,} rows or more. k-anonymity alone gives {percent(alone)}.",
+                {"beta": beta, "k": asked.k, "k_anonymous": alone},
+            )
+        )
     if not rows:
-        return before
-    mean, worst = len(sight.sizes) / rows, 1 / int(sight.sizes.min())
+        return findings
     words = {
-        "identification given the class": (mean, "on average"),
-        "identification given the class, worst": (worst, "at worst"),
+        "identification given the class": (len(sight.sizes) / rows, "on average"),
+        "identification given the class, worst": (1 / int(sight.sizes.min()), "at worst"),
     }
-    return before + [
-        About("probability", "records").counted(
-            name,
-            value,
-            1 / rows,
+    return findings + [
+        About("probability", "records").finding(
+            Figure(name, value, 1 / rows),
             f"Once the release is seen, somebody who knows that a {record} is in it, and its class, names its row with "
             f"{percent(value)} {how}; beta no longer helps. k-anonymity alone gives {percent(alone)} at most.",
-            details={"k": asked.k, "k_anonymous": alone},
+            {"k": asked.k, "k_anonymous": alone},
         )
         for name, (value, how) in words.items()
     ]
-
-
-def _before_release(asked: _Sampling, record: str, rows: int) -> Finding:
-    return About("probability", "records").estimated(
-        "identification before release",
-        asked.bound,
-        (0.0, asked.bound),
-        float(asked.beta) / rows if rows else 0.0,
-        f"Before the release is seen, somebody who knows a {record} names its row with at most "
-        f"{percent(asked.bound)}: it is sampled with {percent(float(asked.beta))}, and then stands among "
-        f"{asked.k:,} rows or more. k-anonymity alone gives {percent(1 / asked.k)}.",
-        details={"beta": float(asked.beta), "k": asked.k, "k_anonymous": 1 / asked.k},
-    )
 
 
 def sampled_inside_findings(sight: Sight, data: Dataset, key: Key | None, noise: Noise | None = None) -> list[Finding]:
@@ -100,32 +93,30 @@ def sampled_inside_findings(sight: Sight, data: Dataset, key: Key | None, noise:
     findings = []
     if not sight.release.noisy:
         findings.append(_simulated(sight, asked, groups_at_levels(sight, data), noise or Noise()))
-    return findings if key is None else [*findings, _in_classes(sight, asked, data, key)]
-
-
-def _in_classes(sight: Sight, asked: _Sampling, data: Dataset, key: Key) -> Finding:
-    kept, facts = int(sight.sizes.sum()), {name: value for name, value in key.facts.items() if type(value) is int}
-    left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
-    return About("share", "utility", private=True).counted(
-        "records in classes",
-        kept / len(data),
-        float(asked.beta),
-        f"{kept:,} of {len(data):,} records stand in released classes"
-        + (f" ({left})" if left else "")
-        + f"; a sample takes {percent(float(asked.beta))}. Only the owner may know this.",
-        details={**facts, "records": len(data), "in_classes": kept},
-    )
+    if key is not None:
+        kept, facts = int(sight.sizes.sum()), {name: value for name, value in key.facts.items() if type(value) is int}
+        left = ", ".join(f"{facts[name]:,} {name}" for name in sorted(facts))
+        findings.append(
+            About("share", "utility", private=True).finding(
+                Figure("records in classes", kept / len(data), float(asked.beta)),
+                f"{kept:,} of {len(data):,} records stand in released classes"
+                + (f" ({left})" if left else "")
+                + f"; a sample takes {percent(float(asked.beta))}. Only the owner may know this.",
+                {**facts, "records": len(data), "in_classes": kept},
+            )
+        )
+    return findings
 
 
 def groups_at_levels(sight: Sight, data: Dataset) -> IntArray:
     """Give all records that look alike at the released levels, public values included, the same number from 0 on."""
-    levels = sight.release.certificate.body["measures"].get("levels") or {}
+    levels = sight.release.certificate.rows.levels or {}
     if set(levels) != set(sight.names):
         raise ParameterError("the release does not state a level for each attribute. Verify it.")
     everyone = np.arange(len(data))
     columns = [Column.of(data, told.name, hierarchy_of(told.domain), everyone) for told in sight.told]
     records = Records.of(strata(data)[0], columns)
-    keys, _ = records.keys(tuple(int(levels[told.name]) for told in sight.told), np.arange(len(records.counts)))
+    keys, _ = records.keys(tuple(levels[told.name] for told in sight.told), np.arange(len(records.counts)))
     return np.unique(keys, return_inverse=True)[1].reshape(-1)[records.of_row]
 
 
@@ -146,8 +137,7 @@ def named_before(sizes: IntArray, beta: Fraction, k: int) -> float:
 
 
 def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) -> Finding:
-    """Draw the sample again, many times, and count whose row is named."""
-    num, record = len(group), str(sight.release.certificate.body["guarantee"]["protects"])
+    num, record = len(group), sight.protects
     draws = min(MOST_DRAWS, max(LEAST_DRAWS, MOST_DRAWN // num))
     named, kept = np.zeros(draws), np.zeros(draws)
     for number in range(draws):
@@ -164,13 +154,15 @@ def _simulated(sight: Sight, asked: _Sampling, group: IntArray, noise: Noise) ->
         reach = -math.log(1 - CONFIDENCE) / draws * max(float(named[0]), len(np.unique(group)) - float(named[0])) / num
     closed = named_before(np.bincount(group), asked.beta, asked.k)
     given = float(named.sum() / kept.sum()) if kept.sum() else 0.0
-    return About("probability", "records", private=True).estimated(
-        "identification by simulation",
-        value,
-        (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num),
-        1 / num,
+    return About("probability", "records", private=True).finding(
+        Figure(
+            "identification by simulation",
+            value,
+            1 / num,
+            (max(0.0, value - reach), min(1.0, value + reach)) if named.any() else wilson(0, draws * num),
+        ),
         f"With the sample drawn again {draws:,} times at the released levels, somebody who knows a {record} "
         f"names its row with {percent(value)} (computed: {percent(closed)}; at most {percent(asked.bound)}), and with "
         f"{percent(given)} when it is in the release.",
-        details={"draws": draws, "computed": closed, "bound": asked.bound, "given_release": given},
+        {"draws": draws, "computed": closed, "bound": asked.bound, "given_release": given},
     )

@@ -9,11 +9,11 @@ told without the truth.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from dunnage.auditing.finding import CONFIDENCE, About, Finding
+from dunnage.auditing.finding import CONFIDENCE, About, Figure, Finding, Progress
 from dunnage.city import City
 from dunnage.dataset import Dataset
 from dunnage.planning.plan import FleetPlan
@@ -24,11 +24,8 @@ from dunnage.text import number_text, percent, several
 
 UNCHECKED = "Without the key nothing ties these trips to this release, so nobody checked that the fleet serves them."
 
-Progress = Callable[[str], None]
-
 
 def fleet_note(plan: FleetPlan) -> str:
-    """Say what may be told of a plan without the truth."""
     return (
         f"The plan has {several(plan.objective, 'shuttle')}. What it costs, and how long riders wait, cannot be told "
         "without the true trips."
@@ -50,15 +47,39 @@ def fleet_findings(
     universe = data.schema.universe(data.period)
     # Seconds of trips were drawn where only their counts are known.
     drawn = true_days(data, universe, done.task.ground, done.plan.model.day if done.plan.model else None) is None
+    target, wait, known = float(done.task.max_wait), done.wait_seconds, done.needed is not None
     notes = [] if done.checked else [UNCHECKED]
-    if done.needed is None:
+    if not known:
         notes.append(
-            f"No fleet meets the target of {number_text(done.task.max_wait)} s on the true trips by this method, so "
+            f"No fleet meets the target of {number_text(target)} s on the true trips by this method, so "
             "there is no fleet without privacy to compare with."
         )
+    interval = wait, wait
     if drawn:
         notes.append("Trips are known as counts: seconds within windows were drawn, so waits are estimated.")
-    return [*_sizes(done), _wait(done, _wait_interval(done, drawn)), _zones(done)], notes
+        waits = [run.waits for run in served_task(done.task, done.planned).operate(done.planned) if len(run.waits)]
+        most = max((float(own.max()) for own in waits), default=0.0)
+        interval = spread_interval([float(own.mean()) for own in waits], wait, most=most)
+    ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
+    without = f"with the fleet that they need {number_text(ideal)} s" if known else "no fleet was found that meets that"
+    met, num = sum(done.meets_target), len(done.zones)
+    best = "a fleet sized on the true trips does so in all" if known else "no fleet was found that does"
+    return [
+        *_sizes(done),
+        About("s", "utility", private=True).finding(
+            Figure("wait", wait, ideal, (min(interval[0], wait), max(interval[1], wait))),
+            f"With the planned fleet true riders wait {number_text(wait)} s on average, where "
+            f"{number_text(target)} s are allowed; {without}."
+            + (f" {number_text(done.unserved)} rides a day are not served." if done.unserved else ""),
+            {"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
+        ),
+        About("share", "utility", private=True).finding(
+            Figure("zones in time", met / num, 1.0),
+            f"In {met:,} of {several(num, 'zone')} all true riders are served and wait no longer on average "
+            f"than they may; {best}.",
+            {"missed": [zone for zone, in_time in zip(done.zones, done.meets_target, strict=True) if not in_time]},
+        ),
+    ], notes
 
 
 def _sizes(done: FleetSettlement) -> list[Finding]:
@@ -71,76 +92,25 @@ def _sizes(done: FleetSettlement) -> list[Finding]:
     by_zone = dict(zip(done.zones, zip(done.planned, done.needed, strict=True), strict=True))
     priced = "" if price is None else f" at {number_text(price)} an hour of one shuttle"
     more = (done.shuttles - needed) * day
+    because = ""
+    if done.shuttles != needed and needed:
+        share = percent(abs(done.shuttles - needed) / needed)
+        because = f": {share} {'more' if done.shuttles > needed else 'fewer'} because of privacy"
     return [
-        About("shuttles", "utility", private=True).counted(
-            "shuttles",
-            done.shuttles,
-            needed,
+        About("shuttles", "utility", private=True).finding(
+            Figure("shuttles", done.shuttles, needed),
             f"The plan has {several(done.shuttles, 'shuttle')}; planned on the true trips, without privacy, the same "
-            f"method takes {needed:,}{_more(done.shuttles, needed)}.",
-            details={"zones": {zone: {"planned": ours, "needed": theirs} for zone, (ours, theirs) in by_zone.items()}},
+            f"method takes {needed:,}{because}.",
+            {"zones": {zone: {"planned": ours, "needed": theirs} for zone, (ours, theirs) in by_zone.items()}},
         ),
-        About(unit, "utility", private=True).counted(
-            "cost",
-            done.shuttles * day,
-            needed * day,
+        About(unit, "utility", private=True).finding(
+            Figure("cost", done.shuttles * day, needed * day),
             f"The planned fleet costs {number_text(done.shuttles * day)} {unit}{priced}, the one without privacy "
             f"{number_text(needed * day)}: privacy {'costs' if more >= 0 else 'saves'} {number_text(abs(more))}"
             f"{' at the price of longer waits' if more < 0 else ''}.",
-            details={"hours_a_day": hours, "per_shuttle_hour": price},
+            {"hours_a_day": hours, "per_shuttle_hour": price},
         ),
     ]
-
-
-def _more(planned: int, needed: int) -> str:
-    if planned == needed or not needed:
-        return ""
-    return f": {percent(abs(planned - needed) / needed)} {'more' if planned > needed else 'fewer'} because of privacy"
-
-
-def _wait(done: FleetSettlement, interval: tuple[float, float]) -> Finding:
-    target, wait = float(done.task.max_wait), done.wait_seconds
-    known = done.needed is not None
-    ideal = done.ideal.wait_seconds.mean if known and done.ideal else (0.0 if known else target)
-    without = f"with the fleet that they need {number_text(ideal)} s" if known else "no fleet was found that meets that"
-    return About("s", "utility", private=True).estimated(
-        "wait",
-        wait,
-        (min(interval[0], wait), max(interval[1], wait)),
-        ideal,
-        f"With the planned fleet true riders wait {number_text(wait)} s on average, where "
-        f"{number_text(target)} s are allowed; {without}."
-        + (f" {number_text(done.unserved)} rides a day are not served." if done.unserved else ""),
-        details={"max_wait_seconds": target, "unserved": done.unserved, "idle_seconds": done.idle_seconds},
-    )
-
-
-def _zones(done: FleetSettlement) -> Finding:
-    met = sum(done.meets_target)
-    ideal = (
-        "a fleet sized on the true trips does so in all" if done.needed is not None else "no fleet was found that does"
-    )
-    return About("share", "utility", private=True).counted(
-        "zones in time",
-        met / len(done.zones),
-        1.0,
-        f"In {met:,} of {several(len(done.zones), 'zone')} all true riders are served and wait no longer on average "
-        f"than they may; {ideal}.",
-        details={"missed": [zone for zone, met in zip(done.zones, done.meets_target, strict=True) if not met]},
-    )
-
-
-# What drawn seconds leave open
-
-
-def _wait_interval(done: FleetSettlement, drawn: bool) -> tuple[float, float]:
-    """Return the mean wait twice, or, where seconds were drawn, its interval by how days differ."""
-    if not drawn:
-        return done.wait_seconds, done.wait_seconds
-    served = served_task(done.task, done.planned)
-    waits = [run.waits for run in served.operate(done.planned) if len(run.waits)]
-    most = max((float(own.max()) for own in waits), default=0.0)
-    return spread_interval([float(own.mean()) for own in waits], done.wait_seconds, most=most)
 
 
 def spread_interval(means: Sequence[float], value: float, *, most: float) -> tuple[float, float]:

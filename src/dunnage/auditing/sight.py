@@ -16,14 +16,18 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.columns import is_set
 from dunnage.dataset import Dataset
 from dunnage.domains import Domain, Numeric, Tree, domain_from
-from dunnage.errors import ParameterError, ReleaseError
-from dunnage.mechanisms.recode import released_column
+from dunnage.errors import CheckFailed, ParameterError, ReleaseError
+from dunnage.guarantees import SampledDP
+from dunnage.measures import DISTORTION_METRIC
+from dunnage.mechanisms.recode import ClassRelease, released_column
 from dunnage.release import Release
+from dunnage.verification import mechanism_of
 
-CLASS_MODELS = ("k-anonymity", "sampled-dp")
-"""Guarantees of releases whose rows stand in classes."""
-CLUSTERS = "utility-clusters"
-"""Mechanism whose classes are told by sets, nodes and their own smallest and largest numbers."""
+OTHER_ROWS = "the release was not made from these rows. Give the data exactly as they were published."
+NEITHER = (
+    "linkage is audited on classes of rows and on noisy rows. This release promises {} and has neither. Audit one that "
+    "has."
+)
 
 
 # What the attacker sees
@@ -61,13 +65,26 @@ class PublicValues:
             found &= (position >= 0) & (present[codes] == raw)
         return np.where(found, codes, -1)
 
-    def of_records(self, release: Release, data: Dataset) -> IntArray:
-        """Return the number of each record's combination, -1 where the release has none such."""
-        return self.look_up({name: as_released(release, data, name) for name, *_ in self.columns}, len(data))
+    def of_records(self, release: Release, data: Dataset, others: Sequence[str]) -> IntArray:
+        """Return the number of each record's combination, -1 where the release has none such; others must be there."""
+        columns, public = {attribute.name for attribute in data.schema}, [name for name, *_ in self.columns]
+        lacking = [name for name in (*public, *others) if name not in columns]
+        if lacking:
+            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
+        given = {}
+        for name in public:
+            try:
+                given[name] = released_column(data, name).cast(release.data.schema.field(name).type)
+            except pa.ArrowException:  # its text may quote cells
+                raise ReleaseError(
+                    f"column {name!r} of the data is not of the type that was released. Give the data that were "
+                    "published."
+                ) from None
+        return self.look_up(given, len(data))
 
 
 def names_of_role(release: Release, role: str) -> list[str]:
-    return [name for name, item in release.attributes.items() if item["role"] == role]
+    return [name for name, item in release.attributes.items() if item.role == role]
 
 
 def _comparable(column: pa.Array) -> pa.Array:
@@ -117,31 +134,45 @@ class Told:
 
     @property
     def num_labels(self) -> int:
-        return len(_labels(self.domain))
+        return len(getattr(self.domain, "labels", ()))
 
     def numbers(self, column: pa.Array) -> FloatArray:
-        """Return the values of a column on the scale of the bounds."""
         return _numbers(self.domain, column)
 
     @classmethod
-    def of(cls, release: Release, name: str) -> Told:
-        classes, mechanism = release.classes, release.certificate.body["mechanism"]
-        described = release.attributes[name].get("domain", {})
-        domain = domain_from(described)
+    def of(cls, release: Release, name: str, bounds: str) -> Told:
+        classes, domain = release.classes, domain_from(release.attributes[name].domain or {})
         assert classes is not None
         means, own, listing = None, False, None
         if isinstance(domain, Numeric) and f"{name}_lower" in classes.column_names:
-            lower, upper = (_column(classes, f"{name}_{end}") for end in ("lower", "upper"))
-            means = _column(classes, f"{name}_mean") if f"{name}_mean" in classes.column_names else None
-            own = mechanism.get("bounds") == "class" or mechanism["name"] == CLUSTERS
-            if mechanism["name"] in ("full-domain", "sampled-lattice"):
+            lower, upper = (_numbers(domain, classes[f"{name}_{end}"].combine_chunks()) for end in ("lower", "upper"))
+            if f"{name}_mean" in classes.column_names:
+                means = _numbers(domain, classes[f"{name}_mean"].combine_chunks())
+            own = bounds == "class"
+            if bounds == "level":
                 # Its public rule: a border belongs to the interval above it.
                 open_end = (lower < upper) & (upper < domain.upper_float)
                 upper = np.where(open_end, np.nextafter(upper, -np.inf), upper)
         elif name in classes.column_names and classes.schema.field(name).type == pa.string():
-            lower, upper = _spans(domain, classes.column(name).to_pylist())
+            # The first and last leaf below each node, by place; any node of no hierarchy is the whole domain.
+            labels: tuple[str, ...] = getattr(domain, "labels", ())
+            spans: dict[str, tuple[int, int]] = {}
+            for place, label in enumerate(labels):
+                for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
+                    spans[node] = (spans.get(node, (place, place))[0], place)
+            nodes = [spans.get(node, (0, len(labels) - 1)) for node in classes[name].to_pylist()]
+            lower, upper = np.array(nodes, dtype=np.float64).reshape(-1, 2).T
         elif name in classes.column_names and is_set(classes.schema.field(name).type):
-            listing, lower, upper = _listed(domain, classes.column(name).combine_chunks())
+            sets = classes[name].combine_chunks()
+            counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), np.int64)
+            places = _numbers(domain, sets.flatten())
+            if not counts.all() or (places < 0).any():
+                raise ReleaseError(
+                    "a class has an empty set, or a label that is not in the domain. Verify the release."
+                )
+            of_class, ends = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts)
+            places = places[np.lexsort((places, of_class))]
+            listing, lower, upper = Listing(places, of_class), places[ends - counts], places[ends - 1]
         else:
             raise ParameterError(
                 f"this version audits numbers, nodes of hierarchies and sets. Attribute {name!r} was released as none."
@@ -159,81 +190,58 @@ class Told:
         )
 
 
-def _column(table: pa.Table, name: str) -> FloatArray:
-    return np.asarray(table.column(name).combine_chunks().to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _labels(domain: Domain) -> tuple[str, ...]:
-    labels: tuple[str, ...] = getattr(domain, "labels", ())
-    return labels
-
-
 def _numbers(domain: Domain, column: pa.Array) -> FloatArray:
     if isinstance(domain, Numeric):
         return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64)
-    place = pc.index_in(column.cast(pa.string()), value_set=pa.array(_labels(domain), pa.string()))
+    place = pc.index_in(column.cast(pa.string()), value_set=pa.array(getattr(domain, "labels", ()), pa.string()))
     # A label that the domain has not stands outside every interval.
     return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _spans(domain: Domain, nodes: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return the first and last leaf below each node, by place; any node of no hierarchy is the whole domain."""
-    labels = _labels(domain)
-    spans: dict[str, tuple[int, int]] = {}
-    for place, label in enumerate(labels):
-        for node in domain.levels(label) if isinstance(domain, Tree) else (label,):
-            spans[node] = (spans.get(node, (place, place))[0], place)
-    whole = (0, len(labels) - 1)
-    found = np.array([spans.get(node, whole) for node in nodes], dtype=np.float64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _listed(domain: Domain, sets: pa.ListArray) -> tuple[Listing, FloatArray, FloatArray]:
-    """Return the labels of each set by place, and the first and last of each."""
-    counts = np.asarray(pc.fill_null(pc.list_value_length(sets), 0).to_numpy(zero_copy_only=False), dtype=np.int64)
-    places = _numbers(domain, sets.flatten())
-    if not counts.all() or (places < 0).any():
-        raise ReleaseError("a class has an empty set, or a label that is not in the domain. Verify the release.")
-    of_class = np.repeat(np.arange(len(counts)), counts)
-    places = places[np.lexsort((places, of_class))]
-    ends = np.cumsum(counts)
-    return Listing(places, of_class), places[ends - counts], places[ends - 1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sight:
     """A release of classes as an attacker reads it, one line a class."""
 
-    release: Release  # The release
+    release: Release
+    mechanism: ClassRelease  # What made it
     sizes: IntArray  # Rows of each class
     told: tuple[Told, ...]  # Its generalised attributes
     public: PublicValues
 
     @classmethod
     def of(cls, release: Release) -> Sight:
-        body, names = release.certificate.body, names_of_role(release, "quasi-identifier")
-        if release.classes is None or body["guarantee"]["model"] not in CLASS_MODELS or not names:
-            raise ParameterError(
-                "linkage is audited on classes of rows and on noisy rows. This release promises "
-                f"{body['guarantee']['model']} and has neither. Audit one that has."
-            )
+        names = names_of_role(release, "quasi-identifier")
+        if release.classes is None or not names:
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
+        try:
+            mechanism = mechanism_of(release.certificate)
+        except CheckFailed as failure:
+            raise ReleaseError(f"the release does not say how its classes were made: {failure}. Verify it.") from None
+        if not isinstance(mechanism, ClassRelease):
+            raise ParameterError(NEITHER.format(release.certificate.guarantee.model))
         class_id = release.data.column("class_id").to_numpy()
         in_class = np.flatnonzero(class_id >= 0)  # noisy rows are in none
         return cls(
             release=release,
+            mechanism=mechanism,
             sizes=release.classes.column("size").to_numpy().astype(np.int64),
-            told=tuple(Told.of(release, name) for name in names),
+            told=tuple(Told.of(release, name, mechanism.class_bounds) for name in names),
             public=PublicValues.of(release, in_class[np.unique(class_id[in_class], return_index=True)[1]]),
         )
 
     @property
     def sampled(self) -> bool:
-        return str(self.release.certificate.body["guarantee"]["model"]) == "sampled-dp"
+        """Whether it is of a secret sample, so that a record may be missing by chance."""
+        return isinstance(self.release.certificate.guarantee, SampledDP)
+
+    @property
+    def protects(self) -> str:
+        return self.release.certificate.guarantee.protects
 
     @property
     def clustered(self) -> bool:
         """Whether the classes are clusters of records that are near each other, told by sets, nodes and intervals."""
-        return str(self.release.certificate.body["mechanism"]["name"]) == CLUSTERS
+        return self.mechanism.metric == DISTORTION_METRIC
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -295,25 +303,9 @@ class Known:
 
     @classmethod
     def of_records(cls, sight: Sight, data: Dataset, tolerance: float = 0.0) -> Known:
-        """Know the true values of records."""
-        names = {attribute.name for attribute in data.schema}
-        public = [name for name, *_ in sight.public.columns]
-        lacking = [name for name in (*public, *sight.names) if name not in names]
-        if lacking:
-            raise ReleaseError(f"the data have no column {', '.join(lacking)}. Give the data that were published.")
-        stratum = sight.public.of_records(sight.release, data)
+        stratum = sight.public.of_records(sight.release, data, sight.names)
         try:
             values = np.array([told.numbers(data.column(told.name)) for told in sight.told])
         except (pa.ArrowException, ValueError):
             raise ReleaseError("a column is not of the kind that was released. Give its policy and data.") from None
         return cls.of_values(sight, stratum, values, tolerance)
-
-
-def as_released(release: Release, data: Dataset, name: str) -> pa.Array:
-    """Return a public column of the data as it was released."""
-    try:
-        return released_column(data, name).cast(release.data.schema.field(name).type)
-    except pa.ArrowException:  # its text may quote cells
-        raise ReleaseError(
-            f"column {name!r} of the data is not of the type that was released. Give the data that were published."
-        ) from None

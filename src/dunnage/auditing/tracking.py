@@ -41,16 +41,11 @@ from dunnage.noise import Noise
 
 SIMULATIONS, FEWEST_SIMULATIONS = 2_000, 200
 """How often what has no closed form is drawn; the more symbols there are, the less often."""
-MOST_ENUMERATED = 1 << 17
-"""Most multisets of symbols that are looked at one by one."""
-MOST_ENTRIES = 1 << 22
-"""Most entries of a channel's matrix, or of a table of draws, that are held at once."""
-MOST_RESPONSES = 600
-"""Most reports for which randomised response is computed in closed form."""
-MOST_DRAWN_REPORTS = 2_000
-"""Most reports of one vehicle that are drawn; more never find it less often."""
-MOST_WITH_PRIOR = 1_200
-"""Most places of unary encoding that are told apart by a prior in closed form."""
+MOST_ENUMERATED = 1 << 17  # Most multisets of symbols that are looked at one by one
+MOST_ENTRIES = 1 << 22  # Most entries of a channel's matrix, or of a table of draws, that are held at once
+MOST_RESPONSES = 600  # Most reports for which randomised response is computed in closed form
+MOST_DRAWN_REPORTS = 2_000  # Most reports of one vehicle that are drawn; more never find it less often
+MOST_WITH_PRIOR = 1_200  # Most places of unary encoding that are told apart by a prior in closed form
 _NEGLIGIBLE = 1e-18
 _TIE = 1e-9
 _WORD = 53
@@ -74,10 +69,6 @@ class Guess:
         value = min(1.0, max(float(value), baseline))
         return cls(value=value, interval=(value, value), baseline=baseline)
 
-    @classmethod
-    def drawn(cls, hits: int, num: int, baseline: float) -> Guess:
-        return cls(value=hits / num, interval=wilson(hits, num), baseline=baseline)
-
 
 def uniform(num: int) -> FloatArray:
     return np.full(num, 1 / num)
@@ -86,44 +77,30 @@ def uniform(num: int) -> FloatArray:
 def locate(law: Any, num_reports: int, prior: FloatArray | None = None, *, noise: Noise | None = None) -> Guess:
     """Return how often a vehicle that stays in one place is found by its reports."""
     noise = noise or Noise()
-    if isinstance(law, Independent):
-        return _each_place(law, num_reports, noise)
-    beforehand = uniform(law.num_inputs) if prior is None else _checked(prior, law.num_inputs)
-    if isinstance(law, InClear):
-        return _by_area(law, num_reports, beforehand, noise)
-    return _within(law, num_reports, beforehand, noise)
-
-
-def _checked(prior: FloatArray, num_inputs: int) -> FloatArray:
-    given = np.asarray(prior, dtype=np.float64)
-    if given.shape != (num_inputs,) or not (given >= 0).all() or not given.sum() > 0:
-        raise ParameterError(f"a prior has a chance for each of the {num_inputs} inputs. Give their shares.")
-    return np.asarray(given / given.sum())
-
-
-def _each_place(law: Independent, num_reports: int, noise: Noise) -> Guess:
-    """Guess every place of a path by itself, as each was perturbed by itself; places are alike."""
-    one = locate(law.place, num_reports, noise=noise)
-    low, high = (end**law.steps for end in one.interval)
-    return Guess(value=one.value**law.steps, interval=(low, high), baseline=one.baseline**law.steps)
-
-
-def _by_area(law: InClear, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
-    """Guess inside each area: which one it is, is seen as soon as there is a report."""
-    baseline = float(prior.max())
-    if not num_reports:
-        return Guess.exactly(baseline, baseline)
+    if isinstance(law, Independent):  # every place of a path was perturbed by itself; places are alike
+        one = locate(law.place, num_reports, noise=noise)
+        low, high = (end**law.steps for end in one.interval)
+        return Guess(value=one.value**law.steps, interval=(low, high), baseline=one.baseline**law.steps)
+    beforehand = uniform(law.num_inputs)
+    if prior is not None:
+        beforehand = np.asarray(prior, dtype=np.float64)
+        if beforehand.shape != (law.num_inputs,) or not (beforehand >= 0).all() or not beforehand.sum() > 0:
+            raise ParameterError(f"a prior has a chance for each of the {law.num_inputs} inputs. Give their shares.")
+        beforehand = np.asarray(beforehand / beforehand.sum())
+    if not isinstance(law, InClear) or not num_reports:
+        return _within(law, num_reports, beforehand, noise)
+    # Guess inside each area: which one it is, is seen.
     size, found = law.group_size, np.zeros(3)
     inside = np.zeros((law.num_groups, size + 1))
-    inside[:, :size] = prior[:-1].reshape(law.num_groups, size)
-    inside[0, size] = prior[-1]
+    inside[:, :size] = beforehand[:-1].reshape(law.num_groups, size)
+    inside[0, size] = beforehand[-1]
     alike, how_many = np.unique(inside, axis=0, return_counts=True)
     for chances, num in zip(alike, how_many, strict=True):
         if (weight := float(chances.sum())) > 0:
             guess = _within(law.oracle, num_reports, chances / weight, noise)
             found += num * weight * np.array([guess.value, *guess.interval])
     value, low, high = np.minimum(found, 1.0).tolist()
-    return Guess(value=value, interval=(min(low, value), max(high, value)), baseline=baseline)
+    return Guess(value=value, interval=(min(low, value), max(high, value)), baseline=float(beforehand.max()))
 
 
 def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
@@ -136,7 +113,8 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
         return Guess.exactly(chance, baseline)
     if isinstance(law, RandomisedResponse) and alike and num_reports <= MOST_RESPONSES:
         return Guess.exactly(response_guess(len(possible), law.num_inputs, law.p, num_reports), baseline)
-    if _num_multisets(law, num_reports) <= MOST_ENUMERATED and law.num_inputs * law.num_symbols <= MOST_ENTRIES:
+    few = law.num_symbols <= MOST_ENUMERATED and law.num_inputs * law.num_symbols <= MOST_ENTRIES
+    if few and math.comb(law.num_symbols + num_reports - 1, num_reports) <= MOST_ENUMERATED:
         return Guess.exactly(enumerated_guess(channel_matrix(law), prior, num_reports), baseline)
     if num_reports > MOST_DRAWN_REPORTS:
         fewer = _within(law, MOST_DRAWN_REPORTS, prior, noise)
@@ -147,10 +125,6 @@ def _within(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -> Gues
             return Guess.exactly(2 * law.num_blocks * law.p / law.num_inputs, baseline)
         return _hadamard_drawn(law, num_reports, prior, noise)
     return _matrix_drawn(law, num_reports, prior, noise)
-
-
-def _num_multisets(law: Any, num_reports: int) -> int:
-    return math.comb(law.num_symbols + num_reports - 1, num_reports) if law.num_symbols <= MOST_ENUMERATED else 1 << 62
 
 
 # Closed forms
@@ -184,20 +158,18 @@ def unary_guess(prior: FloatArray, p: float, q: float, loss: float, num_reports:
         below = np.concatenate([[0.0], upto[:-1]])
         # Of t others that have as many, each is guessed as often: the mean of 1 / (1 + t), none having more.
         return float(own @ mixed_powers(upto, below, len(prior), np.multiply)) / len(prior)
-    return float(sum(chance * (own @ _beats_all(prior, place, upto, loss)) for place, chance in enumerate(prior)))
-
-
-def _beats_all(prior: FloatArray, place: int, upto: FloatArray, loss: float) -> FloatArray:
-    """Return, for each number of reports that speak for a place, the chance that no other place is likelier."""
-    counts, num = np.arange(len(upto)), len(upto) - 1
-    lead = (math.log(prior[place]) - np.log(np.delete(prior, place))) / loss
-    limits = counts[:, None] + lead  # others may have up to so many: (counts, others)
-    whole = np.rint(limits)
-    tied = np.abs(limits - whole) < _TIE
-    first = np.arange(len(prior) - 1) < place  # ties go to whichever comes first
-    most = np.where(tied, whole - first, np.floor(limits)).astype(np.int64)
-    chances = np.where(most < 0, 0.0, upto[np.clip(most, 0, num)])
-    return np.asarray(chances.prod(axis=1))
+    total = 0.0
+    for place, chance in enumerate(prior):
+        # For each number of reports that speak for the place, the chance that no other place is likelier.
+        lead = (math.log(chance) - np.log(np.delete(prior, place))) / loss
+        limits = counts[:, None] + lead  # others may have up to so many: (counts, others)
+        whole = np.rint(limits)
+        tied = np.abs(limits - whole) < _TIE
+        first = np.arange(len(prior) - 1) < place  # ties go to whichever comes first
+        most = np.where(tied, whole - first, np.floor(limits)).astype(np.int64)
+        chances = np.where(most < 0, 0.0, upto[np.clip(most, 0, num_reports)])
+        total += chance * (own @ chances.prod(axis=1))
+    return float(total)
 
 
 def response_guess(num_places: int, num_symbols: int, p: float, num_reports: int) -> float:
@@ -253,16 +225,12 @@ def channel_matrix(law: Any) -> FloatArray:
         [-math.inf if (e := law.exponent(index, symbol)) is None else float(e) for symbol in range(law.num_symbols)]
         for index in range(law.num_inputs)
     ]
-    weights = np.exp(np.array(exponents) + _log_base(law))
+    base = np.zeros(law.num_symbols)  # the part of each logarithm that is the same for all inputs
+    if isinstance(law, OptimisedUnary | SymmetricUnary):
+        bits = np.array([symbol.bit_count() for symbol in range(law.num_symbols)])
+        base = bits * math.log(law.q / (1 - law.q))
+    weights = np.exp(np.array(exponents) + base)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-
-
-def _log_base(law: Any) -> FloatArray:
-    """Return the part of the logarithm of each symbol's probability that is the same for all inputs."""
-    if not isinstance(law, OptimisedUnary | SymmetricUnary):
-        return np.zeros(law.num_symbols)
-    bits = np.array([symbol.bit_count() for symbol in range(law.num_symbols)])
-    return np.asarray(bits * math.log(law.q / (1 - law.q)))
 
 
 def _planar_rows(law: Planar) -> FloatArray:
@@ -276,7 +244,6 @@ def _planar_rows(law: Planar) -> FloatArray:
 
 
 def enumerated_guess(matrix: FloatArray, prior: FloatArray, num_reports: int) -> float:
-    """Return the chance by looking at every multiset of symbols."""
     total = []
     for symbols in combinations_with_replacement(range(matrix.shape[1]), num_reports):
         counts = np.bincount(symbols, minlength=1)
@@ -289,35 +256,25 @@ def _uniforms(noise: Noise, size: int) -> FloatArray:
     return np.asarray(noise_arrays.below(noise, 1 << _WORD, size) / float(1 << _WORD))
 
 
-def _draw_places(prior: FloatArray, num: int, noise: Noise) -> IntArray:
-    """Draw inputs by their chances; none whose chance is 0."""
-    ends = np.cumsum(prior)
-    drawn = np.searchsorted(ends, _uniforms(noise, num) * ends[-1], side="right")
-    return np.asarray(np.minimum(drawn, np.flatnonzero(prior)[-1]), dtype=np.int64)
-
-
 def _drawn(
-    scores: Callable[[IntArray], FloatArray],
-    prior: FloatArray,
-    width: int,
-    num_reports: int,
-    baseline: float,
-    noise: Noise,
+    scores: Callable[[IntArray], FloatArray], prior: FloatArray, width: int, num_reports: int, noise: Noise
 ) -> Guess:
     """Draw places, and count how often the one of the highest score is the true one, of several an even part."""
     step = max(1, MOST_ENTRIES // max(width, num_reports))
     num = min(SIMULATIONS, max(FEWEST_SIMULATIONS, 2 * MOST_ENTRIES // width))
     with np.errstate(divide="ignore"):
         logs = np.log(prior)
+    ends, last = np.cumsum(prior), np.flatnonzero(prior)[-1]  # none is drawn whose chance is 0
     hits = 0
     for start in range(0, num, step):
-        true = _draw_places(prior, min(step, num - start), noise)
+        drawn = np.searchsorted(ends, _uniforms(noise, min(step, num - start)) * ends[-1], side="right")
+        true = np.asarray(np.minimum(drawn, last), dtype=np.int64)
         posterior = scores(true) + logs
         tied = posterior >= posterior.max(axis=1, keepdims=True) - _TIE
         # Of several that are as likely one is chosen by a coin, so that the count stays binomial.
         chosen = _uniforms(noise, len(true)) * tied.sum(axis=1) < 1
         hits += int((tied[np.arange(len(true)), true] & chosen).sum())
-    return Guess.drawn(hits, num, baseline)
+    return Guess(value=hits / num, interval=wilson(hits, num), baseline=float(prior.max()))
 
 
 def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, noise: Noise) -> Guess:
@@ -331,7 +288,7 @@ def _hadamard_drawn(law: HadamardResponse, num_reports: int, prior: FloatArray, 
         # Reports of the own block that agree: (all of the block + those that agree - those that do not) / 2.
         return loss * (table[:, of_block, 0] + table[:, of_block, of_row + 1]) / 2
 
-    return _drawn(scores, prior, law.num_symbols, num_reports, float(prior.max()), noise)
+    return _drawn(scores, prior, law.num_symbols, num_reports, noise)
 
 
 def _counts_by_row(symbols: IntArray, num_symbols: int) -> IntArray:
@@ -353,7 +310,7 @@ def _matrix_drawn(law: Any, num_reports: int, prior: FloatArray, noise: Noise) -
             symbols[rows] = np.minimum(drawn, matrix.shape[1] - 1).reshape(len(rows), num_reports)
         return np.asarray(_counts_by_row(symbols, matrix.shape[1]) @ logs.T)
 
-    return _drawn(scores, prior, max(matrix.shape), num_reports, float(prior.max()), noise)
+    return _drawn(scores, prior, max(matrix.shape), num_reports, noise)
 
 
 # Who moved
@@ -430,7 +387,6 @@ class NumberGuess:
 
     @property
     def value(self) -> float:
-        """Chance over all reports."""
         return self.share * self.told + (1 - self.share) * self.baseline
 
 
@@ -460,40 +416,30 @@ def number_guess(law: Reading, weights: FloatArray) -> float:
         parts = (law.share, law.piecewise), (1 - law.share, law.duchi)
         return sum(share * number_guess(part, weights) for share, part in parts)
     if isinstance(law, WindowLaw):
-        return _window_guess(law, weights)
+        odds = float(odds_of(law.epsilon))
+        symbols = np.arange(-law.last, law.last + 1)
+        before = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))  # (buckets, points + 1)
+        # Points whose window a symbol lies in: from first to the one before stop.
+        first = np.clip(-(-(symbols - law.half) // law.stride) + law.steps, 0, 2 * law.steps + 1)
+        stop = np.clip((symbols + law.half) // law.stride + law.steps + 1, 0, 2 * law.steps + 1)
+        joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
+        return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
     if isinstance(law, LaplaceNumber):
-        return _laplace_guess(law, weights)
+        from scipy.signal import lfilter
+
+        ratio = math.exp(-float(1 / law.noise_scale))
+        ahead = lfilter([1.0], [1.0, -ratio], weights, axis=1)
+        behind = lfilter([1.0], [1.0, -ratio], weights[:, ::-1], axis=1)[:, ::-1]
+        best = (ahead + behind - weights).max(axis=0)
+        # Beyond the outermost points nothing changes but the size of all.
+        return float((best.sum() + (best[0] + best[-1]) * ratio / (1 - ratio)) * (1 - ratio) / (1 + ratio))
     # A sign: its mean is the number over the scale.
     points = np.linspace(-1.0, 1.0, weights.shape[1])
     lean, all_of = weights @ points / law.scale, weights.sum(axis=1)
     return float(((all_of + lean) / 2).max() + ((all_of - lean) / 2).max())
 
 
-def _window_guess(law: WindowLaw, weights: FloatArray) -> float:
-    odds = float(odds_of(law.epsilon))
-    symbols = np.arange(-law.last, law.last + 1)
-    before = np.pad(np.cumsum(weights, axis=1), ((0, 0), (1, 0)))  # (buckets, points + 1)
-    # Points whose window a symbol lies in: from first to the one before stop.
-    first = np.clip(-(-(symbols - law.half) // law.stride) + law.steps, 0, 2 * law.steps + 1)
-    stop = np.clip((symbols + law.half) // law.stride + law.steps + 1, 0, 2 * law.steps + 1)
-    joint = weights.sum(axis=1, keepdims=True) + (odds - 1) * (before[:, stop] - before[:, first])
-    return float(joint.max(axis=0).sum() / (law.window * odds + law.num_outside))
-
-
-def _laplace_guess(law: LaplaceNumber, weights: FloatArray) -> float:
-    from scipy.signal import lfilter
-
-    ratio = math.exp(-float(1 / law.noise_scale))
-    ahead = lfilter([1.0], [1.0, -ratio], weights, axis=1)
-    behind = lfilter([1.0], [1.0, -ratio], weights[:, ::-1], axis=1)[:, ::-1]
-    joint = ahead + behind - weights
-    best = joint.max(axis=0)
-    # Beyond the outermost points nothing changes but the size of all.
-    return float((best.sum() + (best[0] + best[-1]) * ratio / (1 - ratio)) * (1 - ratio) / (1 + ratio))
-
-
 def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatArray | None]) -> list[NumberGuess]:
-    """Return how often the bucket of each number is guessed by one report."""
     found = []
     for place, table in enumerate(weights):
         if table is None:

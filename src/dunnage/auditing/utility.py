@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.bins import BinKind, VectorPacking, pack_vectors
+from dunnage.bins import BinKind, pack_vectors
 from dunnage.bins.fills import Items, Slots, count_fills
 from dunnage.bins.sampling import clopper_pearson, fits_by_permutation
 from dunnage.dataset import Dataset
@@ -148,25 +148,19 @@ class PlanUtility:
 
     def summary(self) -> str:
         """Describe what privacy cost, for the owner."""
-        sure = "proven" if self.proven else "best found"
         low, high = self.feasibility.interval
         likely = f"{self.feasibility.value:.1%}" + (f" ({low:.1%} to {high:.1%})" if low < high else "")
-        rest = (
-            f" ({self.outside:g} of it for {self.packages_outside:,} outside the plan)" if self.packages_outside else ""
-        )
-        return "\n".join(
-            [
-                f"Objective   {self.objective:g}{rest}, on the true weights {self.optimum:g} ({sure})",
-                f"Ratio       {self.ratio:.3f}",
-                f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
-                f"Likely      every bin fits with {likely}",
-                f"Linkage     {self._linkage_text()}",
-            ]
-        )
-
-    def _linkage_text(self) -> str:
-        linkage = self.truck_linkage
-        return f"{linkage.mean:.1%} on average ({linkage.kind})" if linkage else "unknown"
+        outside, linkage = self.packages_outside, self.truck_linkage
+        rest = f" ({self.outside:g} of it for {outside:,} outside the plan)" if outside else ""
+        best = f"{self.optimum:g} ({'proven' if self.proven else 'best found'})"
+        lines = [
+            f"Objective   {self.objective:g}{rest}, on the true weights {best}",
+            f"Ratio       {self.ratio:.3f}",
+            f"Feasible    plan {'yes' if self.plan_feasible else 'no'}, bins {self.bins_feasible:.1%}",
+            f"Likely      every bin fits with {likely}",
+            f"Linkage     {f'{linkage.mean:.1%} on average ({linkage.kind})' if linkage else 'unknown'}",
+        ]
+        return "\n".join(lines)
 
 
 def plan_utility(
@@ -200,44 +194,15 @@ def plan_utility(
     ReleaseError
         If the settlement names records that the data have not.
     """
-    start = time.monotonic()
-    costs = _costs(settlement, data, seconds, progress)
-    taken = time.monotonic() - start
-    return PlanUtility(
-        objective=whole_if_possible(costs.planned + costs.outside),
-        optimum=whole_if_possible(costs.optimum),
-        proven=costs.optimum == costs.bound,
-        bound=whole_if_possible(costs.bound),
-        packages=costs.num,
-        packages_outside=costs.num_outside,
-        outside=whole_if_possible(costs.outside),
-        outside_bound=whole_if_possible(costs.outside_bound),
-        plan_feasible=settlement.plan_feasible,
-        bins_feasible=settlement.bins_feasible,
-        feasibility=_feasibility_of(settlement, permutations, noise or Noise()),
-        truck_linkage=settlement.truck_linkage,
-        seconds=taken,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Costs:
-    """What the plan, the packages outside it, and the best plan on true weights take; and of how many packages."""
-
-    planned: Fraction
-    outside: Fraction
-    outside_bound: Fraction
-    optimum: Fraction
-    bound: Fraction
-    num: int
-    num_outside: int
-
-
-def _costs(settlement: Settlement, data: Dataset, seconds: float, progress: Progress | None) -> _Costs:
-    """Cost the settlement, with trucks for what is outside of it, and the best plan that is found for everything."""
     start, plan = time.monotonic(), settlement.plan
-    records, bins = _loaded(settlement, data)
-    shipped = np.concatenate([records, _unplanned(settlement, data)])
+    # loading : a line per source row; records that are in none of them were not released
+    source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
+    planned, loaded = data.parts.records_of(source), bins != LEFT_BEHIND
+    if (planned[loaded] < 0).any():
+        raise ReleaseError("the settlement is of other data. Give the data it was made with.")
+    first = np.sort(np.unique(planned[loaded], return_index=True)[1])
+    records, bins = planned[loaded][first], bins[loaded][first]
+    shipped = np.concatenate([records, np.setdiff1d(np.arange(len(data)), planned)])
     amounts = np.column_stack([data.numbers(quantity)[shipped] for quantity in plan.quantities])
     fits = _fits_some_truck(amounts, list(plan.quantities), plan.trucks)
     in_plan = np.arange(len(shipped)) < len(records)
@@ -256,10 +221,15 @@ def _costs(settlement: Settlement, data: Dataset, seconds: float, progress: Prog
     if rest.any():
         unlimited = [replace(truck, count=None) for truck in plan.trucks]
         outside = packed(rest, unlimited, start + seconds * float(rest.sum() / fits.sum()))
-    planned = cost_of(plan.trucks, used)
-    objective, optimum, bound = planned + outside.cost, None, Fraction(0)
+    objective, optimum, bound = cost_of(plan.trucks, used) + outside.cost, None, Fraction(0)
+    # Packages outside the plan may take more trucks than it had: there are as many of each kind as are used.
+    taken = used + Counter(outside.truck_of_bin)
+    kinds = [
+        truck if truck.count is None else replace(truck, count=max(truck.count, taken[truck.name]))
+        for truck in plan.trucks
+    ]
     try:
-        truth = packed(fits, _enough(plan.trucks, used + Counter(outside.truck_of_bin)), start + seconds)
+        truth = packed(fits, kinds, start + seconds)
         optimum, bound = truth.cost, truth.bound
     except NoPlanError:  # no packing was found, but the settlement may be one
         if not settlement.feasible:
@@ -267,45 +237,29 @@ def _costs(settlement: Settlement, data: Dataset, seconds: float, progress: Prog
     if settlement.feasible and (optimum is None or objective < optimum):
         optimum = objective
     assert optimum is not None
-    return _Costs(
-        planned=planned,
-        outside=outside.cost,
-        outside_bound=outside.bound,
-        optimum=optimum,
-        bound=bound,
-        num=int(fits.sum()),
-        num_outside=int(rest.sum()),
+    found, sealed = time.monotonic() - start, settlement.sealed
+    return PlanUtility(
+        objective=whole_if_possible(objective),
+        optimum=whole_if_possible(optimum),
+        proven=optimum == bound,
+        bound=whole_if_possible(bound),
+        packages=int(fits.sum()),
+        packages_outside=int(rest.sum()),
+        outside=whole_if_possible(outside.cost),
+        outside_bound=whole_if_possible(outside.bound),
+        plan_feasible=settlement.plan_feasible,
+        bins_feasible=settlement.bins_feasible,
+        feasibility=_likely(settlement.task, permutations, noise or Noise())
+        if sealed is None
+        else _fillable(settlement.plan_feasible, sealed.exact, settlement.bins_feasible),
+        truck_linkage=settlement.truck_linkage,
+        seconds=found,
     )
-
-
-def _enough(trucks: Sequence[Truck], used: Mapping[str, int]) -> list[Truck]:
-    """Let there be as many trucks of each kind as are used: packages outside a plan may take more than it had."""
-    return [
-        truck if truck.count is None else replace(truck, count=max(truck.count, used.get(truck.name, 0)))
-        for truck in trucks
-    ]
 
 
 def _fits_some_truck(amounts: FloatArray, quantities: Sequence[str], trucks: Sequence[Truck]) -> npt.NDArray[np.bool_]:
     held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
     return np.asarray(np.any(np.all(amounts[:, None] <= held, axis=2), axis=1))
-
-
-def _loaded(settlement: Settlement, data: Dataset) -> tuple[IntArray, IntArray]:
-    # loading : a line per source row
-    source, bins = (settlement.loading.column(name).to_numpy() for name in ("source_row", "bin"))
-    loaded = bins != LEFT_BEHIND
-    records, bins = data.parts.records_of(source[loaded]), bins[loaded]
-    if (records < 0).any():
-        raise ReleaseError("the settlement is of other data. Give the data it was made with.")
-    first = np.sort(np.unique(records, return_index=True)[1])
-    return records[first], bins[first]
-
-
-def _unplanned(settlement: Settlement, data: Dataset) -> IntArray:
-    """Return the records that are in no line of the loading: those that were not released."""
-    planned = data.parts.records_of(settlement.loading.column("source_row").to_numpy())
-    return np.setdiff1d(np.arange(len(data)), planned)
 
 
 def _group(data: Dataset, apart: Sequence[str | None], records: IntArray) -> IntArray:
@@ -410,12 +364,6 @@ def feasibility(
     return _fillable(drawn.bin_of_row is not None, drawn.exact, float(drawn.bin_of_row is not None))
 
 
-def _feasibility_of(settlement: Settlement, permutations: int, noise: Noise) -> Feasibility:
-    if settlement.sealed is None:
-        return _likely(settlement.task, permutations, noise)
-    return _fillable(settlement.plan_feasible, settlement.sealed.exact, settlement.bins_feasible)
-
-
 def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:
     """Say that a sealed plan fits surely if it can be filled at all: its owner knows the weights."""
     sure, value = found or counted, float(found)
@@ -516,67 +464,42 @@ def pack_truth(
     progress: Progress | None = None,
 ) -> TruePacking:
     """Pack true amounts at the least cost that can be found in time, each group of rows apart."""
+    tell = progress or (lambda line: None)
+    bins: list[IntArray] = []
+    bound = Fraction(0)
     if len(trucks) == 1 and len(quantities) == 1:
-        bins, bound = _packed_weights(amounts[:, 0], trucks[0].capacity[quantities[0]], group, deadline, progress)
+        groups = rows_by_group(group)
+        for number, rows in enumerate(groups):  # time that one group leaves over is the next one's
+            seconds = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(groups) - number)
+            found, least = packed_group(amounts[rows, 0], trucks[0].capacity[quantities[0]], seconds)
+            bins += [rows[items] for items in found]
+            bound += least
+            tell(f"true weights: {number + 1} of {len(groups)} parts packed")
         names = [trucks[0].name] * len(bins)
     else:
         held = np.array([[truck.capacity[quantity] for quantity in quantities] for truck in trucks])
-        packing, bound = _packed_vectors(amounts, held, trucks, group, deadline, progress)
-        bins, names = (
-            [np.array(rows, dtype=np.int64) for rows in packing.bins],
-            [trucks[kind].name for kind in packing.kind_of_bin],
-        )
+        whole, rooms = whole_table(amounts, held)[:2]
+        same = whole.dtype != object
+        if not same:  # rounded outward to 64 bits, so that what fits by them fits in truth
+            most = [max(int(room).bit_length() - _KERNEL_BITS, 0) for room in rooms.max(axis=0)]
+            shift, same = np.array(most, dtype=object), not any(most)
+            whole, rooms = (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64)
+        several = len(trucks) > 1
+        kinds = [
+            BinKind(
+                capacity=tuple(room),
+                cost=exact(truck.cost, what="cost") if several else 1,
+                count=truck.count if several else None,
+            )
+            for truck, room in zip(trucks, rooms.tolist(), strict=True)
+        ]
+        tell("packing the true amounts")
+        seconds = max(deadline - time.monotonic(), LEAST_SECONDS)
+        packing = pack_vectors(whole, kinds, seconds=seconds, groups=group)
+        bins = [np.array(rows, dtype=np.int64) for rows in packing.bins]
+        names = [trucks[kind].name for kind in packing.kind_of_bin]
+        bound = packing.bound if same else bound
     bin_of_row = np.empty(len(amounts), dtype=np.int64)
     for number, rows in enumerate(bins):
         bin_of_row[rows] = number
     return TruePacking(bin_of_row, tuple(names), cost_of(trucks, Counter(names)), bound)
-
-
-def _packed_weights(
-    weights: FloatArray, capacity: float, group: IntArray, deadline: float, progress: Progress | None
-) -> tuple[list[IntArray], Fraction]:
-    """Pack group after group; time that one leaves over is the next one's."""
-    bins: list[IntArray] = []
-    bound = 0
-    groups = rows_by_group(group)
-    for number, rows in enumerate(groups):
-        seconds = max(deadline - time.monotonic(), LEAST_SECONDS) / (len(groups) - number)
-        found, least = packed_group(weights[rows], capacity, seconds)
-        bins += [rows[items] for items in found]
-        bound += least
-        if progress is not None:
-            progress(f"true weights: {number + 1} of {len(groups)} parts packed")
-    return bins, Fraction(bound)
-
-
-def _packed_vectors(
-    amounts: FloatArray,
-    held: FloatArray,
-    trucks: Sequence[Truck],
-    group: IntArray,
-    deadline: float,
-    progress: Progress | None,
-) -> tuple[VectorPacking, Fraction]:
-    items, rooms, same = _kernel_table(*whole_table(amounts, held)[:2])
-    several = len(trucks) > 1
-    kinds = [
-        BinKind(
-            capacity=tuple(room),
-            cost=exact(truck.cost, what="cost") if several else 1,
-            count=truck.count if several else None,
-        )
-        for truck, room in zip(trucks, rooms.tolist(), strict=True)
-    ]
-    if progress is not None:
-        progress("packing the true amounts")
-    seconds = max(deadline - time.monotonic(), LEAST_SECONDS)
-    packing = pack_vectors(items, kinds, seconds=seconds, groups=group)
-    return packing, packing.bound if same else Fraction(0)
-
-
-def _kernel_table(whole: npt.NDArray[Any], rooms: npt.NDArray[Any]) -> tuple[IntArray, IntArray, bool]:
-    """Give whole numbers as 64-bit ones: the same, or rounded outward, so that what fits by them fits in truth."""
-    if whole.dtype != object:
-        return whole, rooms, True
-    shift = np.array([max(int(most).bit_length() - _KERNEL_BITS, 0) for most in rooms.max(axis=0)], dtype=object)
-    return (-(-whole >> shift)).astype(np.int64), (rooms >> shift).astype(np.int64), not shift.any()

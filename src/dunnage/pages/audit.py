@@ -15,7 +15,7 @@ from dunnage.pages.carriers import carrier_pictures
 from dunnage.pages.common import render
 from dunnage.pages.counts import count_pictures
 from dunnage.pages.rides import ride_pictures
-from dunnage.pages.signoff import sign_off_page
+from dunnage.pages.signoff import sign_off_page, told_line
 from dunnage.svg import Scale, Svg, chart, tag
 from dunnage.text import percent
 
@@ -92,7 +92,11 @@ def audit_page(audit: Audit) -> str:
         "baseline": _BASELINES[audit.statistic == "values" and not audit.external],
         "figures": _key_figures(audit.findings),
         "topics": [
-            (_TITLES[topic], pictures.get(topic, []), [_card(item) for item in items])
+            (
+                _TITLES[topic],
+                pictures.get(topic, []),
+                [{**told_line(item), "private": item.private, "svg": _bars(item)} for item in items],
+            )
             for topic, items in topics
             if items
         ],
@@ -121,19 +125,6 @@ def _key_figures(findings: Sequence[Finding]) -> list[dict[str, str]]:
     ]
 
 
-def _card(item: Finding) -> dict[str, Any]:
-    low, high = item.interval
-    return {
-        "name": item.name,
-        "value": item.text(item.value),
-        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
-        "baseline": item.text(item.baseline),
-        "sentence": item.sentence.replace(" %", "\u00a0%"),
-        "private": item.private,
-        "svg": _bars(item),
-    }
-
-
 def _bars(item: Finding) -> Svg:
     """Draw the value as a bar, the baseline as a fainter one below it, and the interval as a line, if it is one."""
     low, high = item.interval
@@ -158,22 +149,15 @@ class _Column(NamedTuple):
     name: str
     text: Callable[[Any], str]
 
-    def cell(self, record: AtRisk) -> tuple[str, str]:
-        """Write a record's cell, below its title; an empty one if the record lacks the figure."""
-        figure = getattr(record, self.name)
-        return self.title, "" if figure is None else self.text(figure)
-
-
-def _guesses(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {percent(chance)}" for name, chance in figures.items())
-
 
 _count = "{:,}".format
 _RISK_COLUMNS: Mapping[type[AtRisk], tuple[_Column, ...]] = {
     RecordAtRisk: (
         _Column("Rows that may be it", "rows", _count),
         _Column("Row named", "record_linkage", percent),
-        _Column("Value guessed", "attribute_linkage", _guesses),
+        _Column(
+            "Value guessed", "attribute_linkage", lambda by: ", ".join(f"{name} {percent(p)}" for name, p in by.items())
+        ),
     ),
     TripAtRisk: (
         _Column("Suspicion of one half became", "suspicion", percent),
@@ -192,9 +176,13 @@ _RISK_COLUMNS: Mapping[type[AtRisk], tuple[_Column, ...]] = {
 }
 
 
-def _risk_table(audit: Audit) -> dict[str, Any]:
+def _risk_table(audit: Audit) -> dict[str, object]:
     """List the records most at risk by their place in the source, from 1 below the header, without empty columns."""
     columns = _RISK_COLUMNS[type(audit.at_risk[0])] if audit.at_risk else ()
-    lines = [(f"{record.source_row + 1:,}", [item.cell(record) for item in columns]) for record in audit.at_risk]
+    lines = []
+    for record in audit.at_risk:
+        figures = [(title, getattr(record, name), text) for title, name, text in columns]
+        cells = [(title, "" if figure is None else text(figure)) for title, figure, text in figures]
+        lines.append((f"{record.source_row + 1:,}", cells))
     told = [item.title for place, item in enumerate(columns) if any(cells[place][1] for _, cells in lines)]
     return {"titles": told, "lines": [(row, [cell for cell in cells if cell[0] in told]) for row, cells in lines]}

@@ -7,12 +7,15 @@ the audit and the certificate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+
+from pydantic import JsonValue
 
 from dunnage._version import __version__
-from dunnage.auditing.audit import Approval, Audit, ComparedPlan, Statement
+from dunnage.auditing.audit import Audit, Statement
 from dunnage.auditing.finding import Finding
+from dunnage.certificate import Composition, JsonObject, Total
+from dunnage.guarantees import Basis
 from dunnage.pages.common import render
 from dunnage.text import number_text, percent
 
@@ -80,28 +83,62 @@ def sign_off_page(audit: Audit) -> str:
     That of an audit which is not external shows private figures: keep the file private (mode 0600). The same audit
     always gives the same page.
     """
-    stated = audit.statement
+    stated, assumed = audit.statement, audit.statement.assumptions
     shown = [item for item in audit.findings if not (audit.external and item.private)]
+    risks, costs = _chosen(shown, _RISKS, MOST_RISKS), _chosen(shown, _COSTS, MOST_COSTS)
+    promise, warnings = _fitting(_promises(stated), _ROOM["promise"]), _fitting(stated.warnings, _ROOM["warnings"])
+    # Assumptions have the room that all else leaves; their names say enough to look them up.
+    sentences = [_cut(item.sentence, _ROOM["sentence"]) for item in (*risks, *costs)]
+    used = sum(map(len, [*sentences, *promise, _cut(_mechanism(stated.mechanism), _ROOM["mechanism"]), *warnings]))
+    room = max(_LEAST_ASSUMED, min(_MOST_ASSUMED, _MOST_ASSUMED + _ALL_ELSE - used))
+    told = [f"{name}: {words}" for name, words in assumed.items()]
+    told = told if sum(map(len, told)) <= room else [", ".join(assumed)]
+    lists = {
+        "It assumes": _fitting(told, room),
+        "In clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
+        "Warnings": warnings,
+    }
+    # The lines to sign on are filled in as far as it is known who approved.
+    name, _, role = (audit.approved.name if audit.approved else "").partition(",")
+    date = audit.approved.time[:10] if audit.approved else ""
     content = {
         "audit": audit,
         "title": _cut(f"Sign-off: {audit.dataset}" + (f", {audit.period}" if audit.period else ""), _ROOM["title"]),
         "facts": _facts(audit),
         "basis": stated.basis,
         "basis_words": _BASES.get(stated.basis, ""),
-        "promise": _fitting(_promises(stated), _ROOM["promise"]),
+        "promise": promise,
         "odds": _odds(stated),
-        "risks": [_line(item) for item in _chosen(shown, _RISKS, MOST_RISKS)],
-        "costs": [_line(item) for item in _chosen(shown, _COSTS, MOST_COSTS)],
-        "lists": _lists(stated, _used(stated, shown)),
-        "approval": _approval(audit.approved),
+        "risks": [told_line(item, _ROOM["sentence"]) for item in risks],
+        "costs": [told_line(item, _ROOM["sentence"]) for item in costs],
+        "lists": [(title, items) for title, items in lists.items() if items],
+        "approval": [("Approved by", name.strip()), ("Role", role.strip()), ("Date", date), ("Signature", "")],
         "version": __version__,
     }
     return render("signoff.html", content)
 
 
+def told_line(item: Finding, room: int | None = None) -> dict[str, str]:
+    """Write the figures and the sentence of a finding for a page."""
+    low, high = item.interval
+    sentence = item.sentence if room is None else _cut(item.sentence, room)
+    return {
+        "name": item.name,
+        "value": item.text(item.value),
+        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
+        "baseline": item.text(item.baseline),
+        "sentence": sentence.replace(" %", "\u00a0%"),
+    }
+
+
 def _facts(audit: Audit) -> list[tuple[str, str]]:
     """Say what is signed for, and under which policy."""
-    stated, policy = audit.statement, audit.statement.policy
+    stated, policy, plan = audit.statement, audit.statement.policy, "none"
+    if stated.plan is not None:
+        what = "in cost" if stated.plan.minimises == "cost" else stated.plan.minimises
+        plan = f"{number_text(stated.plan.objective)} {what}" + (
+            f" by {stated.plan.model}" if stated.plan.model else ""
+        )
     differs = policy.differs if policy else ()
     given = "not given to this audit" if policy is None else policy.digest
     return [
@@ -110,140 +147,92 @@ def _facts(audit: Audit) -> list[tuple[str, str]]:
         ("Protects", f"one {audit.protects}"),
         ("Released", stated.time + (", signed" if stated.signed else ", not signed")),
         ("Mechanism", _cut(_mechanism(stated.mechanism), _ROOM["mechanism"])),
-        ("Plan", _plan(stated.plan)),
+        ("Plan", plan),
         ("With earlier releases", _composed(stated.composition)),
         ("Release (SHA-256)", audit.release),
         ("Policy (SHA-256)", given + (f"; says otherwise of: {', '.join(differs)}" if differs else "")),
     ]
 
 
-def _mechanism(mechanism: Mapping[str, Any]) -> str:
+def _mechanism(mechanism: JsonObject) -> str:
     """Write a mechanism and its parameters; those that are not set are left out."""
-    told = [
-        f"{key} {_parameter(key, value)}"
-        for key, value in mechanism.items()
-        if key != "name" and value is not None and value is not False and value != {}
-    ]
+    told = []
+    for key, value in mechanism.items():
+        if key == "purposes" and isinstance(value, dict):
+            purposes = [f"{name} ({_purpose(item)})" for name, item in sorted(value.items())]
+            told.append(f"{key} {' and '.join(purposes)}")
+        elif key != "name" and value is not None and value is not False and value != {}:
+            told.append(f"{key} {_parameter(value)}")
     return ": ".join(part for part in (str(mechanism.get("name", "unknown")), ", ".join(told)) if part)
 
 
-def _parameter(key: str, value: Any) -> str:
-    if key == "purposes" and isinstance(value, Mapping):
-        return " and ".join(f"{name} ({_purpose(item)})" for name, item in sorted(value.items()))
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_parameter('', part)}" for name, part in value.items())
-    if isinstance(value, list):
-        return "/".join(_parameter("", part) for part in value)
-    return str(value)
+def _parameter(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_parameter(part)}" for name, part in value.items())
+    return "/".join(_parameter(part) for part in value) if isinstance(value, list) else str(value)
 
 
-def _purpose(item: Mapping[str, Any]) -> str:
-    tiers = item.get("tiers") or {}
-    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, Mapping) else ""
+def _purpose(item: JsonValue) -> str:
+    if not isinstance(item, dict):
+        return str(item)
+    tiers = item.get("tiers")
+    losses = ", ".join(f"{name} epsilon {loss}" for name, loss in tiers.items()) if isinstance(tiers, dict) else ""
     return ", ".join(part for part in (str(item.get("name", "")), losses) if part)
 
 
-def _plan(plan: ComparedPlan | None) -> str:
-    if plan is None:
-        return "none"
-    model = f" by {plan.model}" if plan.model else ""
-    return f"{number_text(plan.objective)} {'in cost' if plan.minimises == 'cost' else plan.minimises}{model}"
-
-
-def _composed(composition: Mapping[str, Any]) -> str:
+def _composed(composition: Composition | None) -> str:
     """Say what this and all earlier releases of the dataset add up to."""
-    total = composition.get("total")
-    if not isinstance(total, Mapping):
-        return "no total exists: " + str(composition.get("rule", "")).removeprefix("does not compose: ")
-    delta = f", delta {total['delta']}" if total.get("delta") else ""
-    return f"epsilon {total.get('epsilon')}{delta} in all ({composition.get('neighbours', '')})"
+    if composition is None or not isinstance(composition.total, Total):
+        return "no total exists: " + (composition.rule if composition else "").removeprefix("does not compose: ")
+    total = composition.total
+    delta = f", delta {total.delta}" if total.delta else ""
+    return f"epsilon {total.epsilon}{delta} in all ({composition.neighbours or ''})"
 
 
 def _promises(stated: Statement) -> list[str]:
     """Say in plain words what is promised; of a claim, what is claimed too."""
-    guarantee = stated.guarantee
-    words = _MODELS.get(str(guarantee.get("model")), str(guarantee.get("model", ""))).format(
-        unit=guarantee.get("protects", "record")
-    )
-    figures = [f"{name} = {guarantee[name]}" for name in ("k", "epsilon", "delta", "beta") if guarantee.get(name)]
-    promised = [f"{words} ({', '.join(figures)})."] if stated.basis == "proved" else []
+    promised = []
+    if stated.guarantee is not None and stated.basis == Basis.PROVED:
+        words, parts = (
+            _MODELS[stated.guarantee.model].format(unit=stated.guarantee.protects),
+            stated.guarantee.to_dict(),
+        )
+        figures = [f"{name} = {parts[name]}" for name in ("k", "epsilon", "delta", "beta") if parts.get(name)]
+        promised = [f"{words} ({', '.join(figures)})."]
     claim = [f"Claimed: {stated.claim}."] if stated.claim else []
-    return [*promised, *stated.meaning.get("sentences", []), *claim]
+    return [*promised, *(stated.meaning.sentences if stated.meaning is not None else []), *claim]
 
 
 def _odds(stated: Statement) -> list[tuple[str, str]]:
     """Give what a suspicion may become, or how often a row may be named, at most."""
     rows = []
-    for row in stated.meaning.get("odds", []):
-        before = f"a suspicion of {percent(row['before'])}" if "before" in row else ""
-        if "at_most" in row:
-            rows.append((f"{before} becomes", percent(row["at_most"])))
-        elif "right_guess_at_most" in row:
-            rows.append((f"with {before} the best guess is right", percent(row["right_guess_at_most"])))
-        elif "right_at_most" in row:
-            rows.append((str(row.get("attack", "a guess is right")), percent(row["right_at_most"])))
+    for row in stated.meaning.odds if stated.meaning is not None else []:
+        before = f"a suspicion of {percent(row.before)}" if row.before is not None else ""
+        if row.at_most is not None:
+            rows.append((f"{before} becomes", percent(row.at_most)))
+        elif row.right_guess_at_most is not None:
+            rows.append((f"with {before} the best guess is right", percent(row.right_guess_at_most)))
+        elif row.right_at_most is not None:
+            rows.append((row.attack or "a guess is right", percent(row.right_at_most)))
     return [(f"{words[0].upper()}{words[1:]}", most) for words, most in rows]
 
 
-def _chosen(findings: Sequence[Finding], names: Iterable[str], most: int) -> list[Finding]:
+def _chosen(findings: Sequence[Finding], wanted: Sequence[str], most: int) -> list[Finding]:
     """Choose the findings to show, as far as there is room: of several attributes the worst one."""
-    found: dict[str, Finding] = {}
-    wanted = list(names)
+    found: dict[str, tuple[float, Finding]] = {}
     for item in findings:
         name = item.name.partition(" (")[0]
         if name not in wanted and name.startswith("membership guess, rider"):
             name = "membership guess, rider"
-        if name in wanted and (name not in found or _badness(item) > _badness(found[name])):
-            found[name] = item
+        badness = item.value / item.baseline if item.baseline else item.value
+        if name in wanted and (name not in found or badness > found[name][0]):
+            found[name] = badness, item
     kept: list[Finding] = []
-    for item in (found[name] for name in wanted if name in found):
+    for _, item in (found[name] for name in wanted if name in found):
         room = _ROOM["table"] - sum(len(one.sentence) for one in kept)
         if len(kept) < FEWEST or (len(kept) < most and len(item.sentence) <= room):
             kept.append(item)
     return kept
-
-
-def _badness(item: Finding) -> float:
-    """Say how bad a finding is beside its baseline; only of findings of one name."""
-    return item.value / item.baseline if item.baseline else item.value
-
-
-def _line(item: Finding) -> dict[str, str]:
-    low, high = item.interval
-    return {
-        "name": item.name,
-        "value": item.text(item.value),
-        "between": f"{item.text(low)} to {item.text(high)}" if low < high else "",
-        "baseline": item.text(item.baseline),
-        "sentence": _cut(item.sentence, _ROOM["sentence"]).replace(" %", "\u00a0%"),
-    }
-
-
-def _used(stated: Statement, shown: Sequence[Finding]) -> int:
-    """Count the characters that all but the assumptions take."""
-    lines = [*_chosen(shown, _RISKS, MOST_RISKS), *_chosen(shown, _COSTS, MOST_COSTS)]
-    texts = [
-        *(_cut(item.sentence, _ROOM["sentence"]) for item in lines),
-        *_fitting(_promises(stated), _ROOM["promise"]),
-        _cut(_mechanism(stated.mechanism), _ROOM["mechanism"]),
-        *_fitting(stated.warnings, _ROOM["warnings"]),
-    ]
-    return sum(map(len, texts))
-
-
-def _lists(stated: Statement, used: int) -> list[tuple[str, list[str]]]:
-    """Give assumptions, what is in clear, and warnings, as far as a page holds them."""
-    assumed = stated.assumptions
-    room = max(_LEAST_ASSUMED, min(_MOST_ASSUMED, _MOST_ASSUMED + _ALL_ELSE - used))
-    told = [f"{name}: {words}" for name, words in assumed.items()]
-    if sum(map(len, told)) > room:  # their names say enough to look them up
-        told = [", ".join(assumed)]
-    parts = {
-        "It assumes": _fitting(told, room),
-        "In clear": _fitting(stated.in_clear, _ROOM["in_clear"]),
-        "Warnings": _fitting(stated.warnings, _ROOM["warnings"]),
-    }
-    return [(title, items) for title, items in parts.items() if items]
 
 
 def _fitting(items: Sequence[str], room: int) -> list[str]:
@@ -263,10 +252,3 @@ def _cut(text: str, room: int) -> str:
         return text
     whole = text[:room].rsplit(" ", 1)[0]
     return (whole if 2 * len(whole) > room else text[:room]) + " ..."
-
-
-def _approval(approved: Approval | None) -> list[tuple[str, str]]:
-    """Give the lines to sign on, filled in as far as it is known who approved."""
-    name, _, role = (approved.name if approved else "").partition(",")
-    date = approved.time[:10] if approved else ""
-    return [("Approved by", name.strip()), ("Role", role.strip()), ("Date", date), ("Signature", "")]
