@@ -120,8 +120,8 @@ def a_body(num_rows: int, k: int, num_classes: int, **changes: object) -> dict[s
             "classes": num_classes,
             "class_size": {"smallest": k, "mean": num_rows / num_classes, "largest": k},
             "suppressed": {"count": 0, "share": 0.0},
-            "risks": {"prosecutor_highest": 1 / k, "marketer": 1 / k},
-            "loss": {"total": 0.125},
+            "risks": {"prosecutor_highest": 1 / k, "prosecutor_mean": 1 / k, "marketer": 1 / k, "journalist": "unknown"},
+            "loss": {"metric": "range", "sum": 1.0, "total": 0.125, "attributes": {"weight": 0.125}},
         },
         "meaning": {
             "sentences": ["A guess is right with at most 20 %."],
@@ -220,10 +220,10 @@ def plain(text: str) -> str:
 
 def test_pictures_by_themselves_are_those_of_the_page():
     story = a_story()
-    text, drawn = loads_page(story), loads_pictures(story)
-    assert drawn["intervals"]["svg"] in text
-    assert list(drawn["loads"]) == ["True weights", "Mean", "Mean, after repair", "Upper bound"]
-    assert all(card["svg"] in text for card in drawn["loads"].values())
+    text, (intervals, loads) = loads_page(story), loads_pictures(story)
+    assert intervals.svg in text
+    assert list(loads) == ["True weights", "Mean", "Mean, after repair", "Upper bound"]
+    assert all(card.svg in text for card in loads.values())
 
 
 def test_page_is_well_formed_and_complete(page):
@@ -540,7 +540,7 @@ def rides(tmp_path_factory):
 def test_pictures_are_the_same_for_who_has_the_release_alone(rides):
     _, private, external = rides
     assert ride_pictures(private) == ride_pictures(external)
-    assert [one["title"].split(",")[0].split()[0] for one in ride_pictures(external)] == [
+    assert [one.title.split(",")[0].split()[0] for one in ride_pictures(external)] == [
         "Distortion",
         "What",
         *["Class"] * 4,
@@ -553,8 +553,8 @@ def test_pictures_stand_on_both_pages(rides):
         text = audit_page(found)
         page = Page(text)
         for picture in ride_pictures(found):
-            assert picture["caption"] in page.text
-            assert picture["svg"] in text
+            assert picture.caption in page.text
+            assert picture.svg in text
         assert "://" not in text
         assert 'style="' not in text  # the page's policy would not allow it
 
@@ -588,7 +588,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
     release, _, external = rides
     picture = ride_pictures(external)[0]
     bars = [
-        (kind, float(width)) for kind, width in re.findall(r'<rect class="(\w+)"[^>]* width="([\d.]+)%', picture["svg"])
+        (kind, float(width)) for kind, width in re.findall(r'<rect class="(\w+)"[^>]* width="([\d.]+)%', picture.svg)
     ]
     lost = release.certificate.body["measures"]["suppressed"]["share"]
     assert lost > 0
@@ -599,7 +599,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
     for (_, inside), (_, outside), value in zip(bars[::2], bars[1::2], values, strict=True):
         assert outside == pytest.approx(lost * scale, abs=0.01)
         assert inside + outside == pytest.approx(value * scale, abs=0.02)
-    assert [words for _, words in picture["legend"]] == ["by generalisation", "by suppression"]
+    assert [words for _, words in picture.legend] == ["by generalisation", "by suppression"]
 
 
 def test_costs_of_classes_by_hand(rides):
@@ -638,14 +638,14 @@ def test_a_map_marks_exactly_the_stations_of_its_class(rides):
     edges = release.attributes["board"]["domain"]["edges"]
     lines = {line["class_id"]: line for line in release.classes.to_pylist()}
     for picture in ride_pictures(external)[2:]:
-        line = lines[int(picture["title"].split(",")[0].split()[1])]
-        assert picture["svg"].count('class="vertex"') == 60
-        assert len(re.findall(r"M[\d.]+ [\d.]+L[\d.]+ [\d.]+", picture["svg"])) == len(edges)
+        line = lines[int(picture.title.split(",")[0].split()[1])]
+        assert picture.svg.count('class="vertex"') == 60
+        assert len(re.findall(r"M[\d.]+ [\d.]+L[\d.]+ [\d.]+", picture.svg)) == len(edges)
         for kind, name in (("first", "board"), ("second", "alight")):
-            found = re.findall(rf'<circle class="{kind}"[^>]*><title>([^<]*): {name}</title>', picture["svg"])
+            found = re.findall(rf'<circle class="{kind}"[^>]*><title>([^<]*): {name}</title>', picture.svg)
             assert found == line[name]
-        assert f"{line['size']} rides look alike" in picture["caption"]
-        assert f"start {line['start_lower']:,.0f} to {line['start_upper']:,.0f} s" in picture["caption"]
+        assert f"{line['size']} rides look alike" in picture.caption
+        assert f"start {line['start_lower']:,.0f} to {line['start_upper']:,.0f} s" in picture.caption
 
 
 def test_other_releases_have_no_such_pictures(tmp_path):
@@ -664,7 +664,7 @@ def test_clusters_without_a_network_have_no_map(tmp_path):
     policy = dn.Policy.from_dict({"dataset": "d", "protects": "trip", "attributes": attributes, "mechanism": mechanism})
     release, _ = dn.publish(dn.Dataset.from_table(table, policy), ledger=":memory:")
     found = audit(release, external=True)
-    assert [one["title"] for one in ride_pictures(found)] == ["Distortion by attribute", "What classes cost"]
+    assert [one.title for one in ride_pictures(found)] == ["Distortion by attribute", "What classes cost"]
     text = audit_page(found)
     Page(text)
     assert "x<b>" not in text

@@ -12,13 +12,12 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 from dunnage._version import __version__
 from dunnage.errors import ParameterError
 from dunnage.pages.common import render
-from dunnage.svg import Scale, Svg, chart, tag
+from dunnage.svg import Picture, Scale, bar_rows, chart, tag
 
 ROW, BAR = 42.0, 15.0
 SAYS = "Owner's view: shows true values. Do not hand out."
@@ -89,17 +88,6 @@ class KeyFigure:
     note: Told
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Picture:
-    """A picture, its caption, and the files it was drawn from, relative to the page."""
-
-    title: str
-    svg: Svg
-    caption: Told
-    sources: Sequence[str]
-    legend: Sequence[tuple[str, str]] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Table:
     """Names of columns, and of each row its name and its cells."""
@@ -155,8 +143,7 @@ class Chapter:
 
 def demo_page(chapters: Sequence[Chapter]) -> str:
     """Write the page of the demo. It shows true values: keep the file private (mode 0600)."""
-    content: dict[str, Any] = {"chapters": chapters, "says": SAYS, "version": __version__}
-    return render("demo.html", content)
+    return render("demo.html", {"chapters": chapters, "says": SAYS, "version": __version__})
 
 
 def bars_picture(
@@ -170,12 +157,12 @@ def bars_picture(
     """Draw numbers as bars below each other."""
     values = [float(number.value) for _, number, _ in bars]
     scale = Scale(0.0, most or 1.04 * max(*values, 1e-9))
-    parts = [tag("line", class_="axis", x1="0", x2="0", y1="0", y2=ROW * len(bars))]
-    for place, ((name, number, style), value) in enumerate(zip(bars, values, strict=True)):
-        top = ROW * place
-        parts.append(tag("text", f"{name}: {number.text}", class_="halo", x="6", y=top + 15))
-        width = scale.across(min(value, scale.high))
-        parts.append(tag("rect", class_=style, x="0", y=top + 20, width=width, height=BAR))
+    rows = [
+        (f"{name}: {number.text}", [[(style, min(value, scale.high))]])
+        for (name, number, style), value in zip(bars, values, strict=True)
+    ]
+    axis = tag("line", class_="axis", x1="0", x2="0", y1="0", y2=ROW * len(bars))
+    parts = [axis, *bar_rows(scale, rows, row=ROW, bar=BAR, indent=6)]
     svg = chart(ROW * len(bars) + 4, parts, label=f"{title}. {caption}", kind="flat")
     sources = dict.fromkeys(number.file for _, number, _ in bars)
     return Picture(title=title, svg=svg, caption=caption, sources=tuple(sources), legend=legend)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
 from dunnage.bins.fills import Slots as FillSlots
+from dunnage.certificate import NoiseCell
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
 from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
@@ -47,7 +48,7 @@ def exchangeable(release: Release) -> IntArray:
 
     Noise makes every row different, so a noisy row is exchangeable with no other.
     """
-    told = [name for name, item in release.attributes.items() if item["role"] in ("public", "sensitive")]
+    told = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
     told_apart = combinations(release, told)
     num_told = int(told_apart.max(initial=0)) + 1
     return np.asarray(np.unique(release.class_of_row * num_told + told_apart, return_inverse=True)[1].reshape(-1))
@@ -277,17 +278,17 @@ class NoisyRows:
     @classmethod
     def of(cls, release: Release, stratum: IntArray | None = None) -> NoisyRows | None:
         """Read the noisy rows of a release; None if it states no law of noise."""
-        described = release.certificate.body["measures"].get("noise")
-        if not described:
+        stated = release.certificate.rows.noise
+        if not stated:
             return None
         if stratum is None:
-            public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+            public = [name for name, item in release.attributes.items() if item.role == "public"]
             stratum = combinations(release, public)
-        cells = tuple(_cells_of(release, name, told) for name, told in described.items())
+        cells = tuple(_cells_of(release, name, laws) for name, laws in stated.items())
         rows = noisy_rows(release)
-        steps = [_noisy_steps(release, name, one, rows) for name, one in zip(described, cells, strict=True)]
+        steps = [_noisy_steps(release, name, one, rows) for name, one in zip(stated, cells, strict=True)]
         return cls(
-            names=tuple(described),
+            names=tuple(stated),
             cells=cells,
             rows=rows,
             steps=np.array(steps, dtype=np.int64).reshape(len(cells), len(rows)),
@@ -417,12 +418,12 @@ def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
         yield cells.cells[number], np.flatnonzero(of_cell == number)
 
 
-def _cells_of(release: Release, name: str, described: Any) -> Cells:
+def _cells_of(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cells:
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:
         raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no released number. Verify it.")
-    return Cells.of(domain, described)
+    return Cells.of(domain, [cell.plain() for cell in laws])
 
 
 def _numbers(release: Release, name: str) -> FloatArray:

@@ -76,16 +76,16 @@ def check_model(release: Release, model: Model, spread: int | None) -> None:
 
 
 def cells_of(release: Release, name: str) -> Cells:
-    described = release.certificate.body["measures"].get("noise", {}).get(name)
-    if described is None:
+    stated = (release.certificate.rows.noise or {}).get(name)
+    if stated is None:
         raise ParameterError(
             f"the release does not state the law of its noise on {name}, so that no risk can be computed. Use the "
             "standard model."
         )
-    domain = domain_from(release.attributes[name]["domain"])
+    domain = domain_from(release.attributes[name].domain or {})
     if not isinstance(domain, Numeric):
         raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no number. Verify the release.")
-    return Cells.of(domain, described)
+    return Cells.of(domain, [cell.plain() for cell in stated])
 
 
 # Sizes that hold for any data
@@ -93,7 +93,7 @@ def cells_of(release: Release, name: str) -> Cells:
 
 def intervals_hold(problem: PackingProblem) -> Certified | None:
     """State how likely every row is at most the upper end of its interval; None if no law is stated."""
-    if "noise" not in problem.release.certificate.body["measures"]:
+    if problem.release.certificate.rows.noise is None:
         return None
     noisy = noisy_rows(problem.release)
     misses: list[tuple[Fraction, int]] = []

@@ -466,7 +466,7 @@ def _classes(problem: PackingProblem) -> tuple[list[ClassSizes], Whole, str]:
 
 
 def _stochastic(problem: PackingProblem, model: Stochastic, deadline: float, tell: Telling | None) -> _Solution:
-    if problem.release.members is None and "levels" in problem.release.certificate.body["measures"]:
+    if problem.release.members is None and problem.release.certificate.rows.levels is not None:
         # Intervals of a public hierarchy do not end where weights lie, and so say nothing of how these lie inside.
         return _surely(problem, deadline, tell)
     classes, whole, rests = _classes(problem)
@@ -759,8 +759,9 @@ def _another(problem: PackingProblem, kinds: IntArray) -> int:
 def _unplanned(release: Release) -> Unplanned:
     """Say which packages are known to travel outside the plan; a release may keep their number to itself."""
     none = 0 if release.noisy and release.classes is None else None  # noise leaves no row out
-    suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count", none)
-    leaves_out = any("leave-out" in (item.get("missing"), item.get("outside")) for item in release.attributes.values())
+    stated = release.certificate.rows.suppressed
+    suppressed = none if stated is None else stated.count
+    leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     # Rows that the policy left out are the owner's to count; None says that there may be some.
     return Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0)
 

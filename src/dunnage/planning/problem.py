@@ -233,7 +233,7 @@ def _scaled(held: float, share: Fraction) -> float:
 
 
 def _check_public(release: Release, column: str | None) -> None:
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     if column is not None and column not in public:
         known = ", ".join(public) or "none, so leave it out"
         raise ParameterError(f"rows can be packed apart by a public column only. Got {column!r}. There is: {known}.")

@@ -313,16 +313,14 @@ class Settlement:
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
-            write_csv(self._loads_table(), work / "loads.csv")
+            # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each
+            columns = {"bin": pa.array(np.arange(len(self.truck_of_bin))), "truck": pa.array(self.truck_of_bin)}
+            tables = zip(self.quantities, self.final_loads.T, self.final_capacities.T, strict=True)
+            for quantity, load, capacity in tables:
+                end = f"_{quantity}" if len(self.quantities) > 1 else ""
+                columns |= {f"load{end}": pa.array(load), f"capacity{end}": pa.array(capacity)}
+            write_csv(pa.table(columns), work / "loads.csv")
         return Path(folder)
-
-    def _loads_table(self) -> pa.Table:
-        # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each
-        columns: dict[str, Any] = {"bin": np.arange(len(self.truck_of_bin)), "truck": list(self.truck_of_bin)}
-        for quantity, load, capacity in zip(self.quantities, self.final_loads.T, self.final_capacities.T, strict=True):
-            end = f"_{quantity}" if len(self.quantities) > 1 else ""
-            columns |= {f"load{end}": load, f"capacity{end}": capacity}
-        return pa.table(columns)
 
 
 def apply(

@@ -239,7 +239,7 @@ def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, Whol
 
 def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
     """Return the public columns whose values do not share a truck: those that are named, else all that there are."""
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     named = [name for name in dict.fromkeys((by, apart)) if name is not None]
     for name in named:
         if name not in public:

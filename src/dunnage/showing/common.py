@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dunnage.errors import InputError
 
-Shown = tuple[dict[str, Any], str]
+Content = Mapping[str, Any]
+"""JSON that anybody may have written."""
+Shown = tuple[Mapping[str, object], str]
 """Plain data for programs, and text for a person."""
 
 HEAD_BYTES = 1 << 16

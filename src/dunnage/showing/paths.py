@@ -447,7 +447,7 @@ def _shown_policy(path: Path, devices: int) -> Shown:
     except PolicyError as error:
         return _shown_draft(path, error)
     text = policy_text(policy)
-    described: dict[str, Any] = {
+    described: dict[str, object] = {
         "dataset": policy.dataset,
         "attributes": policy.schema.describe(),
         "digest": policy.digest(),

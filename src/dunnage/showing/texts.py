@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.certificate import Certificate, Proof, odds
+from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
@@ -127,14 +128,17 @@ def interval_picture(release: Release, name: str) -> str:
     """Draw the interval of each class over the public domain, one line a class."""
     if release.classes is None:
         return ""
-    domain = release.attributes[name]["domain"]
-    low, high = float(domain["lower"]), float(domain["upper"])
+    stated = release.attributes[name]
+    domain = domain_from(stated.domain or {})
+    if not isinstance(domain, Numeric):
+        return ""
+    low, high = float(domain.lower), float(domain.upper)
     lower = release.classes.column(f"{name}_lower").to_numpy()
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
     order = np.arange(len(sizes))[:MOST_LINES]  # by stratum, then interval
     strata = _strata_of_classes(release)
-    unit = f" {domain['unit']}" if domain.get("unit") else ""
+    unit = f" {stated.unit}" if stated.unit else ""
     lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
     for index in order:
         bar = _bar(lower[index], upper[index], low, high)
@@ -147,7 +151,7 @@ def interval_picture(release: Release, name: str) -> str:
 
 def label_list(release: Release) -> str:
     """List the nodes and sets of each class, one line a class; empty if there are none."""
-    names = [name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"]
+    names = [name for name, item in release.attributes.items() if item.role == "quasi-identifier"]
     if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
         return ""
     rows = release.classes.select([*names, "size"]).slice(0, MOST_LINES).to_pylist()
@@ -171,7 +175,7 @@ def _labels_text(told: str | list[str]) -> str:
 
 def _strata_of_classes(release: Release) -> list[str]:
     """Return the public values of each class, to be printed behind it."""
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     num_classes = len(release.classes) if release.classes is not None else 0
     if not public:
         return [""] * num_classes
