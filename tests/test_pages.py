@@ -151,7 +151,7 @@ def a_release(truth: np.ndarray, k: int, destinations: int = 1, **changes: objec
         "weight_upper": np.array([group.max() for group in groups])[class_id],
         "weight_mean": np.array([group.mean() for group in groups])[class_id],
     }
-    return Release(certificate=Certificate(body=a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
+    return Release(certificate=Certificate.model_validate(a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
 
 
 def next_fit(weights: np.ndarray, capacity: float) -> list[list[float]]:
@@ -268,7 +268,7 @@ EVIL = "\"'><script>alert(1)</script>&amp;<img src=x onerror=y>"
 
 def test_every_text_is_escaped():
     plain_story = a_story()
-    body = plain_story.release.certificate.body
+    body = plain_story.release.certificate.plain()
     changed = {
         "dataset": EVIL,
         "in_clear": [EVIL],
@@ -284,13 +284,13 @@ def test_every_text_is_escaped():
         "meaning": {"sentences": [EVIL], "odds": [{"attack": EVIL, "right_at_most": 0.2}]},
         "attributes": [
             {"name": "destination", "role": "public"},
-            {"name": "weight", "role": "quasi-identifier", "domain": {"kind": "numeric", "unit": EVIL}},
+            {"name": "weight", "role": "quasi-identifier", "domain": {"kind": "numeric", "lower": 0, "upper": 400, "unit": EVIL}},
         ],
     }
     data = plain_story.release.data
     places = [EVIL + str(i % 3) for i in data.column("class_id").to_pylist()]
     data = data.set_column(2, "destination", pa.array(places))
-    release = Release(certificate=Certificate(body={**body, **changed}), data=data)
+    release = Release(certificate=Certificate.model_validate({**body, **changed}), data=data)
     plans = [replace(plan, title=EVIL, repair=EVIL, linkage_kind=EVIL) for plan in plain_story.plans]
     page = loads_page(replace(plain_story, title=EVIL, release=release, plans=plans))
     read = Page(page)
@@ -428,9 +428,9 @@ def test_odds_of_differential_privacy(loss, says):
     truth = np.linspace(130.0, 370.0, 30)
     guarantee = {"model": "dp", "protects": "package", "epsilon": 1, "neighbours": "replace-one"}
     meaning = {"sentences": ["It holds."], "odds": odds(loss)}
-    body = a_body(30, 5, 6, guarantee=guarantee, measures={}, meaning=meaning)
+    body = a_body(30, 5, 6, guarantee=guarantee, measures={"records": 30}, meaning=meaning)
     data = pa.table({"row": np.arange(30), "weight": truth, "weight_lower": truth - 9, "weight_upper": truth + 9})
-    release = Release(certificate=Certificate(body=body), data=data)
+    release = Release(certificate=Certificate.model_validate(body), data=data)
     text = plain(loads_page(replace(a_story(30), release=release, truth=truth)))
     assert says in text
     assert "with differential privacy with epsilon = 1, for one package (replace-one neighbours)." in text
@@ -604,7 +604,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
 
 def test_costs_of_classes_by_hand(rides):
     release, _, external = rides
-    body = release.certificate.body
+    body = release.certificate.plain()
     weights = body["measures"]["importance"]["weights"]
     stations = dn.Graph(edges=release.attributes["board"]["domain"]["edges"])
     types = {"Person": 1.0, "Not Adult": 0.5}

@@ -16,7 +16,7 @@ from itertools import pairwise
 from dunnage.text import number_text, percent
 
 SLACK = 1e-9  # sums of floats; far below any scale's resolution
-FAINTEST = 0.05
+FAINTEST = 0.06
 
 
 class Svg(str):

@@ -115,7 +115,6 @@ FULL, QUICK = (_Size(vehicles=8_000, levels=4), _Size(vehicles=1_500, levels=3))
 
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty."""
     size = QUICK if quick else FULL
     tell("carriers: generating trucks")
     generate_telemetry(TelemetrySetting(size=size.vehicles), folder / SOURCES[NUMBERS], seed=SEED)

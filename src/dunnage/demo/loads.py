@@ -98,7 +98,6 @@ class _Packed:
 
 
 def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty."""
     tell("loads: generating packages")
     setting = PackageSetting(size=60 if quick else 240, destinations=3 if quick else 4, decimals=1)
     source, policy = generate_packages(setting, folder / "parcels.csv", seed=SEED)

@@ -90,7 +90,6 @@ class _Run:
 
 
 def tell_riders(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty."""
     tell("riders: generating city and trips")
     generate_city(CitySetting(stops=40 if quick else 60, zones=3), folder / "city")
     trips = TripSetting(size=2_000 if quick else None, window=HOURS)

@@ -55,12 +55,10 @@ def signed(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Write how many times as large something is."""
     return f"{ratio:.2f} times"
 
 
 def seconds(value: float) -> str:
-    """Write a time of less than an hour."""
     return f"{value:.0f} s"
 
 
@@ -105,7 +103,6 @@ class Numbers:
         return KeyFigure(name=title, value=self._named[name], note=self.say(note))
 
     def read(self, name: str, file: str, field: str, show: Shown = plain) -> Traced:
-        """Read a number from a JSON file."""
         value = find_field(self._content(file), field)
         if not isinstance(value, int | float | str):
             raise InternalError(f"{file} has no number at {field}.")
@@ -162,27 +159,22 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """A story that was run."""
-
     chapter: Chapter  # Its chapter of the page
     numbers: Numbers  # All numbers on it
     line: Told  # What came out, in a line
 
 
 def check(release: Path) -> None:
-    """Verify a release that was just written."""
     found = verify(release)
     if not found.ok:
         raise CheckFailed(found.summary())
 
 
 def write_json(path: Path, content: Mapping[str, object]) -> None:
-    """Write plain data, readable by their owner alone."""
     write_text(path, to_text(content))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text, readable by its owner alone."""
     with new_file(path, private=True) as sink:
         sink.write(text.encode())
 

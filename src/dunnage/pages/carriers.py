@@ -19,8 +19,6 @@ ROW, HEIGHT, MAP_HEIGHT = 44.0, 220.0, 300.0
 
 
 def carrier_pictures(audit: Audit) -> dict[str, list[Picture]]:
-    """Draw what an audit found about estimates from devices."""
-
     def named(start: str, detail: str) -> list[Finding]:
         return [item for item in audit.findings if item.name.startswith(f"{start} (") and detail in item.details]
 

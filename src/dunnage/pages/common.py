@@ -13,8 +13,6 @@ from dunnage.svg import Svg
 
 
 class Figure(NamedTuple):
-    """One of the figures that a page begins with."""
-
     name: str
     value: str
     note: str

@@ -22,7 +22,6 @@ _TABLES = {"zones": "by zone", "stops": "between the busiest stops"}
 
 
 def count_pictures(audit: Audit) -> list[Picture]:
-    """Draw what an audit found about counts."""
     found = {item.name: item for item in audit.findings}
     apart, created = found.get("total variation distance"), found.get("trips created in empty cells")
     if apart is None or created is None or "flows" not in apart.details:

@@ -81,8 +81,6 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFigure:
-    """One of the figures that a chapter begins with."""
-
     name: str
     value: Traced
     note: Told
@@ -107,12 +105,10 @@ class Claim:
 
     @property
     def style(self) -> str:
-        """How the verdict is shown."""
         return {True: "proved", None: "claimed", False: "void"}[self.holds]
 
     @property
     def verdict(self) -> str:
-        """The verdict in words."""
         return {True: "✓ holds", None: "! holds in part", False: "✕ does not hold"}[self.holds]
 
 
@@ -129,8 +125,6 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chapter:
-    """One story."""
-
     name: str  # Its word and its folder: `loads`, `riders`, `carriers`
     title: str  # title, lead: its heading, and what it is about
     lead: Told
@@ -154,7 +148,6 @@ def bars_picture(
     most: float | None = None,  # The number whose bar would fill the width; by default a little more than the largest
     legend: Sequence[tuple[str, str]] = (),
 ) -> Picture:
-    """Draw numbers as bars below each other."""
     values = [float(number.value) for _, number, _ in bars]
     scale = Scale(0.0, most or 1.04 * max(*values, 1e-9))
     rows = [

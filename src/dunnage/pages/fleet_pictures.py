@@ -140,7 +140,6 @@ def curve_picture(
     target: float,  # Longest mean wait that was asked for, in seconds
     words: Mapping[str, str],  # By side what the number that was chosen is called
 ) -> Picture:
-    """Draw the mean wait of a zone against its shuttles."""
     shown: dict[str, Points] = {}
     for side, (points, _) in curves.items():
         shown[side] = [(number, wait) for number, wait in points if wait <= WORST * target] or points
@@ -238,7 +237,6 @@ def _clock(seconds: float) -> str:
 
 
 def modes_picture(released: Mapping[str, float], true: Mapping[str, float] | None = None) -> Picture:
-    """Draw which share of the trips is made by each mode."""
     sides = {"bar": released, **({"true-bar": true} if true is not None else {})}
     used = [mode for mode in released if any(side.get(mode, 0.0) > 0 for side in sides.values())]
     used.sort(key=lambda mode: -(true or released).get(mode, 0.0))

@@ -145,7 +145,6 @@ def _point_words(point: Point, frontier: Frontier) -> str:
 
 
 def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
-    """List all that is known of a point."""
     risk = measure_text(point.risk)
     if 0 < point.risk.value < _MOST_CHANCE_FOR_ODDS:
         risk += f", about 1 in {number_text(float(f'{1 / point.risk.value:.2g}'))}"
@@ -206,7 +205,6 @@ def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str,
 
 
 def _toml(point: Point, frontier: Frontier) -> str:
-    """Write the table that a point stands for in a policy."""
     import tomli_w
 
     duty = point.name.partition(": ")[0]

@@ -108,7 +108,6 @@ class Axis:
         return value > (self.most if self.log else self.high)
 
     def share(self, value: float) -> float:
-        """Return the place of a value."""
         if self.log:
             at = math.log(max(value, self.floor) / self.floor) / math.log(self.most / self.floor)
         else:

@@ -133,7 +133,6 @@ class LoadsStory:
 
     @property
     def unit(self) -> str:
-        """Unit of the quantity; empty if it has none."""
         return self.release.attributes[self.quantity].unit
 
     @property
@@ -215,7 +214,6 @@ def _loads(bins: Sequence[Sequence[float]]) -> FloatArray:
 
 
 def _excess(story: LoadsStory, bins: Sequence[Sequence[float]]) -> FloatArray:
-    """Return by how much each overloaded bin is too full."""
     over = _loads(bins) - story.capacity
     excess: FloatArray = over[over > SLACK * story.capacity]
     return excess

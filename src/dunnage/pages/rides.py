@@ -47,7 +47,6 @@ class Map:
 
     @property
     def height(self) -> float:
-        """Its height, over its width."""
         return max(down for _, down in self.places.values())
 
     def drawn(self, sets: Mapping[str, Sequence[str]], *, width: float, room: float = 10.0) -> Svg:
@@ -114,7 +113,6 @@ MOST_LABELS_NAMED = 4
 
 
 def ride_pictures(audit: Audit) -> list[Picture]:
-    """Draw what an audit found about clustered records."""
     found = {item.name: item for item in audit.findings}
     inside = found.get("distortion by generalisation")
     if inside is None or "costs" not in inside.details or "total distortion" not in found:

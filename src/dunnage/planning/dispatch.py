@@ -222,7 +222,6 @@ class Operation:
 
     @property
     def num_shuttles(self) -> int:
-        """Shuttles of all zones."""
         return len(self.zone)
 
     @cached_property
@@ -290,7 +289,6 @@ class Operation:
 
     @cached_property
     def events(self) -> Events:
-        """Everything that happened."""
         self._need_whole()
         return _events(self)
 
@@ -447,7 +445,6 @@ class Dispatch:
         return legs
 
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
-        """Operate a fleet, see :func:`simulate`."""
         from dunnage.planning import dispatch_kernels as k
 
         vehicles = self._checked_fleet(fleet)

@@ -210,7 +210,6 @@ def export_geojson(
 
 
 def _places(city: City) -> list[list[float]]:
-    """Return longitude and latitude of each stop."""
     if city.lat is None or city.lon is None:
         raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
     return [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]

@@ -70,7 +70,6 @@ class DayRun:
 
     @classmethod
     def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
-        """Keep what is told of an operation."""
         return cls(
             waits=run.waits.astype(np.int32),
             busy=run.busy,
@@ -81,7 +80,6 @@ class DayRun:
 
 
 def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
-    """Add up a number of each ride by zone."""
     return np.bincount(day.requests.zone, weights=values, minlength=num_zones).astype(np.float64)
 
 
@@ -207,7 +205,6 @@ class FleetTask:
         return run
 
     def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
-        """Return everything that a fleet does on each day."""
         return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
 
     def _simulated(self, day: int, fleet: Fleet) -> Operation:
@@ -215,7 +212,6 @@ class FleetTask:
         return self._dispatch(day).run(np.array(fleet, dtype=np.int64))
 
     def _dispatch(self, day: int) -> Dispatch:
-        """Return all rides of a day, ready to be simulated."""
         if day not in self._whole:
             self._whole[day] = self._ready(self.days[day].requests)
         return self._whole[day]
@@ -399,7 +395,6 @@ class FleetTask:
 
 
 def check_max_wait(max_wait: float) -> None:
-    """Refuse a longest mean wait that is none."""
     if not 0 < max_wait <= MOST_WAIT_SECONDS:
         raise ParameterError(
             f"the longest mean wait must be above 0 seconds, and at most {MOST_WAIT_SECONDS}. Got {max_wait:g}. "

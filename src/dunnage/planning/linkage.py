@@ -237,17 +237,14 @@ class Segments:
 
     @cached_property
     def lengths(self) -> IntArray:
-        """Number of rows of each run."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @cached_property
     def totals(self) -> FloatArray:
-        """Sum of the weights of each run."""
         return np.add.reduceat(self.weights, self.starts)
 
     @cached_property
     def largest(self) -> FloatArray:
-        """Largest weight of each run."""
         return np.maximum.reduceat(self.weights, self.starts)
 
     @property
@@ -317,7 +314,6 @@ class NoisyRows:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Number of rows of each group."""
         return np.bincount(self.group, minlength=len(self._grouped[0])).astype(np.int64)
 
     @cached_property

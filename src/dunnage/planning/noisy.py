@@ -61,7 +61,6 @@ ANY_DATA = (
 
 
 def check_model(release: Release, model: Model, spread: int | None) -> None:
-    """Refuse what noisy rows cannot have."""
     fitting = "Use the standard model, or the stochastic one with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
         raise ParameterError("a prior is for releases all of whose rows are noisy, without classes. Leave it out.")
@@ -275,7 +274,6 @@ def _least_for_small(
 
 
 def _seconds(odds: Odds, deadline: float) -> float:
-    """Return how long one packing of sizes may take."""
     return min(_SHARE * max(deadline - time.monotonic(), 0.2), 0.001 * len(odds) + 0.5)
 
 
@@ -394,7 +392,6 @@ class Beliefs:
 
     @classmethod
     def of(cls, cells: Cells, values: FloatArray, prior: Prior) -> Beliefs:
-        """Gather what noisy values tell."""
         if cells.domain.lower < 0:
             raise ParameterError("a prior is for weights of at least 0, and the domain goes below. Leave it out.")
         steps, of_row = np.unique(cells.steps(values), return_inverse=True)
@@ -433,7 +430,6 @@ class Beliefs:
         return Fraction(math.gcd(int(lower * denominator), int(resolution * denominator)), denominator)
 
     def amounts(self, steps: IntArray) -> IntArray:
-        """Return grid points in measures."""
         domain = self.cells.domain
         assert domain.resolution is not None
         return int(domain.lower / self.measure) + steps * int(domain.resolution / self.measure)
@@ -446,7 +442,6 @@ class Beliefs:
 
     @cached_property
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of each row's true value."""
         mean, square = np.empty(len(self.steps)), np.empty(len(self.steps))
         for part, truth, likely in self.laws():
             points = self.cells.domain.grid_values(truth)
@@ -519,7 +514,6 @@ class Odds:
         return max(1, math.ceil(most / width))
 
     def limits(self, axis: int, unit: int) -> list[int]:
-        """Return how many units of a quantity each kind of truck holds."""
         return [math.floor(room[axis] / (unit * self.beliefs[axis].measure)) for room in self.rooms]
 
     def _tabled(self, axis: int, rounded: str) -> tuple[FloatArray, list[int]]:

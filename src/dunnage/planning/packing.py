@@ -294,7 +294,6 @@ def _packed_scalars(
 
 
 def _check_count(problem: PackingProblem, num: int, bound: int) -> None:
-    """Refuse a plan with more trucks of the only kind than there are."""
     count = problem.trucks[0].count
     if count is not None and num > count:
         if problem.spread is not None:

@@ -92,8 +92,6 @@ class SpreadKept(PrivateModel):
 
 
 class Outside(PrivateModel):
-    """Packages that travel outside the plan."""
-
     count: int
     left_out: int
     unsampled: int | None = None  # only if the release is of a sample
@@ -126,7 +124,6 @@ class SettlementDocument(PrivateModel):
     seconds: Number
 
     def text(self) -> str:
-        """Describe for its owner what the file says."""
         num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
         lines = [
             f"Bins        {num_bins}, {overload_text(self.overloaded)}",
@@ -149,7 +146,6 @@ class SettlementDocument(PrivateModel):
 
 
 def overload_text(overloaded: list[Overload]) -> str:
-    """Say how many bins are overloaded, and how far."""
     if not overloaded:
         return "all of them fit"
     worst = max(item.load / item.capacity for item in overloaded) - 1
@@ -548,7 +544,6 @@ def _with_trucks(plan: Plan, capacity: Capacity | None, trucks: Sequence[Truck] 
 
 
 def listed(capacity: Capacity) -> Sequence[str | float]:
-    """Return one or several capacities as several."""
     return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
 
 

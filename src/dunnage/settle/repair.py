@@ -305,7 +305,6 @@ class Fill:
 
     @property
     def overloaded(self) -> IntArray:
-        """The bins above capacity."""
         return np.flatnonzero((self.loads > self.capacities).any(axis=1))
 
     @property
@@ -314,13 +313,11 @@ class Fill:
         return int(self.task.priced(np.maximum(self.excess, 0)).sum())
 
     def rows_of(self, bins: IntArray) -> IntArray:
-        """Return the rows in some bins."""
         chosen = np.zeros(len(self.loads) + 1, dtype=bool)  # the last is for rows set aside: -1
         chosen[bins] = True
         return np.flatnonzero(chosen[self.bin_of_row])
 
     def put(self, row: int, bin_: int) -> None:
-        """Put a row into a bin, or aside."""
         before = self.bin_of_row[row]
         if before != LEFT_BEHIND:
             self.loads[before] -= self.task.whole[row]
@@ -344,7 +341,6 @@ class Fill:
         return len(self.loads) - 1
 
     def num_free(self, truck: Truck) -> int | None:
-        """Return how many trucks of a kind are left; None if there is no limit."""
         return None if truck.count is None else truck.count - sum(used.name == truck.name for used in self.truck_of_bin)
 
 

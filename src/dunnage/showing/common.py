@@ -24,13 +24,11 @@ MOST_TABLE_BYTES = 1 << 28
 
 
 def check_size(path: Path, most: int) -> None:
-    """Refuse a file that is too large to be read whole."""
     if path.stat().st_size > most:
         raise InputError(str(path), [f"is larger than {most >> 20} MiB, so it is not read. Check the path."])
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, within limits."""
     check_size(path, MOST_BYTES)
     try:
         return json.loads(path.read_bytes())

@@ -85,14 +85,12 @@ def _policy_lines(policy: CarrierPolicy, task: Task) -> list[str]:
 
 
 def shown_task(path: Path, devices: int) -> Shown:
-    """Describe a task."""
     task = read_task_file(path)
     described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json())}
     return described, task_text(task, devices)
 
 
 def shown_reports(path: Path) -> Shown:
-    """Describe a file of reports."""
     return describe_reports(path)
 
 

@@ -43,7 +43,6 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 
 
 def private_key_of_release(path: Path) -> ParameterError:
-    """Return the refusal of a key."""
     return ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
 
 
@@ -224,7 +223,6 @@ _BY_HEADER: Mapping[tuple[str, ...], Callable[[Path, Sequence[str]], Shown]] = {
 
 
 def shown_city(path: Path) -> Shown:
-    """Describe the folder of a city."""
     from dunnage.city import City
 
     city = City.read_folder(path)

@@ -217,7 +217,6 @@ def policy_text(policy: Policy) -> str:
 
 
 def _trip_lines(schema: Schema) -> list[str]:
-    """Describe which trips a policy counts."""
     trip, time, bound = schema.trip, schema.time, schema.contribution
     assert trip is not None
     windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
@@ -229,7 +228,6 @@ def _trip_lines(schema: Schema) -> list[str]:
 
 
 def promise_text(promise: Promise) -> str:
-    """Describe a promise."""
     title = "Claims" if promise.basis is Basis.CLAIMED else "Promises"
     lines = [f"{title:<13} {guarantee_words(promise.guarantee)}; basis {promise.basis}"]
     lines += [f"Claimed       {promise.claim}"] if promise.claim else []
@@ -243,7 +241,6 @@ def promise_text(promise: Promise) -> str:
 
 
 def dry_run_text(run: DryRun) -> str:
-    """Describe what publishing would do."""
     return "\n".join(
         [
             "Dry run: nothing was drawn, spent or written.",
