@@ -209,18 +209,12 @@ class FleetTask:
 
     def _simulated(self, day: int, fleet: Fleet) -> Operation:
         self.probes += 1
-        return self._dispatch(day).run(np.array(fleet, dtype=np.int64))
-
-    def _dispatch(self, day: int) -> Dispatch:
         if day not in self._whole:
             self._whole[day] = self._ready(self.days[day].requests)
-        return self._whole[day]
+        return self._whole[day].run(np.array(fleet, dtype=np.int64))
 
     def _ready(self, requests: Requests) -> Dispatch:
         return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
-
-    def _meets(self, waits: FloatArray) -> bool:
-        return bool((waits <= self.max_wait).all())
 
     def size(self) -> Sized:
         """Find the smallest fleet."""
@@ -307,13 +301,6 @@ class FleetTask:
         """Return so many shuttles of a zone that more are of no use: most stand at home all day."""
         return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
 
-    def _unreachable(self, zone: int) -> NoPlanError:
-        return NoPlanError(
-            f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most {self.max_wait:g} seconds: not "
-            f"even {self.most_shuttles(zone)} shuttles, of which most stand at home. Home is too far from many riders. "
-            "Allow a longer wait, or divide the zone."
-        )
-
     # All zones together
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
@@ -333,7 +320,11 @@ class FleetTask:
                 if bracket.few >= bracket.most:
                     if narrow:  # all days together may meet what some miss
                         continue
-                    raise self._unreachable(zone)
+                    raise NoPlanError(
+                        f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most "
+                        f"{self.max_wait:g} seconds: not even {self.most_shuttles(zone)} shuttles, of which most stand "
+                        "at home. Home is too far from many riders. Allow a longer wait, or divide the zone."
+                    )
                 # Zones that never agree are only raised in the end, so that this ends.
                 if not did or (narrow and halve and bracket.open):
                     likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
@@ -348,7 +339,7 @@ class FleetTask:
             waits = self.mean_waits(fleet)
             # The zone with most to spare first.
             for zone in sorted(self.served, key=lambda zone: waits[zone]):
-                if fleet[zone] > 1 and self._meets(self.mean_waits(_less(fleet, zone))):
+                if fleet[zone] > 1 and (self.mean_waits(_less(fleet, zone)) <= self.max_wait).all():
                     fleet = _less(fleet, zone)
                     break
             else:

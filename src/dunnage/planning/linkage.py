@@ -356,29 +356,28 @@ class NoisyRows:
         found = np.flatnonzero(group >= 0)
         stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
         run = stratum_of_group[group[found]] if as_printed else group[found]
-        weigh = self._log_printed if as_printed else self._log_ratio
-        for part in _parts(sizes[run]):
+        ends, start = np.cumsum(sizes[run]), 0
+        while start < len(run):  # parts whose rows are not too many together
+            before = int(ends[start - 1]) if start else 0
+            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
+            part, start = slice(start, end), end
             lengths = sizes[run[part]]
             starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
             shift = np.repeat(begins[run[part]] - starts, lengths)
             rows = order[shift + np.arange(len(shift))]
-            logs = weigh(rows, truths[:, np.repeat(found[part], lengths)])
+            logs = self._logs(rows, truths[:, np.repeat(found[part], lengths)], as_printed=as_printed)
             yield Segments(found[part], starts, rows, np.exp(logs))
 
-    def _log_ratio(self, rows: IntArray, truths: IntArray) -> FloatArray:
-        found = -self.log_evidence[rows]
+    def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
+        """Return how likely rows are by true values: over their evidence, or by the density that the paper prints."""
+        found = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
         for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
             seen = column[rows]
             for cell, some in _by_cell(cells, cells.index(seen)):
-                found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
-        return found
-
-    def _log_printed(self, rows: IntArray, truths: IntArray) -> FloatArray:
-        found = np.zeros(len(rows))
-        for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
-            seen = column[rows]
-            for cell, some in _by_cell(cells, cells.index(seen)):
-                found[some] += _log_density(cell, seen[some], truth[some])
+                if as_printed:
+                    found[some] += _log_density(cell, seen[some], truth[some])
+                else:
+                    found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
         return found
 
 
@@ -392,17 +391,6 @@ def _log_density(cell: Cell, seen: IntArray, truth: IntArray) -> FloatArray:
         return np.where(far <= law.half, float(law.epsilon), 0.0) - math.log((2 * law.half + 1) * growth + law.last)
     step = 1 / float(law.scale)
     return np.asarray(math.log(math.tanh(step / 2)) - step * far)
-
-
-def _parts(sizes: IntArray) -> Iterator[slice]:
-    """Cut records into parts whose rows are not too many together."""
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(sizes):
-        before = int(ends[start - 1]) if start else 0
-        end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
-        yield slice(start, end)
-        start = end
 
 
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:

@@ -195,7 +195,13 @@ def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, dea
 
 
 def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Progress | None) -> _Solution:
-    tell = _telling(progress, len(problem.trucks) == 1)
+    words = "trucks" if len(problem.trucks) == 1 else "cost"
+
+    def say(stage: str, value: int, bound: int) -> None:
+        if progress is not None:
+            progress(f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound}")
+
+    tell: Telling | None = None if progress is None else say
     if isinstance(model, Standard):
         return _standard(problem, model, deadline, tell)
     if isinstance(model, Robust):
@@ -203,23 +209,12 @@ def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Pr
     if isinstance(model, Stochastic):
         if problem.release.noisy:
             return _noisy(problem, model, deadline, tell)
-        return (
-            _sampled(problem, model, deadline, progress)
-            if model.as_published
-            else _stochastic(problem, model, deadline, tell)
-        )
+        if model.as_published:
+            return _sampled(problem, model, deadline, progress)
+        return _stochastic(problem, model, deadline, tell)
     if isinstance(model, Sealed):
         return _sealed(problem, deadline, tell)
     raise ParameterError(f"{type(model).__name__} is no packing model. Use Standard, Robust, Stochastic or Sealed.")
-
-
-def _telling(progress: Progress | None, count: bool) -> Telling | None:
-    if progress is None:
-        return None
-    words = "trucks" if count else "cost"
-    return lambda stage, value, bound: progress(
-        f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound}"
-    )
 
 
 # Standard
