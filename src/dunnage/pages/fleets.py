@@ -196,9 +196,7 @@ def _settlement_figures(settlement: FleetSettlement) -> list[Figure]:
     found = [
         Figure("Shuttles planned", f"{settlement.shuttles:,}", needs),
         Figure(
-            "Mean wait",
-            f"{settlement.wait_seconds:.0f} s",
-            f"target {settlement.task.max_wait:g} s in each zone{by}",
+            "Mean wait", f"{settlement.wait_seconds:.0f} s", f"target {settlement.task.max_wait:g} s in each zone{by}"
         ),
         Figure("Idle", idle, "of a shuttle and day"),
         Figure("Rides a day", f"{settlement.demand.legs:,.0f}", f"of {settlement.demand.trips:,.0f} trips"),

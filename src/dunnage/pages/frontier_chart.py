@@ -223,12 +223,7 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
     plot = Plot.of(frontier, top=TOP + _LEGEND_ROW * len(lines), height=height, moving=False)
     rows = [
         tag(
-            "svg",
-            picture,
-            tag("text", words, x=13, y=4),
-            class_="spread",
-            x=f"{50 * column}%",
-            y=7 + _LEGEND_ROW * row,
+            "svg", picture, tag("text", words, x=13, y=4), class_="spread", x=f"{50 * column}%", y=7 + _LEGEND_ROW * row
         )
         for row, line in enumerate(lines)
         for column, (picture, words) in enumerate(line)

@@ -542,14 +542,7 @@ class Dispatch:
     def _rules(self) -> IntArray:
         of = self.service
         return np.array(
-            [
-                of.capacity,
-                of.max_wait_seconds,
-                of.dwell_seconds,
-                of.wait_weight,
-                of.ride_weight,
-                of.drive_weight,
-            ],
+            [of.capacity, of.max_wait_seconds, of.dwell_seconds, of.wait_weight, of.ride_weight, of.drive_weight],
             dtype=np.int64,
         )
 

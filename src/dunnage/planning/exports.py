@@ -216,11 +216,7 @@ def _places(city: City) -> list[list[float]]:
 
 
 def _feature(geometry: str, coordinates: object, properties: Feature) -> Feature:
-    return {
-        "type": "Feature",
-        "geometry": {"type": geometry, "coordinates": coordinates},
-        "properties": properties,
-    }
+    return {"type": "Feature", "geometry": {"type": geometry, "coordinates": coordinates}, "properties": properties}
 
 
 def _stop_features(city: City, places: list[list[float]]) -> list[Feature]:

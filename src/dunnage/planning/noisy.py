@@ -179,13 +179,7 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
 
 
 def _searched(
-    odds: Odds,
-    group: IntArray,
-    bin_of_row: IntArray,
-    bound: int,
-    risk: Fraction,
-    deadline: float,
-    tell: Telling | None,
+    odds: Odds, group: IntArray, bin_of_row: IntArray, bound: int, risk: Fraction, deadline: float, tell: Telling | None
 ) -> IntArray:
     """Take bins away, one after another, as long as rows can be put so that everything still fits likely enough."""
     budget = -math.log1p(-float(risk))

@@ -272,13 +272,7 @@ def _packed_scalars(
     whole = problem.whole([values])
     room = np.repeat(whole.rooms, num, axis=0)
     spread = spread_items(
-        whole.values,
-        problem.class_id,
-        problem.group,
-        bin_of_row,
-        room,
-        caps=problem.caps,
-        seconds=_short(deadline),
+        whole.values, problem.class_id, problem.group, bin_of_row, room, caps=problem.caps, seconds=_short(deadline)
     )
     if over_caps(problem.class_id, spread, problem.caps, num):
         return None

@@ -147,9 +147,7 @@ class PackingProblem:
             rooms.append(low[len(column) :])
             below.append(low[: len(column)])
             below_rooms.append(up[len(column) :])
-        return Whole(
-            *(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)),
-        )
+        return Whole(*(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)))
 
     def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
         """Return the members of each class, and the numbers they are in; None without multisets."""

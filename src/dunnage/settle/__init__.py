@@ -463,10 +463,7 @@ Capacity = float | str | Sequence[str | float]
 
 
 def received_plan(
-    plan: Plan | str | os.PathLike[str],
-    release: Release,
-    capacity: Capacity | None,
-    trucks: Sequence[Truck] | None,
+    plan: Plan | str | os.PathLike[str], release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None
 ) -> Plan:
     """Read and check a plan; what is given of trucks replaces its own."""
     if capacity is not None and trucks is not None:

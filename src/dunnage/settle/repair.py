@@ -44,15 +44,7 @@ import numpy.typing as npt
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
-from dunnage.bins.fills import (
-    Fills,
-    Items,
-    Words,
-    count_fills,
-    estimate_chances,
-    sealed_linkage,
-    solve_fill,
-)
+from dunnage.bins.fills import Fills, Items, Words, count_fills, estimate_chances, sealed_linkage, solve_fill
 from dunnage.bins.fills import Slots as FillSlots
 from dunnage.documents import Model, Number
 from dunnage.domains import decimal_scale
