@@ -120,7 +120,12 @@ def a_body(num_rows: int, k: int, num_classes: int, **changes: object) -> dict[s
             "classes": num_classes,
             "class_size": {"smallest": k, "mean": num_rows / num_classes, "largest": k},
             "suppressed": {"count": 0, "share": 0.0},
-            "risks": {"prosecutor_highest": 1 / k, "prosecutor_mean": 1 / k, "marketer": 1 / k, "journalist": "unknown"},
+            "risks": {
+                "prosecutor_highest": 1 / k,
+                "prosecutor_mean": 1 / k,
+                "marketer": 1 / k,
+                "journalist": "unknown",
+            },
             "loss": {"metric": "range", "sum": 1.0, "total": 0.125, "attributes": {"weight": 0.125}},
         },
         "meaning": {
@@ -151,7 +156,9 @@ def a_release(truth: np.ndarray, k: int, destinations: int = 1, **changes: objec
         "weight_upper": np.array([group.max() for group in groups])[class_id],
         "weight_mean": np.array([group.mean() for group in groups])[class_id],
     }
-    return Release(certificate=Certificate.model_validate(a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns))
+    return Release(
+        certificate=Certificate.model_validate(a_body(len(truth), k, num_classes, **changes)), data=pa.table(columns)
+    )
 
 
 def next_fit(weights: np.ndarray, capacity: float) -> list[list[float]]:
@@ -284,7 +291,11 @@ def test_every_text_is_escaped():
         "meaning": {"sentences": [EVIL], "odds": [{"attack": EVIL, "right_at_most": 0.2}]},
         "attributes": [
             {"name": "destination", "role": "public"},
-            {"name": "weight", "role": "quasi-identifier", "domain": {"kind": "numeric", "lower": 0, "upper": 400, "unit": EVIL}},
+            {
+                "name": "weight",
+                "role": "quasi-identifier",
+                "domain": {"kind": "numeric", "lower": 0, "upper": 400, "unit": EVIL},
+            },
         ],
     }
     data = plain_story.release.data

@@ -39,9 +39,7 @@ from dunnage.cli.shared import (
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.noise import Noise
     from dunnage.planning.models import Model
-    from dunnage.policy import Policy
 
 # What each command is listed with, in the order of the loop.
 _LOOP = {
@@ -178,19 +176,30 @@ def publish(
         from dunnage.certificate import load_private_key
 
         load_private_key(sign)  # before a long reading of data
-    if dry_run:
-        _dry_run(data, policy, out, period, ledger, noise, again=again, force=force, as_json=as_json)
-        return
-    if out is None:
+    if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
     from dunnage.io import load
+    from dunnage.policy import Policy
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import owner_warnings
+    from dunnage.publishing import mechanism_of, owner_warnings, rehearse
     from dunnage.publishing import publish as publish_data
     from dunnage.release import describe_release
 
-    check_output(out, force=force)
-    rules = _checked_policy(policy, ledger)
+    if out is not None and not dry_run:
+        check_output(out, force=force)
+    if ledger is not None and ":memory:" in ledger:
+        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
+    rules = Policy.read(policy)
+    mechanism_of(rules)  # before a long reading of data
+    if out is None or dry_run:
+        from dunnage.showing import dry_run_text
+
+        with progress() as tell:
+            tell("reading and checking the data")
+            dataset = load(data, rules, period=period)
+            run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+        print_result(run.to_dict(), dry_run_text(run), as_json)
+        return
     with progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
@@ -216,42 +225,6 @@ def publish(
         lines.append(f"Only you  {', '.join(told)}; tell nobody these numbers")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_result(result, "\n".join(lines), as_json)
-
-
-def _checked_policy(path: Path, ledger: str | None) -> Policy:
-    """Read a policy and check its mechanism before a long reading of data."""
-    from dunnage.policy import Policy
-    from dunnage.publishing import mechanism_of
-
-    if ledger is not None and ":memory:" in ledger:
-        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
-    policy = Policy.read(path)
-    mechanism_of(policy)
-    return policy
-
-
-def _dry_run(
-    data: Path,
-    policy: Path,
-    out: Path | None,
-    period: str | None,
-    ledger: str | None,
-    noise: Noise,
-    *,
-    again: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    from dunnage.io import load
-    from dunnage.publishing import rehearse
-    from dunnage.showing import dry_run_text
-
-    rules = _checked_policy(policy, ledger)
-    with progress() as tell:
-        tell("reading and checking the data")
-        dataset = load(data, rules, period=period)
-        run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
-    print_result(run.to_dict(), dry_run_text(run), as_json)
 
 
 def show(

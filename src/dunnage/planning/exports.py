@@ -124,19 +124,16 @@ def export_fleetpy(
         _write_network(network, city, times)
         demand.mkdir(parents=True)
         _write_requests(demand, requests, requests.seconds if requested is None else requested, len(city.zone_names))
-        (work / MARKER).write_text(_about_fleetpy(city, name, requested is not None), encoding="utf-8")
+        placed = city.lat is not None and city.lon is not None
+        about = _ABOUT_FLEETPY.format(
+            name=name,
+            distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
+            positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
+            zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
+            second="it can be at the earliest" if requested is None else "it was in our simulation",
+        )
+        (work / MARKER).write_text(about, encoding="utf-8")
     return Path(folder)
-
-
-def _about_fleetpy(city: City, name: str, simulated: bool) -> str:
-    placed = city.lat is not None and city.lon is not None
-    return _ABOUT_FLEETPY.format(
-        name=name,
-        distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
-        positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
-        zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
-        second="it was in our simulation" if simulated else "it can be at the earliest",
-    )
 
 
 def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:

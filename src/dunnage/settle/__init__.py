@@ -217,16 +217,13 @@ class Settlement:
     seconds: float
 
     def __repr__(self) -> str:
-        return f"Settlement({self.plan.num_bins} bins, {len(self._bins_over)} overloaded, private)"
+        over = {item.bin for item in self.overloaded}
+        return f"Settlement({self.plan.num_bins} bins, {len(over)} overloaded, private)"
 
     @property
     def feasible(self) -> bool:
         """Whether every bin fits, in the end."""
         return self.plan_feasible if self.repair is None else self.repair.feasible
-
-    @property
-    def _bins_over(self) -> set[int]:
-        return {item.bin for item in self.overloaded}
 
     @property
     def document(self) -> SettlementDocument:
@@ -483,7 +480,14 @@ def received_plan(
     else:
         _check_slots(source, found.slots, found.num_bins, release.class_of_row)
     _check_quantities(found, release)
-    return _checked_trucks(_with_trucks(found, capacity, trucks))
+    if trucks is not None:
+        found = replace(found, trucks=tuple(trucks))
+    elif capacity is not None:
+        if len(found.trucks) != 1:
+            raise ParameterError(f"the plan has {len(found.trucks)} kinds of truck. Give trucks instead of a capacity.")
+        held = {**found.trucks[0].capacity, **parse_capacities(listed(capacity), found.quantities)}
+        found = replace(found, trucks=(replace(found.trucks[0], capacity=held),))
+    return _checked_trucks(found)
 
 
 def _check_rows(source: str, bin_of_row: IntArray, num_bins: int, num_rows: int) -> None:
@@ -527,17 +531,6 @@ def _check_quantities(plan: Plan, release: Release) -> None:
             f"the plan packs {', '.join(map(repr, strange)) or 'nothing'}, the release has "
             f"{', '.join(known) or 'none'}. Plan on the release."
         )
-
-
-def _with_trucks(plan: Plan, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
-    if trucks is not None:
-        return replace(plan, trucks=tuple(trucks))
-    if capacity is None:
-        return plan
-    if len(plan.trucks) != 1:
-        raise ParameterError(f"the plan has {len(plan.trucks)} kinds of truck. Give trucks instead of a capacity.")
-    held = {**plan.trucks[0].capacity, **parse_capacities(listed(capacity), plan.quantities)}
-    return replace(plan, trucks=(replace(plan.trucks[0], capacity=held),))
 
 
 def listed(capacity: Capacity) -> Sequence[str | float]:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from dunnage.devices import describe_reports
 from dunnage.errors import DunnageError, InputError, ParameterError
 from dunnage.io import TAB_ENDINGS
 from dunnage.policy import ReadOptions
@@ -250,15 +251,13 @@ def shown_feed(path: Path) -> Shown:
     from dunnage.gtfs import unpacked
 
     with unpacked(path) as folder:
-        counts = {file.name: _num_lines(file) - 1 for file in sorted(folder.iterdir())}
+        counts = {}
+        for file in sorted(folder.iterdir()):
+            with file.open("rb") as source:
+                counts[file.name] = max(sum(1 for line in source if line.strip()) - 1, 0)
     lines = [f"GTFS feed   {path}", *(f"  {name:<24} {several(num, 'line')}" for name, num in counts.items())]
     lines.append(f"To make a city of it: dunnage generate city -o city --gtfs {path}")
     return {"kind": "feed", "files": counts}, "\n".join(lines)
-
-
-def _num_lines(path: Path) -> int:
-    with path.open("rb") as source:
-        return max(sum(1 for line in source if line.strip()), 1)
 
 
 DEFAULT_DEVICES = 5_000
@@ -322,8 +321,8 @@ def _shown(path: Path, devices: int) -> Shown:
         ".toml": lambda: _shown_policy(path, devices),
         ".sqlite": lambda: _shown_ledger(path),
         ".json": lambda: documents.shown_json(path, devices),
-        ".jsonl": lambda: of_devices.shown_reports(path),
-        ".bin": lambda: of_devices.shown_reports(path),
+        ".jsonl": lambda: describe_reports(path),
+        ".bin": lambda: describe_reports(path),
         ".csv": lambda: shown_csv(path),
         ".tsv": lambda: shown_csv(path),
         ".parquet": lambda: shown_parquet(path),
