@@ -601,7 +601,7 @@ def test_bars_of_attributes_are_as_long_as_their_distortion(rides):
     bars = [
         (kind, float(width)) for kind, width in re.findall(r'<rect class="(\w+)"[^>]* width="([\d.]+)%', picture.svg)
     ]
-    lost = release.certificate.body["measures"]["suppressed"]["share"]
+    lost = release.certificate.rows.suppressed.share
     assert lost > 0
     names = ["total distortion", *(f"distortion ({name})" for name in ("type", "board", "alight", "start"))]
     values = [external.finding(name).value for name in names]
