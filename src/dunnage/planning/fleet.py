@@ -493,7 +493,7 @@ def size(
         operation=run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
-        assumed=(*_modes_assumed(city, routes), *_assumptions(task, release, day)),
+        assumed=_assumptions(task, release, day, city, routes),
         notes=_notes(task, sized),
     )
 
@@ -651,44 +651,41 @@ def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
     return Waits(mean=float(np.average(waits, weights=weights)), median=float(median), p95=float(p95))
 
 
-def _assumptions(task: FleetTask, release: Release, day: str | None) -> tuple[str, ...]:
-    service, days = task.service, task.days
+def _assumptions(
+    task: FleetTask, release: Release, day: str | None, city: City, routes: Routes | None
+) -> tuple[str, ...]:
+    service, num_days, universe = task.service, len(task.days), release.universe
+    other = [name for name in city.mode_names if name not in TRIP_MODES]
+    modes = []
+    if city.modes is not None and routes is None and other:
+        modes.append(
+            f"Modes of pairs that the city gives are ignored, as {other[0]!r} is none of the {len(TRIP_MODES)} known "
+            "ones: each pair is travelled as quickly as can be."
+        )
     said = ", ".join(
         f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(service).items() if name != "capacity"
     )
+    dates = []
+    if day is not None:
+        dates.append(f"Only {day} was planned for.")
+    elif universe.days:
+        dates.append(
+            "The mean wait is that of the riders of all days together; a busy day alone may have a longer one."
+        )
+    elif not universe.num_dates:
+        dates.append("The release does not say how many dates it counts: all its trips are taken for those of one day.")
+    elif universe.num_dates[0] > 1:
+        dates.append(f"The release counts {universe.num_dates[0]} dates: their trips are spread evenly over them.")
     return (
+        *modes,
         *task.ground.routes.assumed,
         f"Shuttles have {service.capacity} seats; {said}.",
-        f"Each trip begins at a random second of its window; {several(len(days), 'such day')} "
-        f"{'was' if len(days) == 1 else 'were'} simulated.",
-        *_days_assumed(release, day),
+        f"Each trip begins at a random second of its window; {several(num_days, 'such day')} "
+        f"{'was' if num_days == 1 else 'were'} simulated.",
+        *dates,
         "Every shuttle is out for the whole service day; when nobody needs it, it parks at a hub of its zone, or where "
         "there is none at the stop nearest to all others.",
     )
-
-
-def _modes_assumed(city: City, routes: Routes | None) -> list[str]:
-    """Say that modes of the city are not used, where some are none that shuttles and buses know."""
-    other = [name for name in city.mode_names if name not in TRIP_MODES]
-    if city.modes is None or routes is not None or not other:
-        return []
-    return [
-        f"Modes of pairs that the city gives are ignored, as {other[0]!r} is none of the {len(TRIP_MODES)} known "
-        "ones: each pair is travelled as quickly as can be."
-    ]
-
-
-def _days_assumed(release: Release, day: str | None) -> list[str]:
-    universe = release.universe
-    if day is not None:
-        return [f"Only {day} was planned for."]
-    if universe.days:
-        return ["The mean wait is that of the riders of all days together; a busy day alone may have a longer one."]
-    if not universe.num_dates:
-        return ["The release does not say how many dates it counts: all its trips are taken for those of one day."]
-    if universe.num_dates[0] > 1:
-        return [f"The release counts {universe.num_dates[0]} dates: their trips are spread evenly over them."]
-    return []
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:

@@ -281,7 +281,7 @@ class NoisyRows:
         if stratum is None:
             public = [name for name, item in release.attributes.items() if item.role == "public"]
             stratum = combinations(release, public)
-        cells = tuple(_cells_of(release, name, laws) for name, laws in stated.items())
+        cells = tuple(stated_cells(release, name, laws) for name, laws in stated.items())
         rows = noisy_rows(release)
         steps = [_noisy_steps(release, name, one, rows) for name, one in zip(stated, cells, strict=True)]
         return cls(
@@ -402,7 +402,7 @@ def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
         yield cells.cells[number], np.flatnonzero(of_cell == number)
 
 
-def _cells_of(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cells:
+def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cells:
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:

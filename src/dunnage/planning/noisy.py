@@ -30,11 +30,10 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.exchanges import settled, shares, without_bin
-from dunnage.domains import Numeric, domain_from
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
 from dunnage.laws import Cells
-from dunnage.planning.linkage import noisy_rows
+from dunnage.planning.linkage import noisy_rows, stated_cells
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
 from dunnage.planning.plan import Certified
 from dunnage.planning.problem import PackingProblem, Telling
@@ -81,10 +80,7 @@ def cells_of(release: Release, name: str) -> Cells:
             f"the release does not state the law of its noise on {name}, so that no risk can be computed. Use the "
             "standard model."
         )
-    domain = domain_from(release.attributes[name].domain or {})
-    if not isinstance(domain, Numeric):
-        raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no number. Verify the release.")
-    return Cells.of(domain, [cell.plain() for cell in stated])
+    return stated_cells(release, name, stated)
 
 
 # Sizes that hold for any data
