@@ -674,7 +674,7 @@ def test_a_strange_release_is_refused(change):
 
 def test_the_page_shows_flows_errors_and_created_trips(case):
     _, _, found = case
-    titles = [picture["title"] for picture in count_pictures(found)]
+    titles = [picture.title for picture in count_pictures(found)]
     assert titles == [
         "True trips by zone",
         "Released trips by zone",
@@ -685,7 +685,7 @@ def test_the_page_shows_flows_errors_and_created_trips(case):
     ]
     text = audit_page(found)
     for picture in count_pictures(found):
-        assert picture["svg"] in text
+        assert picture.svg in text
     assert "://" not in text
     assert 'style="' not in text  # the page's policy would not allow it
     assert "<D>" not in text
@@ -698,7 +698,7 @@ def test_cells_of_the_map_are_as_dark_as_they_have_trips(case):
     most = max(true.sum(axis=0).max(), seen.sum(axis=0).max())
     for picture, table in zip(count_pictures(found)[2:4], (true, seen), strict=True):
         depths = re.findall(
-            r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<', picture["svg"]
+            r'class="heat" [^>]*fill-opacity="([\d.]+)"[^>]*><title>[^<]*: ([\d,]+) trips?<', picture.svg
         )
         counts = [int(number.replace(",", "")) for _, number in depths]
         assert counts == [number for number in table.sum(axis=0).reshape(-1).tolist() if number]
@@ -710,15 +710,15 @@ def test_bars_of_created_trips_add_up(case):
     release, data, found = case
     true, seen = dense(release, data)
     picture = count_pictures(found)[-1]
-    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', picture["svg"])]
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)%"', picture.svg)]
     most = 1.02 * max(true.sum(), seen.sum())
     assert sum(widths) == pytest.approx(100 * (true.sum() + seen.sum()) / most, abs=0.05)
-    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in picture["caption"]
+    assert f"{np.minimum(true, seen).sum():,} trips are where they were" in picture.caption
 
 
 def test_a_page_without_zones_and_trips():
     release, key, data = nothing_travelled(NOISY, city=City(stops=STOPS))
     found = audit(release, data, key=key)
-    assert [picture["title"].split()[0] for picture in count_pictures(found)] == ["True", "Released", "Trips"]
+    assert [picture.title.split()[0] for picture in count_pictures(found)] == ["True", "Released", "Trips"]
     audit_page(found)
     audit_page(audit(release, external=True))

@@ -297,7 +297,7 @@ def test_half_hours_of_a_long_day_have_few_labels():
         busy=np.full(56, 1.5),
         empty=np.full(56, 0.5),
     )
-    drawn = hours_picture(run)["svg"]
+    drawn = hours_picture(run).svg
     clocks = re.findall(r">(\d\d:\d\d)</text>", drawn)
     assert 3 <= len(clocks) <= 6
     assert clocks[0] == "00:00"

@@ -18,13 +18,11 @@ import pytest
 
 import dunnage as dn
 from dunnage.advising.frontier import Frontier, Measure, Point
-from dunnage.cli import _published_text
 from dunnage.cli.devices import device_keys, device_perturb, device_seal, device_simulate, device_task
 from dunnage.errors import DunnageError
 from dunnage.proving.desk import Proof
 from dunnage.proving.verdict import Verdict
 from dunnage.publishing import owner_warnings, rehearse
-from dunnage.release import describe_release
 from dunnage.samples import (
     CitySetting,
     PackageSetting,
@@ -93,16 +91,14 @@ def test_show_names_persons_and_sizes_of_domains(tmp_path: Path) -> None:
 
 def test_persons_are_told_from_rows(tmp_path: Path) -> None:
     release = publish(policy_of(tmp_path, person=True, k=10))
-    measures = release.certificate.plain()["measures"]
-    rows = measures["class_size"]["smallest"]
-    assert measures["persons"]["smallest"] == 10 < rows
-    result = {**describe_release(release), "release": "r", "key": "k", "rows": 40, "owner": {"left_out": 0}}
-    printed = _published_text({**result, "owner": {"left_out": 0, "warnings": []}})
+    measures = release.certificate.rows
+    rows = measures.class_size.smallest
+    assert measures.persons.smallest == 10 < rows
+    printed = "\n".join(release.owner.headline(release.certificate, len(release), 0))
     assert f", smallest {rows}, fewest persons 10, loss" in printed
     assert "k           10 asked, 10 reached, of persons" in release_text(release)
-    plain = describe_release(publish(policy_of(tmp_path, k=10)))
-    printed = _published_text({**result, **plain, "owner": {"left_out": 0, "warnings": []}})
-    assert "persons" not in printed
+    plain = publish(policy_of(tmp_path, k=10))
+    assert "persons" not in "\n".join(plain.owner.headline(plain.certificate, len(plain), 0))
 
 
 def test_readme_reads_sets_and_asks_for_no_plan(tmp_path: Path) -> None:

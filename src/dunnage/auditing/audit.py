@@ -608,7 +608,7 @@ def _add_plan(told: Told, asked: Asked, data: Dataset) -> None:
 def refuse_other_policy(release: Release, data: Dataset) -> None:
     """Refuse data read under a policy whose public facts are not those of the release."""
     stated = {name: item.plain() for name, item in release.attributes.items()}
-    read = {item["name"]: item for item in data.schema.describe()}
+    read = {str(item["name"]): dict(item) for item in data.schema.describe()}
     differ = []
     for name in {**stated, **read}:
         if name not in stated or name not in read:

@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -38,10 +39,7 @@ from dunnage.cli.shared import (
 from dunnage.errors import BudgetError, DunnageError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.noise import Noise
     from dunnage.planning.models import Model
-    from dunnage.policy import Policy
-    from dunnage.release import Release
 
 # What each command is listed with, in the order of the loop.
 _LOOP = {
@@ -178,19 +176,30 @@ def publish(
         from dunnage.certificate import load_private_key
 
         load_private_key(sign)  # before a long reading of data
-    if dry_run:
-        _dry_run(data, policy, out, period, ledger, noise, again=again, force=force, as_json=as_json)
-        return
-    if out is None:
+    if out is None and not dry_run:
         raise ParameterError("publish needs a folder to write to. Got none. Give -o RELEASE, or look with --dry-run.")
     from dunnage.io import load
+    from dunnage.policy import Policy
     from dunnage.publication import check_output, key_path
-    from dunnage.publishing import owner_warnings
+    from dunnage.publishing import mechanism_of, owner_warnings, rehearse
     from dunnage.publishing import publish as publish_data
     from dunnage.release import describe_release
 
-    check_output(out, force=force)
-    rules = _checked_policy(policy, ledger)
+    if out is not None and not dry_run:
+        check_output(out, force=force)
+    if ledger is not None and ":memory:" in ledger:
+        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
+    rules = Policy.read(policy)
+    mechanism_of(rules)  # before a long reading of data
+    if out is None or dry_run:
+        from dunnage.showing import dry_run_text
+
+        with progress() as tell:
+            tell("reading and checking the data")
+            dataset = load(data, rules, period=period)
+            run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
+        print_result(run.to_dict(), dry_run_text(run), as_json)
+        return
     with progress() as tell:
         tell("reading and checking the data")
         dataset = load(data, rules, period=period)
@@ -200,69 +209,22 @@ def publish(
         release, key = publish_data(
             dataset, out=out, ledger=ledger, noise=noise, sign=sign, force=force, again=again, progress=tell
         )
+    certificate, num_left_out = release.certificate, dataset.num_left_out
     result = {"release": str(out), "key": str(key_path(out)), **describe_release(release)}
     # Not in the release: printed for the owner, who runs this.
-    result["owner"] = {"warnings": list(warnings), "left_out": dataset.num_left_out, **key.facts}
+    result["owner"] = {"warnings": list(warnings), "left_out": num_left_out, **key.facts}
     result["rows"] = len(release)
-    print_result(result, _published_text(result, release), as_json)
-
-
-def _checked_policy(path: Path, ledger: str | None) -> Policy:
-    """Read a policy and check its mechanism before a long reading of data."""
-    from dunnage.policy import Policy
-    from dunnage.publishing import mechanism_of
-
-    if ledger is not None and ":memory:" in ledger:
-        raise ParameterError("a ledger in memory forgets what was spent. Name a file with --ledger.")
-    policy = Policy.read(path)
-    mechanism_of(policy)
-    return policy
-
-
-def _dry_run(
-    data: Path,
-    policy: Path,
-    out: Path | None,
-    period: str | None,
-    ledger: str | None,
-    noise: Noise,
-    *,
-    again: bool,
-    force: bool,
-    as_json: bool,
-) -> None:
-    from dunnage.io import load
-    from dunnage.publishing import rehearse
-    from dunnage.showing import dry_run_text
-
-    rules = _checked_policy(policy, ledger)
-    with progress() as tell:
-        tell("reading and checking the data")
-        dataset = load(data, rules, period=period)
-        run = rehearse(dataset, out=out, ledger=ledger, noise=noise, again=again, force=force)
-    print_result(run.to_dict(), dry_run_text(run), as_json)
-
-
-def _published_text(result: dict[str, Any], release: Release) -> str:
-    certificate = release.certificate
-    guarantee = ", ".join(f"{key} {value}" for key, value in certificate.guarantee.to_dict().items())
-    lines = [f"Released  {result['release']}", f"Key       {result['key']} (keep it: it never leaves you)"]
+    guarantee = ", ".join(f"{name} {value}" for name, value in certificate.guarantee.to_dict().items())
+    lines = [f"Released  {out}", f"Key       {key_path(out)} (keep it: it never leaves you)"]
     lines += [f"Promises  {guarantee}; basis {certificate.basis}"]
     lines += [f"Proof     {certificate.proof}"] if certificate.proof is not None else []
-    owner = {name: value for name, value in result["owner"].items() if name != "warnings"}  # warnings were told before
-    num_left_out = owner.pop("left_out")
-    lines += release.owner.headline(certificate, result["rows"], num_left_out)
-    if "suppressed" not in result["measures"]:  # everybody may know that
-        lines += _owner_lines(num_left_out, owner)
-    lines += [f"In clear  {item}" for item in certificate.in_clear]
-    return "\n".join(lines)
-
-
-def _owner_lines(num_left_out: int, facts: dict[str, Any]) -> list[str]:
-    """Tell the owner what nobody else may know."""
-    counts = {"left out by the policy": num_left_out, **facts}
+    lines += release.owner.headline(certificate, len(release), num_left_out)
+    counts = {"left out by the policy": num_left_out, **key.facts}
     told = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
-    return [f"Only you  {', '.join(told)}; tell nobody these numbers"] if told else []
+    if told and "suppressed" not in result["measures"]:  # otherwise everybody may know them
+        lines.append(f"Only you  {', '.join(told)}; tell nobody these numbers")
+    lines += [f"In clear  {item}" for item in certificate.in_clear]
+    print_result(result, "\n".join(lines), as_json)
 
 
 def show(
@@ -313,7 +275,7 @@ def _model(
 
     if name is None:
         name = "standard" if risk is None and prior is None else "stochastic"
-    given: dict[str, Any] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
+    given: dict[str, str | bool | None] = {"statistic": statistic, "risk": risk, "prior": prior, "budget": budget}
     given["as_published"] = as_published or None
     takes: dict[str, tuple[Any, tuple[str, ...]]] = {
         "standard": (Standard, ("statistic",)),
@@ -465,7 +427,7 @@ def apply(
         tell("reading")
         published = Release.read(release)
         published.check_rows("apply")
-        rows = load(data, policy, period=period or published.certificate.body.get("period"))
+        rows = load(data, policy, period=period or published.certificate.period)
         kinds = None
         if trucks is not None:  # a plan that does not say what it packs packs whatever the release has
             packed = list(Plan.read(plan).quantities) if plan.is_dir() else published.quantities
@@ -486,7 +448,7 @@ def apply(
     print_result({"settlement": str(out), **done.to_dict()}, f"{done.summary()}\nSettlement  {out} (private)", as_json)
 
 
-def _refuse_options(options: dict[str, Any], what: str) -> None:
+def _refuse_options(options: Mapping[str, object], what: str) -> None:
     """Refuse options that a kind of plan does not take; those not given are None, False or empty."""
     given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
     if given:

@@ -132,7 +132,7 @@ def _audited(release: Path, data: Path | None, policy: Path | None, period: str 
     from dunnage.io import load
     from dunnage.release import Release
 
-    return load(data, policy, period=period or Release.read(release).certificate.body.get("period"))
+    return load(data, policy, period=period or Release.read(release).certificate.period)
 
 
 def _others(

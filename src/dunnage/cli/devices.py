@@ -226,9 +226,12 @@ def estimate(
     print_result(result, "\n".join([*lines, *_rows_text(release)]), as_json)
 
 
+EstimateRow = dict[str, Any]  # a line of the table of estimates, by column
+
+
 def _rows_text(release: Release) -> list[str]:
     """Write the estimates of each purpose; of many, those with the largest values."""
-    groups: dict[str, list[dict[str, Any]]] = {}
+    groups: dict[str, list[EstimateRow]] = {}
     for row in release.data.to_pylist():
         groups.setdefault(f"{row['purpose']}: {row['quantity']}", []).append(row)
     lines = []
@@ -239,7 +242,7 @@ def _rows_text(release: Release) -> list[str]:
     return lines
 
 
-def _row_text(row: dict[str, Any]) -> str:
+def _row_text(row: EstimateRow) -> str:
     figures = ("value", "lower", "upper")
     cells = [row[key] for key in row if key not in ("quantity", "purpose", "unit", *figures)]
     told = (f"{cell:.4f}" if isinstance(cell, float) else str(cell) for cell in cells if cell not in (None, ""))

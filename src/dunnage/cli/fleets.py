@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -107,7 +107,7 @@ def apply_fleet(
     with progress() as tell:
         tell("reading")
         published = Release.read(release)
-        trips = load(data, policy, period=period or published.certificate.body.get("period"))
+        trips = load(data, policy, period=period or published.certificate.period)
         beside = key_path(release)
         named = key or (beside if beside.exists() else None)
         done = apply_plan(
@@ -121,5 +121,5 @@ def apply_fleet(
         )
         tell("drawing the page")
         done.write(out, page=settlement_page(done, published), force=force)
-    result: dict[str, Any] = {"settlement": str(out), **done.to_dict()}
+    result = {"settlement": str(out), **done.to_dict()}
     print_result(result, f"{done.summary()}\nSettlement  {out} (private), see {SETTLEMENT_PAGE}", as_json)

@@ -7,9 +7,9 @@ import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,7 +33,7 @@ def print_text(text: str, *, err: bool = False) -> None:
     typer.echo(_STEERS_TERMINAL.sub("\N{REPLACEMENT CHARACTER}", text), err=err)
 
 
-def print_result(result: dict[str, Any], text: str, as_json: bool) -> None:
+def print_result(result: Mapping[str, object], text: str, as_json: bool) -> None:
     """Print a result for a person, or as JSON for programs."""
     print_text(json.dumps(result, indent=2) if as_json else text)
 

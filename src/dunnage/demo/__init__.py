@@ -39,8 +39,6 @@ _EARLIER = frozenset(
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """What a demo run made."""
-
     report: Path  # The page
     lines: tuple[str, ...]  # What came out, one line a story
 
@@ -48,7 +46,6 @@ class Demo:
 def run_demo(
     out: str | os.PathLike[str], *, quick: bool = False, force: bool = False, progress: Progress | None = None
 ) -> Demo:
-    """Run the demo into a new folder."""
     folder = _fresh_folder(Path(out), force=force)
     tell = progress or (lambda stage: None)
     told = [_run(folder / name, name, quick, tell) for name in _STORIES]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from dunnage.local.subjects import Grid
 from dunnage.local.tasks import read_task
 from dunnage.pages import write_audit
 from dunnage.pages.carriers import carrier_pictures
-from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Told, bars_picture
+from dunnage.pages.demo import Chapter, Claim, Part, Told, bars_picture
 from dunnage.samples import CITY_BOX, PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 from dunnage.text import percent
 
@@ -115,7 +115,6 @@ FULL, QUICK = (_Size(vehicles=8_000, levels=4), _Size(vehicles=1_500, levels=3))
 
 
 def tell_carriers(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty."""
     size = QUICK if quick else FULL
     tell("carriers: generating trucks")
     generate_telemetry(TelemetrySetting(size=size.vehicles), folder / SOURCES[NUMBERS], seed=SEED)
@@ -178,56 +177,28 @@ def _write_proof(folder: Path) -> None:
 
 
 def _told(numbers: Numbers, found: dict[str, Audit]) -> Story:
-    basic = numbers.read("epsilon, basic tier", CERTIFICATES[PLACES], "/measures/loss/tiers/basic/day")
-    strict = numbers.read("epsilon, strict tier", CERTIFICATES[PLACES], "/measures/loss/tiers/strict/day")
-    reports = [
-        numbers.read(f"reports, tier {tier}", CERTIFICATES[NUMBERS], f"/measures/reports/telemetry/{tier}")
-        for tier in ("basic", "strict")
+    _name_numbers(numbers)
+    figures = [
+        ("trucks", "trucks", "each with one moment a day"),
+        ("epsilon", "basic", "a day; {strict} in the strict tier"),
+        ("speed off by", "speed", "the mean; knowing nothing {speed_blind}"),
+        ("load off by", "load", "the mean; knowing nothing {load_blind}"),
+        ("a share off by", "shares", "of the map; all places alike {alike}"),
+        ("parked truck found", "known_day", "after a day, by who knows the fleet; {known_month} after a month"),
     ]
-    trucks = numbers.compute(
-        "trucks", sum(int(item.value) for item in reports), "reports of both tiers, one a truck", reports
-    )
-    speed = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "value", _kmh)
-    blind = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "baseline", _kmh)
-    truth = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "details/truth", _kmh)
-    value = numbers.finding(AUDITS[NUMBERS], "error of the mean (speed)", "details/value", _kmh)
-    load, unladen = (
-        numbers.finding(AUDITS[NUMBERS], "error of the mean (load)", part, _tonnes) for part in ("value", "baseline")
-    )
-    shares = numbers.finding(AUDITS[PLACES], "RMSE of shares (places)")
-    alike = numbers.finding(AUDITS[PLACES], "RMSE of shares (places)", "baseline")
-    day, month = (
-        numbers.finding(AUDITS[PLACES], f"localisation, fleet known, {time} (places)") for time in ("1 day", "30 days")
-    )
     chapter = Chapter(
         name=NAME,
         title="A platform that asks trucks, and knows none of them",
-        lead=Told(
+        lead=numbers.say(
             "A logistics platform would like to know how fast trucks go, what they carry and where they are. Each of "
             "{trucks} trucks hides what it measures by itself, before anything leaves it; the platform sees noise, and "
-            "estimates means and a map from all of it.",
-            trucks=trucks,
+            "estimates means and a map from all of it."
         ),
         tile=(
-            value,
-            Told("mean speed, estimated from reports that hide every truck; the truth is {truth}", truth=truth),
+            numbers["speed_value"],
+            numbers.say("mean speed, estimated from reports that hide every truck; the truth is {speed_truth}"),
         ),
-        figures=[
-            KeyFigure(name="trucks", value=trucks, note=Told("each with one moment a day")),
-            KeyFigure(name="epsilon", value=basic, note=Told("a day; {strict} in the strict tier", strict=strict)),
-            KeyFigure(name="speed off by", value=speed, note=Told("the mean; knowing nothing {blind}", blind=blind)),
-            KeyFigure(
-                name="load off by", value=load, note=Told("the mean; knowing nothing {unladen}", unladen=unladen)
-            ),
-            KeyFigure(
-                name="a share off by", value=shares, note=Told("of the map; all places alike {alike}", alike=alike)
-            ),
-            KeyFigure(
-                name="parked truck found",
-                value=day,
-                note=Told("after a day, by who knows the fleet; {month} after a month", month=month),
-            ),
-        ],
+        figures=[numbers.key_figure(*figure) for figure in figures],
         parts=[
             _protected(numbers),
             _cost(numbers, found),
@@ -250,90 +221,104 @@ def _told(numbers: Numbers, found: dict[str, Audit]) -> Story:
             ("Certificate of the map", "carriers/positions/certificate.json"),
         ],
     )
-    line = Told(
-        "Carriers  {trucks} trucks, epsilon {basic} or {strict} a day: mean speed {value}, truth {truth}; who knows "
-        "the fleet finds a parked truck with {day} in a day, {month} in a month",
-        trucks=trucks,
-        basic=basic,
-        strict=strict,
-        value=value,
-        truth=truth,
-        day=day,
-        month=month,
+    line = numbers.say(
+        "Carriers  {trucks} trucks, epsilon {basic} or {strict} a day: mean speed {speed_value}, truth {speed_truth}; "
+        "who knows the fleet finds a parked truck with {known_day} in a day, {known_month} in a month"
     )
     return Story(chapter, numbers, line)
 
 
-def _kmh(value: float) -> str:
-    return f"{value:.1f} km/h"
-
-
-def _tonnes(value: float) -> str:
-    return f"{value:.2f} t"
+def _name_numbers(numbers: Numbers) -> None:
+    """Read every number of the chapter, by the name that its sentences use."""
+    means, places = CERTIFICATES[NUMBERS], CERTIFICATES[PLACES]
+    reports = [
+        numbers.read(f"reports, tier {tier}", means, f"/measures/reports/telemetry/{tier}")
+        for tier in ("basic", "strict")
+    ]
+    total = sum(int(item.value) for item in reports)
+    numbers.name(
+        trucks=numbers.compute("trucks", total, "reports of both tiers, one a truck", reports),
+        basic=numbers.read("epsilon, basic tier", places, "/measures/loss/tiers/basic/day"),
+        strict=numbers.read("epsilon, strict tier", places, "/measures/loss/tiers/strict/day"),
+        lifetime=numbers.read("epsilon of a lifetime", places, "/measures/loss/lifetime"),
+        before=numbers.read("a suspicion before", places, "/meaning/odds/1/before", percent),
+        after=numbers.read("a suspicion after one report, at most", places, "/meaning/odds/1/at_most", percent),
+        claimed=numbers.read("epsilon claimed for published response", PROOF, "/claimed"),
+        published=numbers.read("epsilon that holds for published response", PROOF, "/measured/published"),
+        sound=numbers.read("epsilon that holds for ours", PROOF, "/measured/sound"),
+    )
+    for name, unit, digits in (("speed", "km/h", 1), ("load", "t", 2)):
+        shown = {
+            "": ("value", f"{{:.{digits}f}} {unit}"),
+            "_blind": ("baseline", f"{{:.{digits}f}} {unit}"),
+            "_value": ("details/value", f"{{:.1f}} {unit}"),
+            "_truth": ("details/truth", f"{{:.1f}} {unit}"),
+            "_lower": ("details/lower", "{:.1f}"),
+            "_upper": ("details/upper", "{:.1f}"),
+        }
+        for suffix, (part, form) in shown.items():
+            mean = numbers.finding(AUDITS[NUMBERS], f"error of the mean ({name})", part, form.format)
+            numbers.name(**{f"{name}{suffix}": mean})
+    of_places = {
+        "shares": ("RMSE of shares (places)", "value"),
+        "alike": ("RMSE of shares (places)", "baseline"),
+        "covered": ("coverage (places)", "value"),
+        "moved": ("total variation distance (places)", "value"),
+        "unmoved": ("total variation distance (places)", "baseline"),
+        "day": ("localisation, 1 day (places)", "value"),
+        "chance": ("localisation, 1 day (places)", "baseline"),
+        "known_day": ("localisation, fleet known, 1 day (places)", "value"),
+        "busiest": ("localisation, fleet known, 1 day (places)", "baseline"),
+        "known_month": ("localisation, fleet known, 30 days (places)", "value"),
+        "shift": ("localisation, every slot for 8 hours (places)", "value"),
+        "ever": ("suspicion at most, lifetime", "value"),
+    }
+    numbers.name(**{name: numbers.finding(AUDITS[PLACES], *place) for name, place in of_places.items()})
+    guess, tuples = "number guess (load)", "tuple guess (telemetry)"
+    numbers.name(
+        guess=numbers.finding(AUDITS[NUMBERS], guess),
+        blind_guess=numbers.finding(AUDITS[NUMBERS], guess, "baseline"),
+        stated=numbers.finding(AUDITS[NUMBERS], tuples, "details/true_loss"),
+        really=numbers.finding(AUDITS[NUMBERS], tuples, "details/published_true_loss"),
+        ours=numbers.finding(AUDITS[NUMBERS], tuples),
+        theirs=numbers.finding(AUDITS[NUMBERS], tuples, "details/published", percent),
+    )
 
 
 def _protected(numbers: Numbers) -> Part:
-    before = numbers.read("a suspicion before", CERTIFICATES[PLACES], "/meaning/odds/1/before", percent)
-    after = numbers.read(
-        "a suspicion after one report, at most", CERTIFICATES[PLACES], "/meaning/odds/1/at_most", percent
+    words = numbers.say(
+        "What one report says of its truck, against the platform itself. Who suspects with {before} where a truck was "
+        "suspects it with {after} at most when its report is in. Reports add up: the allowance on each truck ends them "
+        "at epsilon {lifetime} in all, where a suspicion of one half may be {ever}."
     )
-    lifetime = numbers.read("epsilon of a lifetime", CERTIFICATES[PLACES], "/measures/loss/lifetime")
-    ever = numbers.finding(AUDITS[PLACES], "suspicion at most, lifetime")
-    return Part(
-        title="What was protected",
-        words=[
-            Told(
-                "What one report says of its truck, against the platform itself. Who suspects with {before} where a "
-                "truck was suspects it with {after} at most when its report is in. Reports add up: the allowance on "
-                "each truck ends them at epsilon {lifetime} in all, where a suspicion of one half may be {ever}.",
-                before=before,
-                after=after,
-                lifetime=lifetime,
-                ever=ever,
-            )
-        ],
-    )
+    return Part(title="What was protected", words=[words])
 
 
 def _cost(numbers: Numbers, found: dict[str, Audit]) -> Part:
     means = carrier_pictures(found[NUMBERS])["utility"][-1]
-    maps = [one for one in carrier_pictures(found[PLACES])["utility"] if one["title"].startswith(("True", "Estimated"))]
-    covered = numbers.finding(AUDITS[PLACES], "coverage (places)")
-    moved = numbers.finding(AUDITS[PLACES], "total variation distance (places)")
-    blind = numbers.finding(AUDITS[PLACES], "total variation distance (places)", "baseline")
-    source = [numbers.place(AUDITS[PLACES])]
+    maps = [one for one in carrier_pictures(found[PLACES])["utility"] if one.title.startswith(("True", "Estimated"))]
     captions = (
-        Told("Where trucks really are: share of the slots in each cell, north above."),
-        Told(
-            "The same as estimated. {moved} of all trucks would have to be elsewhere to make it true; on a map where "
-            "all cells are alike, {blind}.",
-            moved=moved,
-            blind=blind,
-        ),
+        "Where trucks really are: share of the slots in each cell, north above.",
+        "The same as estimated. {moved} of all trucks would have to be elsewhere to make it true; on a map where "
+        "all cells are alike, {unmoved}.",
     )
-    parts = [_mean_words(numbers, name, unit) for name, unit in (("speed", "km/h"), ("load", "t"))]
+    legend = [("load", "the darker, the more trucks; one scale for both maps")]
     drawn = [
-        Picture(title=one["title"], svg=one["svg"], caption=words, sources=source, legend=_legend())
+        replace(one, caption=numbers.say(words), sources=[numbers.place(AUDITS[PLACES])], legend=legend)
         for one, words in zip(maps, captions, strict=True)
     ]
+    across = numbers.say("Each mean with its interval, and the truth, across its public domain.")
+    said = [
+        f"The mean {name} comes out at {{{name}_value}}, with an interval from {{{name}_lower}} to {{{name}_upper}}; "
+        f"it is {{{name}_truth}}."
+        for name in ("speed", "load")
+    ]
+    said.append("Of the map's intervals {covered} hold the true share of their cell.")
     return Part(
         title="What it cost",
-        words=[*parts, Told("Of the map's intervals {covered} hold the true share of their cell.", covered=covered)],
-        pictures=[
-            *drawn,
-            Picture(
-                title=means["title"],
-                svg=means["svg"],
-                caption=Told("Each mean with its interval, and the truth, across its public domain."),
-                sources=[numbers.place(AUDITS[NUMBERS])],
-                legend=means["legend"],
-            ),
-        ],
+        words=[numbers.say(words) for words in said],
+        pictures=[*drawn, replace(means, caption=across, sources=[numbers.place(AUDITS[NUMBERS])])],
     )
-
-
-def _legend() -> list[tuple[str, str]]:
-    return [("load", "the darker, the more trucks; one scale for both maps")]
 
 
 def _in_trucks(numbers: Numbers) -> list[Told]:
@@ -357,119 +342,58 @@ def _in_trucks(numbers: Numbers) -> list[Told]:
     return [Told(words, mean=mean, error=error, share=share)]
 
 
-def _mean_words(numbers: Numbers, name: str, unit: str) -> Told:
-    finding = f"error of the mean ({name})"
-    value, truth = (
-        numbers.finding(AUDITS[NUMBERS], finding, f"details/{part}", lambda figure: f"{figure:.1f} {unit}")
-        for part in ("value", "truth")
-    )
-    lower, upper = (
-        numbers.finding(AUDITS[NUMBERS], finding, f"details/{part}", lambda figure: f"{figure:.1f}")
-        for part in ("lower", "upper")
-    )
-    return Told(
-        f"The mean {name} comes out at {{value}}, with an interval from {{lower}} to {{upper}}; it is {{truth}}.",
-        value=value,
-        lower=lower,
-        upper=upper,
-        truth=truth,
-    )
-
-
 def _attacked(numbers: Numbers, found: dict[str, Audit]) -> Part:
     curve = carrier_pictures(found[PLACES])["attributes"][0]
-    chance = numbers.finding(AUDITS[PLACES], "localisation, 1 day (places)", "baseline")
-    day = numbers.finding(AUDITS[PLACES], "localisation, 1 day (places)")
-    known, month = (
-        numbers.finding(AUDITS[PLACES], f"localisation, fleet known, {time} (places)") for time in ("1 day", "30 days")
+    words = numbers.say(
+        "The platform itself looks for one truck that stays parked. If it knows how the whole fleet is spread, after a "
+        "day it finds it with {known_day}, and with {busiest} by naming the busiest place. If it knows nothing of the "
+        "fleet, with {day}, by chance with {chance}. After a month it is {known_month}: one report a day hides where a "
+        "truck is, not where it sleeps. Had trucks reported every five minutes, one shift would do: {shift}. How much "
+        "a truck carries is guessed with {guess} by a report, with {blind_guess} without."
     )
-    busiest = numbers.finding(AUDITS[PLACES], "localisation, fleet known, 1 day (places)", "baseline")
-    shift = numbers.finding(AUDITS[PLACES], "localisation, every slot for 8 hours (places)")
-    load = numbers.finding(AUDITS[NUMBERS], "number guess (load)")
-    blind = numbers.finding(AUDITS[NUMBERS], "number guess (load)", "baseline")
-    return Part(
-        title="What an attacker got",
-        words=[
-            Told(
-                "The platform itself looks for one truck that stays parked. If it knows how the whole fleet is spread, "
-                "after a day it finds it with {known}, and with {busiest} by naming the busiest place. If it knows "
-                "nothing of the fleet, with {day}, by chance with {chance}. After a month it is {month}: one report a "
-                "day hides where a truck is, not where it sleeps. Had trucks reported every five minutes, one shift "
-                "would do: {shift}. How much a truck carries is guessed with {load} by a report, with {blind} without.",
-                day=day,
-                chance=chance,
-                known=known,
-                busiest=busiest,
-                month=month,
-                shift=shift,
-                load=load,
-                blind=blind,
-            )
+    bars = bars_picture(
+        "How often the platform finds a parked truck",
+        [
+            ("by the busiest place", numbers["busiest"], "range"),
+            ("after a day", numbers["known_day"], "bar"),
+            ("after a day, fleet not known", numbers["day"], "bar"),
+            ("after a month", numbers["known_month"], "bar"),
+            ("a shift, every five minutes", numbers["shift"], "made"),
         ],
-        pictures=[
-            bars_picture(
-                "How often the platform finds a parked truck",
-                [
-                    ("by the busiest place", busiest, "range"),
-                    ("after a day", known, "bar"),
-                    ("after a day, fleet not known", day, "bar"),
-                    ("after a month", month, "bar"),
-                    ("a shift, every five minutes", shift, "made"),
-                ],
-                Told("Trucks of the basic tier, the easier to find; the last is what the schedule forbids."),
-                most=1.0,
-            ),
-            Picture(
-                title="Finding a parked truck, report by report",
-                svg=curve["svg"],
-                caption=Told("One report tells little; many of one place tell it."),
-                sources=[numbers.place(AUDITS[PLACES])],
-                legend=curve["legend"],
-            ),
-        ],
+        Told("Trucks of the basic tier, the easier to find; the last is what the schedule forbids."),
+        most=1.0,
     )
+    reports = replace(
+        curve,
+        title="Finding a parked truck, report by report",
+        caption=Told("One report tells little; many of one place tell it."),
+        sources=[numbers.place(AUDITS[PLACES])],
+    )
+    return Part(title="What an attacker got", words=[words], pictures=[bars, reports])
 
 
 def _claims(numbers: Numbers) -> Part:
-    claimed = numbers.read("epsilon claimed for published response", PROOF, "/claimed")
-    true = numbers.read("epsilon that holds for published response", PROOF, "/measured/published")
-    sound = numbers.read("epsilon that holds for ours", PROOF, "/measured/sound")
-    stated = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/true_loss")
-    really = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/published_true_loss")
-    ours = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)")
-    theirs = numbers.finding(AUDITS[NUMBERS], "tuple guess (telemetry)", "details/published", percent)
     paper = "Yao et al., 2024"
     return Part(
         title="What the paper claimed, and what is true",
         claims=[
             Claim(
                 paper=paper,
-                claimed=Told(
-                    "Randomised response on each bit of a truck's place keeps epsilon, {claimed} say.", claimed=claimed
+                claimed=numbers.say("Randomised response on each bit of a truck's place keeps epsilon, {claimed} say."),
+                found=numbers.say(
+                    "Two places differ in two bits. Going through every report there can be finds epsilon {published} "
+                    "where {claimed} is claimed; ours keeps {sound}."
                 ),
-                found=Told(
-                    "Two places differ in two bits. Going through every report there can be finds epsilon {true} where "
-                    "{claimed} is claimed; ours keeps {sound}.",
-                    true=true,
-                    claimed=claimed,
-                    sound=sound,
-                ),
-                holds=float(true.value) <= float(claimed.value),
+                holds=float(numbers["published"].value) <= float(numbers["claimed"].value),
             ),
             Claim(
                 paper=paper,
-                claimed=Told(
-                    "Numbers of a truck, each hidden at epsilon {stated}, keep epsilon {stated}.", stated=stated
-                ),
-                found=Told(
+                claimed=numbers.say("Numbers of a truck, each hidden at epsilon {stated}, keep epsilon {stated}."),
+                found=numbers.say(
                     "They add up: speed and load together lose {really}. At {stated} both are guessed at once with "
-                    "{theirs} in the published form, and with {ours} in ours, which tells one of them at random.",
-                    really=really,
-                    stated=stated,
-                    theirs=theirs,
-                    ours=ours,
+                    "{theirs} in the published form, and with {ours} in ours, which tells one of them at random."
                 ),
-                holds=float(really.value) <= float(stated.value),
+                holds=float(numbers["really"].value) <= float(numbers["stated"].value),
             ),
         ],
     )

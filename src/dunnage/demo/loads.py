@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from dunnage.demo.story import (
     advised,
     check,
     frontier_part,
+    plain,
     signed,
     write_frontier,
     write_json,
@@ -31,9 +32,10 @@ from dunnage.demo.story import (
 )
 from dunnage.io import load
 from dunnage.mechanisms.noisy_clusters import exposed_records, published_noise
+from dunnage.mechanisms.partition import Partition
 from dunnage.noise import Noise
 from dunnage.pages import LoadsStory, PlanView, loads_page, write_audit
-from dunnage.pages.demo import Chapter, Claim, KeyFigure, Part, Picture, Table, Told, Traced, bars_picture
+from dunnage.pages.demo import Chapter, Claim, Part, Table, Told, bars_picture
 from dunnage.pages.loads import loads_pictures
 from dunnage.planning.models import Model, Sealed, Standard, Stochastic
 from dunnage.planning.packing import pack
@@ -43,6 +45,7 @@ from dunnage.publishing import publish
 from dunnage.release import Release
 from dunnage.samples import PackageSetting, generate_packages
 from dunnage.settle import Settlement, apply, matched_records
+from dunnage.svg import Picture
 from dunnage.text import percent
 
 NAME = "loads"
@@ -64,6 +67,7 @@ PLANS: Mapping[str, tuple[str, Model]] = {
     "stochastic": ("Certified", Stochastic()),
     "sealed": ("Sealed slots", Sealed()),
 }
+DRAWN = ("mean", "sealed")
 WRITTEN = frozenset(
     {
         "parcels.csv",
@@ -94,7 +98,6 @@ class _Packed:
 
 
 def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
-    """Run the story in a folder that is there and empty."""
     tell("loads: generating packages")
     setting = PackageSetting(size=60 if quick else 240, destinations=3 if quick else 4, decimals=1)
     source, policy = generate_packages(setting, folder / "parcels.csv", seed=SEED)
@@ -102,13 +105,12 @@ def tell_loads(folder: Path, *, quick: bool, tell: Progress) -> Story:
     tell("loads: publishing and verifying")
     release, key = publish(data, out=folder / "release")
     check(folder / "release")
-    truth = data.numbers(QUANTITY)[matched_records(data, release, key)]
     packed = {name: _pack(folder, name, data, release, key, tell) for name in PLANS}
     plans = {name: {"planned": one.plan.num_bins, **one.utility.to_dict()} for name, one in packed.items()}
     write_json(folder / UTILITY, {"format": 1, "capacity": CAPACITY, "plans": plans})
     tell("loads: attacking release and plan")
     write_audit(audit(release, data, packed["sealed"].plan, key=key), folder / "audit")
-    pictured = _pictured(data, release, key, truth, packed)
+    pictured = _pictured(data, release, key, packed)
     write_text(folder / "loads.html", loads_page(pictured))
     tell("loads: the published form")
     _write_published(folder, data.numbers(QUANTITY)[:PUBLISHED_SIZE])
@@ -152,10 +154,9 @@ def _write_published(folder: Path, weights: FloatArray) -> None:
 # Pictures
 
 
-def _pictured(
-    data: Dataset, release: Release, key: Key, truth: FloatArray, packed: Mapping[str, _Packed]
-) -> LoadsStory:
+def _pictured(data: Dataset, release: Release, key: Key, packed: Mapping[str, _Packed]) -> LoadsStory:
     """Put the plans side by side; the one on true weights stays with the owner, so that it is kept nowhere else."""
+    truth = data.numbers(QUANTITY)[matched_records(data, release, key)]
     ideal = true_plan(data, release, key, capacity=CAPACITY, by=BY)
     settled = apply(ideal, data, release, key)
     without = _Packed("True weights", ideal, settled, plan_utility(settled, data))
@@ -203,51 +204,39 @@ def _bins(weights: FloatArray, bin_of_row: npt.NDArray[np.int64], num_bins: int)
 
 
 def _told(numbers: Numbers, pictured: LoadsStory) -> Story:
-    records = numbers.read("packages released", CERTIFICATE, "/measures/records")
-    kept_back = numbers.read("packages kept back", CERTIFICATE, "/measures/suppressed/count")
-    k = numbers.read("k reached", CERTIFICATE, "/measures/k_reached")
-    optimum = numbers.read("trucks that the true weights need", UTILITY, "/plans/sealed/optimum")
-    trucks = numbers.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
-    cost = numbers.compute(
-        "trucks more, sealed plan",
-        float(trucks.value) / float(optimum.value) - 1,
-        "trucks of the sealed plan over those that the true weights need, less one",
-        [trucks, optimum],
-        signed,
-    )
-    linkage = numbers.finding(AUDIT, "truck linkage")
+    _name_numbers(numbers)
+    figures = [
+        ("packages", "records", "released, {kept_back} kept back"),
+        ("look alike", "k", "packages at least, proved"),
+        ("trucks, no privacy", "optimum", "the fewest there can be"),
+        ("trucks, private", "trucks", "sealed slots"),
+        ("cost of privacy", "cost", "trucks"),
+        ("truck named", "linkage", "by who knows the weight"),
+    ]
+    intervals, cards = loads_pictures(pictured)
     chapter = Chapter(
         name=NAME,
         title="Trucks packed without telling which package is which",
-        lead=Told(
+        lead=numbers.say(
             "A delivery centre lets an outside planner pack its trucks. The planner sees no package's weight: each of "
-            "{records} packages is published as a range that at least {k} packages of its destination share.",
-            records=records,
-            k=k,
+            "{records} packages is published as a range that at least {k} packages of its destination share."
         ),
-        tile=(trucks, Told("trucks, where {optimum} would do if the planner knew every weight", optimum=optimum)),
-        figures=[
-            KeyFigure(
-                name="packages", value=records, note=Told("released, {kept_back} kept back", kept_back=kept_back)
-            ),
-            KeyFigure(name="look alike", value=k, note=Told("packages at least, proved")),
-            KeyFigure(name="trucks, no privacy", value=optimum, note=Told("the fewest there can be")),
-            KeyFigure(name="trucks, private", value=trucks, note=Told("sealed slots")),
-            KeyFigure(name="cost of privacy", value=cost, note=Told("trucks")),
-            KeyFigure(name="truck named", value=linkage, note=Told("by who knows the weight")),
-        ],
+        tile=(numbers["trucks"], numbers.say("trucks, where {optimum} would do if the planner knew every weight")),
+        figures=[numbers.key_figure(*figure) for figure in figures],
         parts=[
-            _protected(numbers, pictured),
-            _cost(numbers, pictured),
+            _protected(numbers, intervals),
+            _cost(numbers, cards),
             _attacked(numbers),
             frontier_part(
                 numbers,
                 cost="more trucks",
                 risk="a truck is named with",
                 note=_ADVICE_NOTE,
-                more=_why_not_advised(numbers, k),
+                more=_why_not_advised(numbers),
             ),
-            _claims(numbers, k),
+            Part(
+                title="What the papers claimed, and what is true", claims=[_noise_claim(numbers), _plan_claim(numbers)]
+            ),
         ],
         links=[
             ("All plans in detail", "loads/loads.html"),
@@ -259,160 +248,129 @@ def _told(numbers: Numbers, pictured: LoadsStory) -> Story:
             ("Loading list", "loads/settlement-sealed/loading.csv"),
         ],
     )
-    line = Told(
+    line = numbers.say(
         "Loads     {records} packages, {k} look alike at least: {trucks} trucks, {optimum} without privacy; a truck is "
-        "named with {linkage}",
-        records=records,
-        k=k,
-        trucks=trucks,
-        optimum=optimum,
-        linkage=linkage,
+        "named with {linkage}"
     )
     return Story(chapter, numbers, line)
 
 
-def _protected(numbers: Numbers, pictured: LoadsStory) -> Part:
-    classes = numbers.read("classes", CERTIFICATE, "/measures/classes")
-    loss = numbers.read("information loss", CERTIFICATE, "/measures/loss/total", percent)
-    most = numbers.read("a row is named with at most", CERTIFICATE, "/meaning/odds/0/right_at_most", percent)
-    drawn = loads_pictures(pictured)["intervals"]
-    picture = Picture(
-        title="What the planner saw, and what is true",
-        svg=drawn["svg"],
-        caption=Told(
-            "{classes} ranges in all; on average one covers {loss} of the public domain.", classes=classes, loss=loss
+def _name_numbers(numbers: Numbers) -> None:
+    """Read every number of the chapter, by the name that its sentences use."""
+    optimum = numbers.read("trucks that the true weights need", UTILITY, "/plans/sealed/optimum")
+    trucks = numbers.read("trucks of the sealed plan", UTILITY, "/plans/sealed/objective")
+    worst = "truck linkage at worst, upper bounds"
+    numbers.name(
+        records=numbers.read("packages released", CERTIFICATE, "/measures/records"),
+        kept_back=numbers.read("packages kept back", CERTIFICATE, "/measures/suppressed/count"),
+        k=numbers.read("k reached", CERTIFICATE, "/measures/k_reached"),
+        classes=numbers.read("classes", CERTIFICATE, "/measures/classes"),
+        loss=numbers.read("information loss", CERTIFICATE, "/measures/loss/total", percent),
+        named=numbers.read("a row is named with at most", CERTIFICATE, "/meaning/odds/0/right_at_most", percent),
+        optimum=optimum,
+        trucks=trucks,
+        cost=numbers.compute(
+            "trucks more, sealed plan",
+            float(trucks.value) / float(optimum.value) - 1,
+            "trucks of the sealed plan over those that the true weights need, less one",
+            [trucks, optimum],
+            signed,
         ),
+        capacity=numbers.read("capacity of a truck", UTILITY, "/capacity", "{:g} kg".format),
+        linkage=numbers.finding(AUDIT, "truck linkage"),
+        linkage_worst=numbers.finding(AUDIT, "truck linkage, worst"),
+        chance=numbers.finding(AUDIT, "truck linkage", "baseline"),
+        row=numbers.finding(AUDIT, "record linkage"),
+        row_worst=numbers.finding(AUDIT, "record linkage, worst"),
+        upper=numbers.read("truck linkage, upper bounds", UTILITY, "/plans/upper/truck_linkage/mean", percent),
+        upper_worst=numbers.read(worst, UTILITY, "/plans/upper/truck_linkage/worst", percent),
+        near=numbers.finding(AUDIT, f"value linkage ({QUANTITY})"),
+        blind=numbers.finding(AUDIT, f"value linkage ({QUANTITY})", "baseline"),
+    )
+
+
+def _protected(numbers: Numbers, intervals: Picture) -> Part:
+    words = numbers.say(
+        "Which package weighs what. Who knows a package and finds its range names its row with at most {named}; the "
+        "certificate says so, and anyone can verify it by counting."
+    )
+    picture = replace(
+        intervals,
+        title="What the planner saw, and what is true",
+        caption=numbers.say("{classes} ranges in all; on average one covers {loss} of the public domain."),
         sources=[numbers.place("release/classes.csv"), numbers.place("parcels.csv")],
         legend=[("range", "range seen by the planner"), ("mean", "class mean"), ("dot", "true weight, owner only")],
     )
-    return Part(
-        title="What was protected",
-        words=[
-            Told(
-                "Which package weighs what. Who knows a package and finds its range names its row with at most {most}; "
-                "the certificate says so, and anyone can verify it by counting.",
-                most=most,
+    return Part(title="What was protected", words=[words], pictures=[picture])
+
+
+def _cost(numbers: Numbers, cards: Mapping[str, Picture]) -> Part:
+    columns: dict[str, tuple[str, str, Callable[[float], str]]] = {
+        "Trucks planned": ("trucks planned", "planned", plain),
+        "Trucks that leave": ("trucks that leave", "objective", plain),
+        "Over the optimum": ("over the optimum", "ratio", "{:.3f}".format),
+        "Trucks that fit": ("trucks that fit", "bins_feasible", percent),
+        "Truck named": ("truck linkage", "truck_linkage/mean", percent),
+        "At worst": ("truck linkage at worst", "truck_linkage/worst", percent),
+    }
+    rows, pictures = [], []
+    for name, (title, _) in PLANS.items():
+        cells = [
+            numbers.read(f"{title}, {words}", UTILITY, f"/plans/{name}/{field}", show)
+            for words, field, show in columns.values()
+        ]
+        rows.append((title, cells))
+        if name in DRAWN:
+            caption = "{planned} trucks as planned; {fit} of them hold their true load."
+            pictures.append(
+                replace(
+                    cards[title],
+                    title=f"How full the trucks really are: {title.lower()}",
+                    caption=Told(caption, planned=cells[0], fit=cells[3]),
+                    sources=[numbers.place(f"settlement-{name}/settlement.json")],
+                    legend=[("load", "true load"), ("over", "overloaded"), ("limit", "capacity")],
+                )
             )
-        ],
-        pictures=[picture],
+    words = numbers.say(
+        "Four plans were made from the release alone, for trucks of {capacity}, and then met the true weights. Plans "
+        "on upper bounds always fit, and take more trucks. Those on means take fewer and overflow in places; the owner "
+        "repairs them. With sealed slots the planner says only how many packages of each class a truck takes, and the "
+        "owner fills them."
     )
+    table = Table(columns=["Plan on", *columns], rows=rows)
+    return Part(title="What it cost", words=[words], table=table, pictures=pictures)
 
 
-def _cost(numbers: Numbers, pictured: LoadsStory) -> Part:
-    rows = [
-        (
-            title,
-            [
-                numbers.read(f"{title}, trucks planned", UTILITY, f"/plans/{name}/planned"),
-                numbers.read(f"{title}, trucks that leave", UTILITY, f"/plans/{name}/objective"),
-                numbers.read(
-                    f"{title}, over the optimum", UTILITY, f"/plans/{name}/ratio", lambda ratio: f"{ratio:.3f}"
-                ),
-                numbers.read(f"{title}, trucks that fit", UTILITY, f"/plans/{name}/bins_feasible", percent),
-                numbers.read(f"{title}, truck linkage", UTILITY, f"/plans/{name}/truck_linkage/mean", percent),
-                numbers.read(
-                    f"{title}, truck linkage at worst", UTILITY, f"/plans/{name}/truck_linkage/worst", percent
-                ),
-            ],
-        )
-        for name, (title, _) in PLANS.items()
-    ]
-    columns = [
-        "Plan on",
-        "Trucks planned",
-        "Trucks that leave",
-        "Over the optimum",
-        "Trucks that fit",
-        "Truck named",
-        "At worst",
-    ]
-    cards = loads_pictures(pictured)["loads"]
-    capacity = numbers.read("capacity of a truck", UTILITY, "/capacity", lambda value: f"{value:g} kg")
-    return Part(
-        title="What it cost",
-        words=[
-            Told(
-                "Four plans were made from the release alone, for trucks of {capacity}, and then met the true weights. "
-                "Plans on upper bounds always fit, and take more trucks. Those on means take fewer and overflow in "
-                "places; the owner repairs them. With sealed slots the planner says only how many packages of each "
-                "class a truck takes, and the owner fills them.",
-                capacity=capacity,
-            )
-        ],
-        table=Table(columns=columns, rows=rows),
-        pictures=[
-            _loads_picture(numbers, cards, "Class means", "mean"),
-            _loads_picture(numbers, cards, "Sealed slots", "sealed"),
-        ],
-    )
-
-
-def _loads_picture(numbers: Numbers, cards: Mapping[str, Mapping[str, object]], title: str, name: str) -> Picture:
-    planned = numbers.read(f"{title}, trucks planned", UTILITY, f"/plans/{name}/planned")
-    fit = numbers.read(f"{title}, trucks that fit", UTILITY, f"/plans/{name}/bins_feasible", percent)
-    return Picture(
-        title=f"How full the trucks really are: {title.lower()}",
-        svg=cards[title]["svg"],  # type: ignore[arg-type]
-        caption=Told("{planned} trucks as planned; {fit} of them hold their true load.", planned=planned, fit=fit),
-        sources=[numbers.place(f"settlement-{name}/settlement.json")],
-        legend=[("load", "true load"), ("over", "overloaded"), ("limit", "capacity")],
-    )
-
-
-def _why_not_advised(numbers: Numbers, k: Traced) -> list[Told]:
+def _why_not_advised(numbers: Numbers) -> list[Told]:
     """Say why something else than the advice was published, if so."""
     found = advised(numbers)
-    if found is None or (found[0].mechanism == "partition" and found[0].parameters.get("k") == k.value):
+    if found is None or (found[0].mechanism == Partition.name and found[0].parameters.get("k") == numbers["k"].value):
         return []
     words = (
         "What was published above, {k} packages alike, is the policy that the packages were generated with, before "
         "anything was measured; the advice is for who publishes next."
     )
-    return [Told(words, k=k)]
+    return [numbers.say(words)]
 
 
 def _attacked(numbers: Numbers) -> Part:
-    chance = numbers.finding(AUDIT, "truck linkage", "baseline")
-    row = numbers.finding(AUDIT, "record linkage")
-    upper = numbers.read("truck linkage, upper bounds", UTILITY, "/plans/upper/truck_linkage/mean", percent)
-    sealed = numbers.finding(AUDIT, "truck linkage")
-    near = numbers.finding(AUDIT, f"value linkage ({QUANTITY})")
-    blind = numbers.finding(AUDIT, f"value linkage ({QUANTITY})", "baseline")
-    return Part(
-        title="What an attacker got",
-        words=[
-            Told(
-                "A thief who knows a package's weight wants its truck. By chance, from its destination and the plan "
-                "alone, a guess is right with {chance}; with the release it is {upper} on upper bounds and {sealed} "
-                "with sealed slots, which pay for fewer trucks with leaving fewer ways to load them. Who knows only "
-                "the class of a package guesses its weight closely for {near} of all; without the release, for "
-                "{blind}.",
-                chance=chance,
-                upper=upper,
-                sealed=sealed,
-                near=near,
-                blind=blind,
-            )
-        ],
-        pictures=[
-            bars_picture(
-                "How often the attacker is right",
-                [
-                    ("truck, by chance", chance, "range"),
-                    ("row, from the release", row, "bar"),
-                    ("truck, plan on upper bounds", upper, "bar"),
-                    ("truck, sealed slots", sealed, "bar"),
-                ],
-                Told("On average over all packages, by somebody who knows the exact weight of a package."),
-            )
-        ],
+    words = numbers.say(
+        "A thief who knows a package's weight wants its truck. By chance, from its destination and the plan alone, a "
+        "guess is right with {chance}; with the release it is {upper} on upper bounds and {linkage} with sealed slots, "
+        "which pay for fewer trucks with leaving fewer ways to load them. Who knows only the class of a package "
+        "guesses its weight closely for {near} of all; without the release, for {blind}."
     )
-
-
-def _claims(numbers: Numbers, k: Traced) -> Part:
-    return Part(
-        title="What the papers claimed, and what is true", claims=[_noise_claim(numbers), _plan_claim(numbers, k)]
+    bars = bars_picture(
+        "How often the attacker is right",
+        [
+            ("truck, by chance", numbers["chance"], "range"),
+            ("row, from the release", numbers["row"], "bar"),
+            ("truck, plan on upper bounds", numbers["upper"], "bar"),
+            ("truck, sealed slots", numbers["linkage"], "bar"),
+        ],
+        Told("On average over all packages, by somebody who knows the exact weight of a package."),
     )
+    return Part(title="What an attacker got", words=[words], pictures=[bars])
 
 
 def _noise_claim(numbers: Numbers) -> Claim:
@@ -420,52 +378,37 @@ def _noise_claim(numbers: Numbers) -> Claim:
     file = "as-published.csv"
     with (numbers.folder / file).open(encoding="utf-8", newline="") as stream:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(stream)]
-    bare = [row for row in rows if row["without_noise"]]
-    heaviest = max(rows, key=lambda row: row["weight"])
-    tried = numbers.compute("packages tried as published", len(rows), "rows of the file", [file])
-    printed = numbers.compute("weights printed exactly", len(bare), "rows of clusters without any noise", [file])
-    weight = numbers.compute(
-        "heaviest weight, as printed",
-        heaviest["published"],
-        "published weight of the heaviest package",
-        [file],
-        lambda value: f"{value:g} kg",
-    )
-    epsilon = numbers.compute(
-        "epsilon claimed for noisy clusters", PUBLISHED_EPSILON, "the epsilon it was run with", [file]
+    bare = sum(bool(row["without_noise"]) for row in rows)
+    heaviest = max(rows, key=lambda row: row["weight"])["published"]
+    of_heaviest, run_with = "published weight of the heaviest package", "the epsilon it was run with"
+    numbers.name(
+        tried=numbers.compute("packages tried as published", len(rows), "rows of the file", [file]),
+        printed=numbers.compute("weights printed exactly", bare, "rows of clusters without any noise", [file]),
+        weight=numbers.compute("heaviest weight, as printed", heaviest, of_heaviest, [file], "{:g} kg".format),
+        epsilon=numbers.compute("epsilon claimed for noisy clusters", PUBLISHED_EPSILON, run_with, [file]),
     )
     return Claim(
         paper="Li, Erkin and Lagendijk, 2022",
-        claimed=Told(
-            "Noise by the range of each cluster of weights keeps every package private, at epsilon {epsilon} say.",
-            epsilon=epsilon,
+        claimed=numbers.say(
+            "Noise by the range of each cluster of weights keeps every package private, at epsilon {epsilon} say."
         ),
-        found=Told(
+        found=numbers.say(
             "The range comes from the weights themselves, and a cluster of one package has none. Run as printed on "
             "{tried} of these packages it gave {printed} weights away without any noise, the heaviest, {weight}, among "
-            "them. There is no bound at all, and its certificate says so. Ours scales noise by public ranges.",
-            tried=tried,
-            printed=printed,
-            weight=weight,
+            "them. There is no bound at all, and its certificate says so. Ours scales noise by public ranges."
         ),
         holds=False,
     )
 
 
-def _plan_claim(numbers: Numbers, k: Traced) -> Claim:
-    row = numbers.finding(AUDIT, "record linkage, worst")
-    upper = numbers.read("truck linkage at worst, upper bounds", UTILITY, "/plans/upper/truck_linkage/worst", percent)
-    sealed = numbers.finding(AUDIT, "truck linkage, worst")
+def _plan_claim(numbers: Numbers) -> Claim:
     return Claim(
         paper="Hoogervorst et al., 2019",
-        claimed=Told("Planning on k-anonymous weights keeps each package hidden among k: here {k}.", k=k),
-        found=Told(
-            "Of rows that is true: none is named with more than {row}. Of trucks it is not, and they are what a thief "
-            "wants: at worst a truck is named with {upper} from the plan on upper bounds, and with {sealed} from "
-            "sealed slots. So every plan states it.",
-            row=row,
-            upper=upper,
-            sealed=sealed,
+        claimed=numbers.say("Planning on k-anonymous weights keeps each package hidden among k: here {k}."),
+        found=numbers.say(
+            "Of rows that is true: none is named with more than {row_worst}. Of trucks it is not, and they are what a "
+            "thief wants: at worst a truck is named with {upper_worst} from the plan on upper bounds, and with "
+            "{linkage_worst} from sealed slots. So every plan states it."
         ),
         holds=None,
     )

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 
 from dunnage.advising.advice import advise, finish
 from dunnage.advising.frontier import Frontier, Point
+from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, InternalError
 from dunnage.folders import new_file
-from dunnage.pages.demo import Chapter, Part, Picture, Told, Traced
+from dunnage.pages.demo import Chapter, KeyFigure, Part, Told, Traced
 from dunnage.pages.frontier import frontier_page
 from dunnage.pages.frontier_chart import frontier_figure
+from dunnage.svg import Picture
 from dunnage.text import number_text, percent
 from dunnage.verification import verify
 
@@ -52,18 +55,11 @@ def signed(share: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """Write how many times as large something is."""
     return f"{ratio:.2f} times"
 
 
 def seconds(value: float) -> str:
-    """Write a time of less than an hour."""
     return f"{value:.0f} s"
-
-
-def escaped(key: str) -> str:
-    """Write a key as a part of a JSON pointer."""
-    return key.replace("~", "~0").replace("/", "~1")
 
 
 def find_field(content: Any, field: str) -> Any:
@@ -86,11 +82,27 @@ class Numbers:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.found: list[Traced] = []
+        self._named: dict[str, Traced] = {}
         self._contents: dict[str, Any] = {}
-        self._figures: dict[str, dict[str, Any]] = {}
+        self._figures: dict[str, dict[str, object]] = {}
+
+    def name(self, **numbers: Traced) -> None:
+        """Give numbers the names that sentences of the chapter know them by."""
+        self._named |= numbers
+
+    def __getitem__(self, name: str) -> Traced:
+        return self._named[name]
+
+    def say(self, words: str) -> Told:
+        """Fill in the numbers that a sentence names."""
+        names = [name for _, name, *_ in string.Formatter().parse(words) if name is not None]
+        return Told(words, **{name: self._named[name] for name in names})
+
+    def key_figure(self, title: str, name: str, note: str) -> KeyFigure:
+        """Show a number among those that the chapter begins with."""
+        return KeyFigure(name=title, value=self._named[name], note=self.say(note))
 
     def read(self, name: str, file: str, field: str, show: Shown = plain) -> Traced:
-        """Read a number from a JSON file."""
         value = find_field(self._content(file), field)
         if not isinstance(value, int | float | str):
             raise InternalError(f"{file} has no number at {field}.")
@@ -114,11 +126,10 @@ class Numbers:
         """Write a number that was worked out into ``figures.json``, with what it was worked out from; then read it."""
         places = [self.place(item) if isinstance(item, str) else f"{item.file}#{item.field}" for item in inputs]
         self._figures[name] = {"value": value, "how": how, "from": places}
-        text = json.dumps({"format": 1, "figures": self._figures}, indent=2, ensure_ascii=False) + "\n"
-        with new_file(self.folder / FIGURES_FILE, private=True) as sink:
-            sink.write(text.encode())
+        write_json(self.folder / FIGURES_FILE, {"format": 1, "figures": self._figures})
         self._contents.pop(FIGURES_FILE, None)
-        return self.read(name, FIGURES_FILE, f"/figures/{escaped(name)}/value", show)
+        key = name.replace("~", "~0").replace("/", "~1")  # as a part of a JSON pointer
+        return self.read(name, FIGURES_FILE, f"/figures/{key}/value", show)
 
     def place(self, file: str) -> str:
         """Name a file of the chapter as the page does."""
@@ -148,28 +159,22 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """A story that was run."""
-
     chapter: Chapter  # Its chapter of the page
     numbers: Numbers  # All numbers on it
     line: Told  # What came out, in a line
 
 
 def check(release: Path) -> None:
-    """Verify a release that was just written."""
     found = verify(release)
     if not found.ok:
         raise CheckFailed(found.summary())
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write plain data, readable by their owner alone."""
-    with new_file(path, private=True) as sink:
-        sink.write((json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+def write_json(path: Path, content: Mapping[str, object]) -> None:
+    write_text(path, to_text(content))
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text, readable by its owner alone."""
     with new_file(path, private=True) as sink:
         sink.write(text.encode())
 
@@ -205,18 +210,39 @@ def write_frontier(
 
 
 def frontier_part(numbers: Numbers, *, cost: str, risk: str, note: str = "", more: Sequence[Told] = ()) -> Part:
-    """Tell of the frontier in a chapter's folder."""
+    """Tell of the frontier in a chapter's folder, and why what is recommended is."""
     found = Frontier.read(numbers.folder / FOLDER)
-    tried = numbers.compute("policies measured", len(found.points), "points of the frontier", [FILE])
+    numbers.name(tried=numbers.compute("policies measured", len(found.points), "points of the frontier", [FILE]))
     picture = Picture(
         title="Cost against risk",
         svg=frontier_figure(found),
         caption=Told("Each mark is a policy, measured several times; the nearer to the corner, the better." + note),
         sources=[numbers.place("frontier/frontier.csv")],
     )
-    words = [Told("{tried} policies were measured: what each costs, and what it leaves an attacker.", tried=tried)]
-    if found.recommended is not None:
-        words += [_advice(numbers, found, cost, risk), *more]
+    words = [numbers.say("{tried} policies were measured: what each costs, and what it leaves an attacker.")]
+    advice = advised(numbers)
+    if advice is not None:
+        point = f"/points/{advice[1]}"
+        limit, field, request = (
+            ("most that privacy may cost", "/limit/max_cost", f"at most {{asked}} {cost}")
+            if found.limit.max_cost is not None
+            else ("most that may be risked", "/limit/max_risk", f"that {risk} {{asked}} at most")
+        )
+        numbers.name(
+            asked=numbers.read(limit, FILE, field, percent),
+            advice=numbers.read("recommended policy", FILE, "/recommended"),
+            advice_risk=numbers.read("risk of the advice", FILE, f"{point}/risk/value", percent),
+            **{
+                f"advice_{end}": numbers.read(f"cost of the advice, {end}", FILE, f"{point}/cost/{end}", percent)
+                for end in ("value", "lower", "upper")
+            },
+        )
+        keeps = "the advice is" if found.meets_limit else "no policy surely keeps to it; the closest is"
+        sentence = (
+            f"Asked for {request}, {keeps} {{advice}}: {{advice_value}} {cost} ({{advice_lower}} to {{advice_upper}}), "
+            f"and {risk} {{advice_risk}}. It is written as a policy, ready to publish with."
+        )
+        words += [numbers.say(sentence), *more]
     words.append(
         Told(
             "To choose a policy by looking at one's own data is itself not private, so that all were measured on "
@@ -232,26 +258,3 @@ def advised(numbers: Numbers) -> tuple[Point, int] | None:
     if found.recommended is None:
         return None
     return found.point(found.recommended), [point.name for point in found.points].index(found.recommended)
-
-
-def _advice(numbers: Numbers, found: Frontier, cost: str, risk: str) -> Told:
-    """Say what is recommended, and why."""
-    place = [point.name for point in found.points].index(str(found.recommended))
-    asked = (
-        ("most that privacy may cost", "/limit/max_cost", f"at most {{asked}} {cost}")
-        if found.limit.max_cost is not None
-        else ("most that may be risked", "/limit/max_risk", f"that {risk} {{asked}} at most")
-    )
-    keeps = "the advice is {name}" if found.meets_limit else "no policy surely keeps to it; the closest is {name}"
-    figures = {
-        end: numbers.read(f"cost of the advice, {end}", FILE, f"/points/{place}/cost/{end}", percent)
-        for end in ("value", "lower", "upper")
-    }
-    return Told(
-        f"Asked for {asked[2]}, {keeps}: {{value}} {cost} ({{lower}} to {{upper}}), and {risk} {{risk}}. It is written "
-        "as a policy, ready to publish with.",
-        asked=numbers.read(asked[0], FILE, asked[1], percent),
-        name=numbers.read("recommended policy", FILE, "/recommended"),
-        risk=numbers.read("risk of the advice", FILE, f"/points/{place}/risk/value", percent),
-        **figures,
-    )

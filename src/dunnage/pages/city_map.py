@@ -99,7 +99,6 @@ class CityMap:
         return max(LEAST_HEIGHT, high + 2 * ROOM) + FOOT
 
     def drawn(self, flows: Flows, *, most: float, style: str, label: str) -> Svg:
-        """Draw zones, flows, stops and hubs."""
         parts = [*self._zones(), *self._flows(flows, most, style), *self._stops(), *self._names(), *self._scale()]
         size = f"0 0 {WIDTH:.0f} {self.height:.0f}"
         return tag("svg", *parts, class_="chart map", viewBox=size, role="img", aria_label=label)

@@ -7,13 +7,22 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import NamedTuple
 
 from dunnage.svg import Svg
 
 
-def render(template: str, content: Mapping[str, Any], *, script: str | None = None) -> str:
-    """Fill in a template; whatever is not markup already is escaped."""
+class Figure(NamedTuple):
+    name: str
+    value: str
+    note: str
+
+
+def render(template: str, content: Mapping[str, object], *, script: str | None = None) -> str:
+    """Fill in a template; whatever is not markup already is escaped.
+
+    A page names its style and script by their SHA-256, and allows nothing else.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -23,19 +32,10 @@ def render(template: str, content: Mapping[str, Any], *, script: str | None = No
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    css = _text("page.css")
-    more = {"css": css, "style_hash": _digest(css)}
-    if script is not None:
-        text = _text(script)
-        more |= {"script": text, "script_hash": _digest(text)}
-    return environment.get_template(template).render(**more, **content)
-
-
-def _text(name: str) -> Svg:
-    """Return a file beside the templates, to be placed as it is."""
-    return Svg(resources.files("dunnage").joinpath("templates", name).read_text("utf-8"))
-
-
-def _digest(text: str) -> Svg:
-    """Return the SHA-256 by which a page names what it allows."""
-    return Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    inside: dict[str, Svg] = {}
+    for name, hash_name, file in (("css", "style_hash", "page.css"), ("script", "script_hash", script)):
+        if file is not None:
+            text = resources.files("dunnage").joinpath("templates", file).read_text("utf-8")
+            inside[name] = Svg(text)
+            inside[hash_name] = Svg(base64.b64encode(hashlib.sha256(text.encode()).digest()).decode())
+    return environment.get_template(template).render(**inside, **content)

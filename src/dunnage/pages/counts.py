@@ -6,114 +6,77 @@ They compare with the truth, so that an external audit has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from dunnage.auditing.audit import Audit
 from dunnage.auditing.finding import Finding
-from dunnage.svg import Scale, Svg, chart, tag, x_axis
+from dunnage.svg import Picture, Scale, Svg, bar_rows, chart, heat, tag, x_axis
 from dunnage.text import number_text, percent, several
 
-ROW, BAR = 44.0, 14.0
+ROW = 44.0
 HEAT_TOP, STEEP_TOP, GUTTER = 26.0, 70.0, 13.0
 """Pixels above the cells of a table of flows, and where names stand upright; per cent of the width before them."""
 MOST_LETTERS, MANY = 9, 6
 """Letters of a name that is written in full; columns whose names lie side by side, at most."""
-FAINTEST = 0.06
-"""How much of the colour a cell with trips has at least."""
 _SUMS = "RMSE of sums ("
 _ZONE_PAIR = ("origin_zone x destination_zone", "zone pair")
 _TABLES = {"zones": "by zone", "stops": "between the busiest stops"}
 
 
-def count_pictures(audit: Audit) -> list[dict[str, Any]]:
-    """Draw what an audit found about counts."""
+def count_pictures(audit: Audit) -> list[Picture]:
     found = {item.name: item for item in audit.findings}
     apart, created = found.get("total variation distance"), found.get("trips created in empty cells")
     if apart is None or created is None or "flows" not in apart.details:
         return []
-    flows = apart.details["flows"]
-    heat = [picture for name, words in _TABLES.items() if name in flows for picture in _flows(flows[name], words)]
-    errors = _error_lines(audit.findings)
-    return [*heat, *([_error_picture(errors)] if errors else []), _created_picture(created)]
+    pictures = []
+    for kind, words in _TABLES.items():
+        table = apart.details["flows"].get(kind)
+        if table is None:
+            continue
+        # Both tables are in one scale of colour; the rest would outshine every single stop.
+        named = len(table["names"]) - bool(table.get("with_rest"))
+        lines = [line[:named] for name in ("true", "released") for line in table[name][:named]]
+        most = max(map(max, lines), default=0) or 1
+        for name in ("true", "released"):
+            pictures.append(_flows(table["names"], table[name], most, f"{name.capitalize()} trips {words}"))
+    names = {"RMSE per cell": "cells", "error of the total": "total"}
+    errors = [(names[item.name], item) for item in audit.findings if item.name in names]
+    sums = [item for item in audit.findings if item.name.startswith(_SUMS)]
+    errors += [(item.name[len(_SUMS) : -1].replace(*_ZONE_PAIR), item) for item in sums]  # short, for narrow screens
+    errors = [(name, item) for name, item in errors if item.baseline > 0]  # without trips there is none to be off by
+    return [*pictures, *([_error_picture(errors)] if errors else []), _created_picture(created)]
 
 
-# Flows
-
-
-def _flows(table: Mapping[str, Any], words: str) -> list[dict[str, Any]]:
-    """Draw a table of flows twice, in one scale of colour: as it is in truth, and as it was released."""
-    named = len(table["names"]) - bool(table.get("with_rest"))  # the rest would outshine every single stop
-    lines = [line[:named] for name in ("true", "released") for line in table[name][:named]]
-    most = max(map(max, lines), default=0) or 1
-    return [_heat(table["names"], table[name], most, name, words) for name in ("true", "released")]
-
-
-def _heat(names: list[str], counts: list[list[int]], most: int, name: str, words: str) -> dict[str, Any]:
+def _flows(names: list[str], counts: list[list[int]], most: int, title: str) -> Picture:
     size = len(names)
     wide, high = (100 - GUTTER) / size, max(24.0, 150.0 / size)
+    narrow = wide < (100 - GUTTER) / MANY
     top = HEAT_TOP if size <= MANY else STEEP_TOP
-    parts = [tag("text", "to", class_="name", x=f"{GUTTER:.2f}%", dx="-8", y=top - 12, text_anchor="end")]
+    before: dict[str, str] = {"x": f"{GUTTER:.2f}%", "dx": "-8", "text_anchor": "end"}
+    parts = [tag("text", "to", class_="name", y=top - 12, **before)]
     for place, label in enumerate(names):
-        parts.append(_head(label, GUTTER + (place + 0.5) * wide, steep=size > MANY))
-        y = top + (place + 0.5) * high + 4
-        parts.append(
-            tag(
-                "text",
-                _short(label, MOST_LETTERS),
-                tag("title", label),
-                x=f"{GUTTER:.2f}%",
-                dx="-8",
-                y=y,
-                text_anchor="end",
-            )
-        )
+        head = label if len(label) <= MOST_LETTERS else label[: MOST_LETTERS - 1] + "…"
+        tip, middle = tag("title", label), f"{GUTTER + (place + 0.5) * wide:.2f}%"
+        if size <= MANY:
+            parts.append(tag("text", head, tip, x=middle, y="14", text_anchor="middle"))
+        else:  # upright, so that they stay apart on a phone
+            steep = tag("text", head, tip, x=0, y=4, transform="rotate(-90)")
+            parts.append(tag("svg", steep, class_="spread", x=middle, y=STEEP_TOP - 6))
+        parts.append(tag("text", head, tip, y=top + (place + 0.5) * high + 4, **before))
     for row, line in enumerate(counts):
         for column, number in enumerate(line):
-            corner = (GUTTER + column * wide, top + row * high)
-            tip = f"{names[row]} to {names[column]}: {several(number, 'trip')}"
-            parts += _heat_cell(corner, (wide, high), number, most, tip)
-    total = sum(map(sum, counts))
-    caption = f"{'True' if name == 'true' else 'Released'} trips {words}: {total:,} in all, rows from, columns to."
-    return {
-        "title": f"{'True' if name == 'true' else 'Released'} trips {words}",
-        "svg": chart(top + high * size + 4, parts, label=caption, kind="flat"),
-        "caption": caption,
-        "legend": [("load", f"darkest: {several(most, 'trip')} or more, in both tables")],
-    }
-
-
-def _head(label: str, middle: float, *, steep: bool) -> Svg:
-    """Write the name of a column above it; upright where there are many, so that they stay apart on a phone."""
-    head, tip, x = _short(label, MOST_LETTERS), tag("title", label), f"{middle:.2f}%"
-    if not steep:
-        return tag("text", head, tip, x=x, y="14", text_anchor="middle")
-    return tag("svg", tag("text", head, tip, x=0, y=4, transform="rotate(-90)"), class_="spread", x=x, y=STEEP_TOP - 6)
-
-
-def _heat_cell(place: tuple[float, float], size: tuple[float, float], number: int, most: int, tip: str) -> list[Svg]:
-    (x, y), (wide, high) = place, size
-    depth = FAINTEST + (1 - FAINTEST) * min(1.0, number / most)
-    across = {"x": f"{x + 0.1:.2f}%", "width": f"{wide - 0.2:.2f}%"}
-    cell = tag(
-        "rect",
-        tag("title", tip),
-        class_="heat" if number else "none-here",
-        y=y + 1,
-        height=high - 2,
-        fill_opacity=f"{depth:.3f}" if number else "1",
-        **across,
+            x, y = GUTTER + column * wide, top + row * high
+            says = f"{names[row]} to {names[column]}: {several(number, 'trip')}"
+            parts.append(heat(x, y, wide, high, number / most, says, gap=1.0))
+            if number:
+                style = ("deep" if number / most > 0.53 else "pale") + (" tight" if narrow else "")
+                across = {"x": f"{x + wide / 2:.2f}%", "text_anchor": "middle"}
+                parts.append(tag("text", _figure(number, narrow), class_=style, y=y + high / 2 + 4, **across))
+    caption = f"{title}: {sum(map(sum, counts)):,} in all, rows from, columns to."
+    return Picture(
+        title=title,
+        svg=chart(top + high * size + 4, parts, label=caption, kind="flat"),
+        caption=caption,
+        legend=[("load", f"darkest: {several(most, 'trip')} or more, in both tables")],
     )
-    narrow = wide < (100 - GUTTER) / MANY
-    text = tag(
-        "text",
-        _figure(number, narrow),
-        class_=("deep" if depth > 0.55 else "pale") + (" tight" if narrow else ""),
-        x=f"{x + wide / 2:.2f}%",
-        y=y + high / 2 + 4,
-        text_anchor="middle",
-    )
-    return [cell, text] if number else [cell]
 
 
 def _figure(number: int, narrow: bool) -> str:
@@ -123,78 +86,51 @@ def _figure(number: int, narrow: bool) -> str:
     return f"{number / 1000:.1f}k" if number < 9950 else f"{number / 1000:,.0f}k"
 
 
-def _short(label: str, most: int) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"
-
-
-# Errors
-
-
-def _error_lines(findings: tuple[Finding, ...]) -> list[tuple[str, Finding]]:
-    """Return the errors of cells, total and sums by what they are of; none if there is no trip to be off by."""
-    names = {"RMSE per cell": "cells", "error of the total": "total"}
-    found = [(names[item.name], item) for item in findings if item.name in names]
-    sums = [item for item in findings if item.name.startswith(_SUMS)]
-    found += [(item.name[len(_SUMS) : -1].replace(*_ZONE_PAIR), item) for item in sums]  # short, for narrow screens
-    return [(name, item) for name, item in found if item.baseline > 0]
-
-
-def _error_picture(lines: list[tuple[str, Finding]]) -> dict[str, Any]:
+def _error_picture(lines: list[tuple[str, Finding]]) -> Picture:
     """Draw errors of cells and sums as a share of what publishing nothing would be off by."""
-    shares = [item.value / item.baseline for _, item in lines]
-    x = Scale(0.0, 104 * max([*shares, 0.01]))
+    shares = {name: item.value / item.baseline for name, item in lines}
+    x = Scale(0.0, 104 * max([*shares.values(), 0.01]))
     height = ROW * len(lines) + 6
     parts = x_axis(x, height, "error, publishing nothing is 100")
     legend = [("load", "released, in per cent of publishing nothing")]
     if x.high > 100:
         parts.append(tag("line", class_="limit", x1=x.across(100), x2=x.across(100), y1="0", y2=height))
         legend.append(("limit", "publishing nothing"))
-    for number, ((name, item), share) in enumerate(zip(lines, shares, strict=True)):
-        says = f"{name}: {number_text(item.value)} trips (nothing: {number_text(item.baseline)})"
-        parts.append(tag("rect", class_="bar", x="0", y=ROW * number + 22, width=x.across(100 * share), height=BAR))
-        parts.append(tag("text", says, class_="halo", x="0", y=ROW * number + 16))
-    worst = max(zip(shares, lines, strict=True), key=lambda pair: pair[0])
+    rows = [
+        (
+            f"{name}: {number_text(item.value)} trips (nothing: {number_text(item.baseline)})",
+            [[("bar", 100 * shares[name])]],
+        )
+        for name, item in lines
+    ]
+    worst = max(shares, key=lambda name: shares[name])
     caption = (
-        f"Root mean square error beside that of publishing nothing. Furthest off: {worst[1][0]}, {percent(worst[0])} "
+        f"Root mean square error beside that of publishing nothing. Furthest off: {worst}, {percent(shares[worst])} "
         "of it."
     )
-    return {
-        "title": "Error by feature",
-        "svg": chart(height + 40, parts, label=caption, kind="flat"),
-        "caption": caption,
-        "legend": legend,
-    }
+    svg = chart(height + 40, [*parts, *bar_rows(x, rows, row=ROW)], label=caption, kind="flat")
+    return Picture(title="Error by feature", svg=svg, caption=caption, legend=legend)
 
 
-# Trips created
-
-
-def _created_picture(created: Finding) -> dict[str, Any]:
+def _created_picture(created: Finding) -> Picture:
     """Draw where true trips went, and where released ones come from."""
     kept, lost, added = (int(created.details[name]) for name in ("kept", "lost", "added"))
     made = int(created.value)
-    bars = {
-        f"truth: {several(kept + lost, 'trip')}": [("bar", kept), ("range", lost)],
-        f"release: {several(kept + added + made, 'trip')}": [("bar", kept), ("more", added), ("made", made)],
-    }
     x = Scale(0.0, 1.02 * max(kept + lost, kept + added + made, 1))
-    height = ROW * len(bars) + 6
-    parts = x_axis(x, height, "trips")
-    for number, (says, pieces) in enumerate(bars.items()):
-        at = 0
-        for style, size in pieces:
-            place = {"x": x.across(at), "width": x.across(size)}
-            parts.append(tag("rect", class_=style, y=ROW * number + 22, height=BAR, **place) if size else Svg())
-            at += size
-        parts.append(tag("text", says, class_="halo", x="0", y=ROW * number + 16))
+    rows = [
+        (f"truth: {several(kept + lost, 'trip')}", [[("bar", kept), ("range", lost)]]),
+        (f"release: {several(kept + added + made, 'trip')}", [[("bar", kept), ("more", added), ("made", made)]]),
+    ]
+    height = ROW * len(rows) + 6
+    parts: list[Svg] = [*x_axis(x, height, "trips"), *bar_rows(x, rows, row=ROW)]
     caption = (
         f"{several(kept, 'trip')} {'is' if kept == 1 else 'are'} where {'it was' if kept == 1 else 'they were'}. Lost: "
         f"{lost:,}; added where there are some: {added:,}; created where nobody travelled: {made:,}, in "
         f"{several(int(created.details['cells']), 'cell')}."
     )
-    return {
-        "title": "Trips created",
-        "svg": chart(height + 40, parts, label=caption, kind="flat"),
-        "caption": caption,
-        "legend": [("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")],
-    }
+    return Picture(
+        title="Trips created",
+        svg=chart(height + 40, parts, label=caption, kind="flat"),
+        caption=caption,
+        legend=[("load", "kept"), ("range", "lost"), ("more", "added"), ("made", "created in empty cells")],
+    )

@@ -12,13 +12,12 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import quote
 
 from dunnage._version import __version__
 from dunnage.errors import ParameterError
 from dunnage.pages.common import render
-from dunnage.svg import Scale, Svg, chart, tag
+from dunnage.svg import Picture, Scale, bar_rows, chart, tag
 
 ROW, BAR = 42.0, 15.0
 SAYS = "Owner's view: shows true values. Do not hand out."
@@ -82,22 +81,9 @@ class Told:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyFigure:
-    """One of the figures that a chapter begins with."""
-
     name: str
     value: Traced
     note: Told
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Picture:
-    """A picture, its caption, and the files it was drawn from, relative to the page."""
-
-    title: str
-    svg: Svg
-    caption: Told
-    sources: Sequence[str]
-    legend: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,12 +105,10 @@ class Claim:
 
     @property
     def style(self) -> str:
-        """How the verdict is shown."""
         return {True: "proved", None: "claimed", False: "void"}[self.holds]
 
     @property
     def verdict(self) -> str:
-        """The verdict in words."""
         return {True: "✓ holds", None: "! holds in part", False: "✕ does not hold"}[self.holds]
 
 
@@ -141,8 +125,6 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Chapter:
-    """One story."""
-
     name: str  # Its word and its folder: `loads`, `riders`, `carriers`
     title: str  # title, lead: its heading, and what it is about
     lead: Told
@@ -155,8 +137,7 @@ class Chapter:
 
 def demo_page(chapters: Sequence[Chapter]) -> str:
     """Write the page of the demo. It shows true values: keep the file private (mode 0600)."""
-    content: dict[str, Any] = {"chapters": chapters, "says": SAYS, "version": __version__}
-    return render("demo.html", content)
+    return render("demo.html", {"chapters": chapters, "says": SAYS, "version": __version__})
 
 
 def bars_picture(
@@ -167,15 +148,14 @@ def bars_picture(
     most: float | None = None,  # The number whose bar would fill the width; by default a little more than the largest
     legend: Sequence[tuple[str, str]] = (),
 ) -> Picture:
-    """Draw numbers as bars below each other."""
     values = [float(number.value) for _, number, _ in bars]
     scale = Scale(0.0, most or 1.04 * max(*values, 1e-9))
-    parts = [tag("line", class_="axis", x1="0", x2="0", y1="0", y2=ROW * len(bars))]
-    for place, ((name, number, style), value) in enumerate(zip(bars, values, strict=True)):
-        top = ROW * place
-        parts.append(tag("text", f"{name}: {number.text}", class_="halo", x="6", y=top + 15))
-        width = scale.across(min(value, scale.high))
-        parts.append(tag("rect", class_=style, x="0", y=top + 20, width=width, height=BAR))
+    rows = [
+        (f"{name}: {number.text}", [[(style, min(value, scale.high))]])
+        for (name, number, style), value in zip(bars, values, strict=True)
+    ]
+    axis = tag("line", class_="axis", x1="0", x2="0", y1="0", y2=ROW * len(bars))
+    parts = [axis, *bar_rows(scale, rows, row=ROW, bar=BAR, indent=6)]
     svg = chart(ROW * len(bars) + 4, parts, label=f"{title}. {caption}", kind="flat")
     sources = dict.fromkeys(number.file for _, number, _ in bars)
     return Picture(title=title, svg=svg, caption=caption, sources=tuple(sources), legend=legend)

@@ -8,7 +8,7 @@ trips beside.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from dunnage._version import __version__
 from dunnage.city import City
 from dunnage.kinds.counts import loss_words
 from dunnage.pages.city_map import CityMap, Flows
-from dunnage.pages.common import render
+from dunnage.pages.common import Figure, render
 from dunnage.pages.fleet_pictures import (
     Curves,
     Running,
@@ -24,15 +24,15 @@ from dunnage.pages.fleet_pictures import (
     fleets_around,
     hours_picture,
     modes_picture,
-    picture,
     wait_picture,
 )
 from dunnage.planning.demand import Ground
 from dunnage.planning.fleet import EXPANSIONS, FleetTask, demand_facts, planned_task, released_task
-from dunnage.planning.plan import FleetPlan, ZoneFacts
+from dunnage.planning.plan import FleetPlan
 from dunnage.release import Release
 from dunnage.routes import Routes
 from dunnage.settle.fleets import FleetSettlement
+from dunnage.svg import Picture
 from dunnage.text import percent, several
 
 MOST_CURVES = 12
@@ -41,8 +41,24 @@ PUBLIC_SAYS = "Public: made from the release and the city alone."
 PRIVATE_SAYS = "Owner's view: shows true trips. Do not hand out."
 _NONE = "-"
 
-Picture = dict[str, Any]
-Section = dict[str, Any]
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of a page: words, pictures, a table, a list; each may be left out."""
+
+    title: str
+    lead: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    pictures: Sequence[Picture] = ()
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    sentences: Sequence[str] = ()
+    note: str = ""
+
+    @property
+    def wide(self) -> bool:
+        """Whether its picture has the width for itself."""
+        return len(self.pictures) == 1
 
 
 # The plan
@@ -56,14 +72,14 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
     sections = [_zones_section(plan, task, fleet)]
     if task.served:
         running = Running.of(task, fleet)
-        sections.append(_section("How long riders wait", pictures=[wait_picture(running, None, target=target)]))
-        sections.append(_section("What shuttles do", pictures=[hours_picture(running)]))
+        sections.append(Section(title="How long riders wait", pictures=[wait_picture(running, None, target=target)]))
+        sections.append(Section(title="What shuttles do", pictures=[hours_picture(running)]))
     sections.append(_trips_section({"release": task}, [modes_picture(plan.demand.modes if plan.demand else {})]))
     sections += _closing_sections(plan, release)
     return _rendered(
         release,
         private=False,
-        title=f"Shuttle fleet for {release.certificate.body['dataset']}",
+        title=f"Shuttle fleet for {release.certificate.dataset}",
         lead=f"The smallest fleet found whose riders wait at most {target:g} s on average in each zone, sized on "
         "counts of trips that were published with privacy.",
         figures=_plan_figures(plan),
@@ -71,32 +87,39 @@ def plan_page(plan: FleetPlan, release: Release, city: City, *, routes: Routes |
     )
 
 
-def _plan_figures(plan: FleetPlan) -> list[tuple[str, str, str]]:
+def _plan_figures(plan: FleetPlan) -> list[Figure]:
     run, demand = plan.operation, plan.demand
-    found = [("Shuttles", f"{plan.objective:,}", f"at least {plan.bound:,}, proved")]
+    found = [Figure("Shuttles", f"{plan.objective:,}", f"at least {plan.bound:,}, proved")]
     if run is not None:
         wait = run.wait_seconds
         found += [
-            ("Mean wait", f"{wait.mean:.0f} s", f"median {wait.median:.0f} s"),
-            ("95 % wait at most", f"{wait.p95:.0f} s", "of the rides"),
-            ("With riders", percent(run.busy_share), f"{percent(run.empty_share)} driving empty"),
-            ("Riders aboard", f"{run.occupancy:.1f}", "of a shuttle that has some"),
+            Figure("Mean wait", f"{wait.mean:.0f} s", f"median {wait.median:.0f} s"),
+            Figure("95 % wait at most", f"{wait.p95:.0f} s", "of the rides"),
+            Figure("With riders", percent(run.busy_share), f"{percent(run.empty_share)} driving empty"),
+            Figure("Riders aboard", f"{run.occupancy:.1f}", "of a shuttle that has some"),
         ]
     if demand is not None:
-        found.append(("Rides a day", f"{demand.legs:,.0f}", f"of {demand.trips:,.0f} trips"))
+        found.append(Figure("Rides a day", f"{demand.legs:,.0f}", f"of {demand.trips:,.0f} trips"))
     return found
 
 
 def _zones_section(plan: FleetPlan, task: FleetTask, fleet: tuple[int, ...]) -> Section:
     columns = ["Zone", "Shuttles", "Rides a day", "Mean wait", "Median", "95 % at most", "Single days", "At least"]
-    rows = [_zone_row(zone, number, plan.by_zone[zone]) for zone, number in zip(plan.zones, plan.shuttles, strict=True)]
+    rows = []
+    for zone, number in zip(plan.zones, plan.shuttles, strict=True):
+        facts = plan.by_zone[zone]
+        wait, spread = facts.wait_seconds, facts.spread
+        waits = [f"{part:.0f} s" for part in (wait.mean, wait.median, wait.p95)] if wait else [_NONE] * 3
+        ends = dict.fromkeys((spread.smallest, spread.largest)) if spread else ()
+        between = " to ".join(f"{end:,}" for end in ends) or _NONE
+        rows.append([zone, f"{number:,}", f"{facts.legs:,.0f}", *waits, between, f"{facts.bound:,}"])
     note = (
         "Single days: the fleets that each simulated day would need, the zone by itself. At least: no smaller fleet "
         "can do, proved and weak."
     )
     if not task.served:
-        return _section(
-            "How many shuttles", lead="No trip needs a shuttle: no fleet is needed.", columns=columns, rows=rows
+        return Section(
+            title="How many shuttles", lead="No trip needs a shuttle: no fleet is needed.", columns=columns, rows=rows
         )
     curves = Curves.of(task, fleets_around(fleet))
     drawn = _most_ridden(task)
@@ -113,16 +136,7 @@ def _zones_section(plan: FleetPlan, task: FleetTask, fleet: tuple[int, ...]) -> 
         f"Mean wait against the fleet, all zones changed at once; {several(curves.days, 'simulated day')} each. "
         f"The filled mark is the plan.{_not_drawn(task, drawn)}"
     )
-    return _section("How many shuttles", lead=lead, pictures=pictures, columns=columns, rows=rows, note=note)
-
-
-def _zone_row(zone: str, number: int, facts: ZoneFacts) -> list[str]:
-    wait, spread = facts.wait_seconds, facts.spread
-    waits = [f"{part:.0f} s" for part in (wait.mean, wait.median, wait.p95)] if wait else [_NONE] * 3
-    between = _NONE
-    if spread:
-        between = " to ".join(f"{end:,}" for end in dict.fromkeys((spread.smallest, spread.largest)))
-    return [zone, f"{number:,}", f"{facts.legs:,.0f}", *waits, between, f"{facts.bound:,}"]
+    return Section(title="How many shuttles", lead=lead, pictures=pictures, columns=columns, rows=rows, note=note)
 
 
 def _most_ridden(task: FleetTask) -> list[int]:
@@ -137,12 +151,11 @@ def _not_drawn(task: FleetTask, drawn: Sequence[int]) -> str:
 
 
 def _closing_sections(plan: FleetPlan, release: Release) -> list[Section]:
-    body = release.certificate.body
-    losses = loss_words(release.certificate) or (f"No loss is proved: the basis of the release is {body['basis']}.",)
-    found = []
-    if plan.assumed or plan.notes:
-        found.append(_section("What was assumed", sentences=[*plan.assumed, *plan.notes]))
-    return [*found, _section("What the release promises", sentences=list(losses))]
+    stated = release.certificate
+    losses = loss_words(stated) or (f"No loss is proved: the basis of the release is {stated.basis}.",)
+    assumed = Section(title="What was assumed", sentences=[*plan.assumed, *plan.notes])
+    promised = Section(title="What the release promises", sentences=losses)
+    return [assumed, promised] if assumed.sentences else [promised]
 
 
 # The settlement
@@ -150,8 +163,11 @@ def _closing_sections(plan: FleetPlan, release: Release) -> list[Section]:
 
 def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     """Write the owner's page of a fleet run on the true trips. It shows them: keep the file private (mode 0600)."""
-    true, planned = settlement.task, settlement.planned
-    told = _told_task(settlement, release)
+    plan, true, planned = settlement.plan, settlement.task, settlement.planned
+    if not plan.external:  # days of the release are drawn again, as the plan's were
+        told = planned_task(release, true.ground, plan)
+    else:
+        told = released_task(release, true.ground, max_wait=true.max_wait, expansions=EXPANSIONS, service=true.service)
     sections = [_cost_section(settlement), _compared_zones(settlement, told)]
     sections += _running_sections(settlement, told)
     shares = [modes_picture(demand_facts(told).modes, settlement.demand.modes)]
@@ -160,7 +176,7 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     return _rendered(
         release,
         private=True,
-        title=f"Shuttle fleet on the true {release.certificate.body['dataset']}",
+        title=f"Shuttle fleet on the true {release.certificate.dataset}",
         lead=f"{several(sum(planned), 'shuttle')}, sized on the release, run on the true trips; beside them the fleet "
         "that the same method finds on the true trips.",
         figures=_settlement_figures(settlement),
@@ -168,52 +184,34 @@ def settlement_page(settlement: FleetSettlement, release: Release) -> str:
     )
 
 
-def _told_task(settlement: FleetSettlement, release: Release) -> FleetTask:
-    """Draw days of the release again, as the plan's were; for somebody else's plan as ours would be."""
-    plan, true = settlement.plan, settlement.task
-    if not plan.external:
-        return planned_task(release, true.ground, plan)
-    return released_task(release, true.ground, max_wait=true.max_wait, expansions=EXPANSIONS, service=true.service)
-
-
-def _settlement_figures(settlement: FleetSettlement) -> list[tuple[str, str, str]]:
+def _settlement_figures(settlement: FleetSettlement) -> list[Figure]:
     ideal, errors, cost = settlement.sized_on_truth, settlement.relative_error, settlement.cost
+    needs = "no fleet meets the target"
+    if ideal:
+        needs = f"{ideal.shuttles:,} needed" + ("" if errors.shuttles is None else f" ({_signed(errors.shuttles)})")
+    missed = settlement.meets_target.count(False)
+    by = f"; {several(missed, 'zone')} {'misses' if missed == 1 else 'miss'} it" if missed else ""
+    minutes = round(settlement.idle_seconds / 60)
+    idle = f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
     found = [
-        (
-            "Shuttles planned",
-            f"{settlement.shuttles:,}",
-            f"{ideal.shuttles:,} needed{_bracketed(errors.shuttles)}" if ideal else "no fleet meets the target",
+        Figure("Shuttles planned", f"{settlement.shuttles:,}", needs),
+        Figure(
+            "Mean wait", f"{settlement.wait_seconds:.0f} s", f"target {settlement.task.max_wait:g} s in each zone{by}"
         ),
-        ("Mean wait", f"{settlement.wait_seconds:.0f} s", _target_note(settlement)),
-        ("Idle", _duration(settlement.idle_seconds), "of a shuttle and day"),
-        ("Rides a day", f"{settlement.demand.legs:,.0f}", f"of {settlement.demand.trips:,.0f} trips"),
+        Figure("Idle", idle, "of a shuttle and day"),
+        Figure("Rides a day", f"{settlement.demand.legs:,.0f}", f"of {settlement.demand.trips:,.0f} trips"),
     ]
     if cost is not None:
         extra = cost.difference_per_day
         note = "of the planned fleet" if extra is None else f"privacy: {extra:+,.0f}"
-        found.append(("Cost a day", f"{cost.planned_per_day:,.0f}", note))
+        found.append(Figure("Cost a day", f"{cost.planned_per_day:,.0f}", note))
     if settlement.unserved:
-        found.append(("Rides unserved", f"{settlement.unserved:,.0f}", "a day: no shuttle in a zone"))
+        found.append(Figure("Rides unserved", f"{settlement.unserved:,.0f}", "a day: no shuttle in a zone"))
     return found
-
-
-def _target_note(settlement: FleetSettlement) -> str:
-    missed = settlement.meets_target.count(False)
-    by = f"; {several(missed, 'zone')} {'misses' if missed == 1 else 'miss'} it" if missed else ""
-    return f"target {settlement.task.max_wait:g} s in each zone{by}"
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    return f"{minutes // 60} h {minutes % 60:02d} min" if minutes >= 60 else f"{minutes} min"
 
 
 def _signed(error: float | None) -> str:
     return _NONE if error is None else f"{100 * error:+.1f}\u00a0%"
-
-
-def _bracketed(error: float | None) -> str:
-    return "" if error is None else f" ({_signed(error)})"
 
 
 def _cost_section(settlement: FleetSettlement) -> Section:
@@ -221,53 +219,34 @@ def _cost_section(settlement: FleetSettlement) -> Section:
     ideal, errors = settlement.sized_on_truth, settlement.relative_error
     said, cost = settlement.plan.operation, settlement.cost
     columns = ["", "The plan said", "On the true trips", "Fleet the truth needs", "Relative error"]
-    rows = [
-        [
-            "Shuttles",
-            f"{settlement.shuttles:,}",
-            f"{settlement.shuttles:,}",
-            f"{ideal.shuttles:,}" if ideal else _NONE,
-            _signed(errors.shuttles),
-        ],
-        [
-            "Mean wait",
-            f"{said.wait_seconds.mean:.0f} s" if said else _NONE,
-            f"{settlement.wait_seconds:.0f} s",
-            f"{ideal.wait_seconds:.0f} s" if ideal else _NONE,
-            _signed(errors.wait_seconds),
-        ],
-        [
-            "Idle, a shuttle and day",
-            f"{said.idle_seconds:,.0f} s" if said else _NONE,
-            f"{settlement.idle_seconds:,.0f} s",
-            f"{ideal.idle_seconds:,.0f} s" if ideal else _NONE,
-            _signed(errors.idle_seconds),
-        ],
-    ]
-    if cost is not None:
+    here = f"{settlement.shuttles:,}"
+    rows = [["Shuttles", here, here, f"{ideal.shuttles:,}" if ideal else _NONE, _signed(errors.shuttles)]]
+    waits = (said.wait_seconds.mean if said else None, settlement.wait_seconds, ideal.wait_seconds if ideal else None)
+    idles = (said.idle_seconds if said else None, settlement.idle_seconds, ideal.idle_seconds if ideal else None)
+    rows.append(["Mean wait", *(_seconds(value) for value in waits), _signed(errors.wait_seconds)])
+    rows.append(["Idle, a shuttle and day", *(_seconds(value) for value in idles), _signed(errors.idle_seconds)])
+    notes = ["Relative error: on the true trips, against the fleet that these need. Idle: nobody aboard."]
+    if cost is None:
+        notes.append("What it costs is told if apply is given --shuttle-hour.")
+    else:
         ours, theirs = cost.planned_per_day, cost.needed_per_day
         relative = None if not theirs else (ours - theirs) / theirs
         needed = _NONE if theirs is None else f"{theirs:,.0f}"
         rows.append(["Cost a day", f"{ours:,.0f}", f"{ours:,.0f}", needed, _signed(relative)])
-    return _section("What privacy cost", columns=columns, rows=rows, note=" ".join(_cost_notes(settlement)))
-
-
-def _cost_notes(settlement: FleetSettlement) -> list[str]:
-    cost = settlement.cost
-    found = ["Relative error: on the true trips, against the fleet that these need. Idle: nobody aboard."]
-    if cost is None:
-        found.append("What it costs is told if apply is given --shuttle-hour.")
-    else:
-        found.append(
+        notes.append(
             f"Cost: {cost.per_shuttle_hour:g} for an hour of a shuttle, each out {cost.hours_a_day:g} hours a day."
         )
     if settlement.needed is None:
-        found.append(f"No fleet meets {settlement.task.max_wait:g} s on the true trips.")
+        notes.append(f"No fleet meets {settlement.task.max_wait:g} s on the true trips.")
     if settlement.unserved:
-        found.append(f"{settlement.unserved:,.1f} rides a day are not served: a zone has no shuttle.")
+        notes.append(f"{settlement.unserved:,.1f} rides a day are not served: a zone has no shuttle.")
     if not settlement.checked:
-        found.append("Without the key, nobody checked that these are the trips that were published.")
-    return found
+        notes.append("Without the key, nobody checked that these are the trips that were published.")
+    return Section(title="What privacy cost", columns=columns, rows=rows, note=" ".join(notes))
+
+
+def _seconds(value: float | None) -> str:
+    return _NONE if value is None else f"{value:,.0f} s"
 
 
 def _compared_zones(settlement: FleetSettlement, told: FleetTask) -> Section:
@@ -286,20 +265,28 @@ def _compared_zones(settlement: FleetSettlement, told: FleetTask) -> Section:
         for place, zone in enumerate(settlement.zones)
     ]
     if not (true.served or told.served):
-        return _section("How many shuttles", lead="No trip needs a shuttle.", columns=columns, rows=rows)
+        return Section(title="How many shuttles", lead="No trip needs a shuttle.", columns=columns, rows=rows)
     curves = {
         "release": (_curves(told, [planned]), planned),
         "truth": (_curves(true, [planned if needed is None else needed, planned]), needed),
     }
     drawn = _most_ridden(true if true.served else told)
-    pictures = [_compared_curve(settlement, curves, zone) for zone in drawn]
+    pictures = []
+    for zone in drawn:
+        sides = {
+            side: (own.points[zone], None if chosen is None else chosen[zone])
+            for side, (own, chosen) in curves.items()
+            if zone in own.points
+        }
+        words = {"release": "planned", "truth": "needed"}
+        pictures.append(curve_picture(settlement.zones[zone], sides, target=true.max_wait, words=words))
     lead = (
         "Mean wait against the fleet, all zones changed at once: on "
         f"{several(curves['release'][0].days, 'day')} drawn from the release, and on the true trips. "
         f"The filled marks are the planned and the needed fleet.{_not_drawn(true, drawn) if true.served else ''}"
     )
     legend = [("release", "trips of the release"), ("truth", "true trips")]
-    return _section("How many shuttles", lead=lead, legend=legend, pictures=pictures, columns=columns, rows=rows)
+    return Section(title="How many shuttles", lead=lead, legend=legend, pictures=pictures, columns=columns, rows=rows)
 
 
 def _curves(task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
@@ -309,18 +296,6 @@ def _curves(task: FleetTask, fleets: Sequence[Sequence[int]]) -> Curves:
     return Curves.of(task, [*fleets_around(first), *others])
 
 
-def _compared_curve(
-    settlement: FleetSettlement, curves: Mapping[str, tuple[Curves, tuple[int, ...] | None]], zone: int
-) -> Picture:
-    found = {
-        side: (own.points[zone], None if chosen is None else chosen[zone])
-        for side, (own, chosen) in curves.items()
-        if zone in own.points
-    }
-    words = {"release": "planned", "truth": "needed"}
-    return curve_picture(settlement.zones[zone], found, target=settlement.task.max_wait, words=words)
-
-
 def _running_sections(settlement: FleetSettlement, told: FleetTask) -> list[Section]:
     """Draw waits and half-hours of the planned fleet, where every zone with rides has a shuttle."""
     planned, true = settlement.planned, settlement.task
@@ -328,26 +303,17 @@ def _running_sections(settlement: FleetSettlement, told: FleetTask) -> list[Sect
         return []
     if settlement.unserved:
         says = "Not drawn: some rides are in zones without a shuttle, and nobody knows how long they would wait."
-        return [_section("How long riders wait", lead=says)]
-    expected = Running.of(told, planned) if _all_served(told, planned) else None
+        return [Section(title="How long riders wait", lead=says)]
+    all_served = bool(told.served) and all(planned[zone] for zone in told.served)
+    expected = Running.of(told, planned) if all_served else None
     really = Running.of(true, planned)
     return [
-        _section("How long riders wait", pictures=[wait_picture(expected, really, target=true.max_wait)]),
-        _section("What shuttles do", pictures=[hours_picture(really, expected)]),
+        Section(title="How long riders wait", pictures=[wait_picture(expected, really, target=true.max_wait)]),
+        Section(title="What shuttles do", pictures=[hours_picture(really, expected)]),
     ]
 
 
-def _all_served(task: FleetTask, fleet: Sequence[int]) -> bool:
-    return bool(task.served) and all(fleet[zone] for zone in task.served)
-
-
 # Parts of both
-
-
-def _section(title: str, **content: Any) -> Section:
-    empty: Section = {"lead": "", "legend": [], "pictures": [], "columns": [], "rows": [], "sentences": [], "note": ""}
-    pictures = content.get("pictures", [])
-    return {**empty, "title": title, **content, "wide": len(pictures) == 1}
 
 
 def _trips_section(tasks: Mapping[str, FleetTask], shares: list[Picture]) -> Section:
@@ -356,7 +322,7 @@ def _trips_section(tasks: Mapping[str, FleetTask], shares: list[Picture]) -> Sec
     city = next(iter(tasks.values())).ground.city
     title = "Where trips go, and how"
     if city.lat is None or city.lon is None:
-        return _section(title, pictures=shares, note="No map: the city does not say where its stops are.")
+        return Section(title=title, pictures=shares, note="No map: the city does not say where its stops are.")
     drawing, flows = CityMap(city), {side: _flows(task) for side, task in tasks.items()}
     most = max(own.most for own in flows.values()) or 1.0
     maps = []
@@ -368,8 +334,9 @@ def _trips_section(tasks: Mapping[str, FleetTask], shares: list[Picture]) -> Sec
             else "No trip goes from a stop to another."
         )
         svg = drawing.drawn(own, most=most, style=side, label=f"{titles[side]}. {caption}")
-        maps.append(picture(titles[side], svg, caption, [(side, "trips"), ("stop", "stop"), ("hub", "hub")]))
-    return _section(title, pictures=[*maps, *shares])
+        legend = [(side, "trips"), ("stop", "stop"), ("hub", "hub")]
+        maps.append(Picture(title=titles[side], svg=svg, caption=caption, legend=legend))
+    return Section(title=title, pictures=[*maps, *shares])
 
 
 def _flows(task: FleetTask) -> Flows:
@@ -381,10 +348,17 @@ def _flows(task: FleetTask) -> Flows:
     return Flows.of(origin, destination, weights, num)
 
 
-def _rendered(release: Release, *, private: bool, **content: Any) -> str:
-    says = PRIVATE_SAYS if private else PUBLIC_SAYS
-    given = {"private": private, "says": says, "version": __version__, "release": release.certificate.digest}
-    return render("fleet.html", {**given, **content})
-
-
-# Files
+def _rendered(
+    release: Release, *, private: bool, title: str, lead: str, figures: list[Figure], sections: list[Section]
+) -> str:
+    content = {
+        "private": private,
+        "says": PRIVATE_SAYS if private else PUBLIC_SAYS,
+        "version": __version__,
+        "release": release.certificate.digest,
+        "title": title,
+        "lead": lead,
+        "figures": figures,
+        "sections": sections,
+    }
+    return render("fleet.html", content)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
 
 from dunnage.advising.frontier import GENERATED, SAMPLE, Frontier, Point
 from dunnage.advising.policies import policy_document_or_none
-from dunnage.pages.common import render
+from dunnage.mechanisms import MECHANISMS
+from dunnage.pages.common import Figure, render
 from dunnage.pages.frontier_chart import (
     LOWER,
     TOP,
@@ -25,9 +25,9 @@ from dunnage.pages.frontier_chart import (
     ends_text,
     frontier_figure,
     is_mixed,
-    key_of,
     legend_of,
     looks_of,
+    mark,
     measure_text,
     summary_of,
     why_aside,
@@ -56,7 +56,12 @@ def frontier_page(frontier: Frontier) -> str:
     """Write the page of a frontier. It shows private figures: keep the file private (mode 0600)."""
     plot = Plot.of(frontier, top=TOP, height=HEIGHT, moving=True)
     looks, mixed = looks_of(frontier.points), is_mixed(frontier)
-    shown = _shown(frontier)
+    shown = {}
+    if frontier.points:  # the panel shows the recommended point at first, or else the first
+        point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
+        shown = {"name": point.name, "facts": _facts(point, frontier), "toml": _toml(point, frontier)}
+    on_devices = any(point.mechanism not in MECHANISMS for point in frontier.points)
+    table = "table of the same name" if on_devices else "[mechanism]"
     content = {
         "frontier": frontier,
         "title": f"Frontier of {frontier.dataset}: {frontier.cost_unit} against {frontier.risk_name}",
@@ -69,12 +74,12 @@ def frontier_page(frontier: Frontier) -> str:
         "mixed": mixed,
         "legend": [(as_key(picture), words) for picture, words in legend_of(frontier, plot)],
         "crossed": any(why_aside(point, frontier) for point in frontier.points),
-        "mechanisms": [(name, key_of(look)) for name, look in looks.items()],
-        "chart": _chart(frontier, plot),
+        "mechanisms": [(name, as_key(mark(look))) for name, look in looks.items()],
+        "chart": chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart"),
         "shown": shown,
         "ask": _ask(frontier),
         "choice_words": _choice_words(frontier),
-        "toml_note": _toml_note(frontier),
+        "toml_note": f"Put this in place of the policy's {table}.",
         "columns": list(zip(_KEYS, ("Policy", *_COLUMNS), strict=True)),
         "lines": [_line(point, looks[point.mechanism], mixed, frontier) for point in frontier.points],
         "seconds": number_text(round(frontier.seconds)),
@@ -103,36 +108,19 @@ def _unbroken(sentence: str) -> str:
     return sentence.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
-def _figures(frontier: Frontier) -> list[dict[str, str]]:
+def _figures(frontier: Frontier) -> list[Figure]:
     found = []
     if frontier.recommended is not None:
-        point = frontier.point(frontier.recommended)
-        word = choice_word(frontier)
-        found += [
-            {
-                "name": f"{frontier.cost_unit}, {word}",
-                "value": share_text(point.cost.value),
-                "note": ends_text(point.cost),
-            },
-            {
-                "name": f"{frontier.risk_name}, {word}",
-                "value": share_text(point.risk.value),
-                "note": ends_text(point.risk),
-            },
-        ]
+        point, word = frontier.point(frontier.recommended), choice_word(frontier)
+        for name, measure in ((frontier.cost_unit, point.cost), (frontier.risk_name, point.risk)):
+            found.append(Figure(f"{name}, {word}", share_text(measure.value), ends_text(measure)))
     best = sum(not point.dominated for point in frontier.points)
+    chance = f"by chance, without a release: {share_text(frontier.risk_of_chance)}"
+    measured = f"{best} beaten by no other; {len(frontier.failed)} could not be measured"
     return [
         *found,
-        {
-            "name": f"{frontier.risk_name}, true table",
-            "value": share_text(frontier.risk_without_privacy),
-            "note": f"by chance, without a release: {share_text(frontier.risk_of_chance)}",
-        },
-        {
-            "name": "policies measured",
-            "value": number_text(len(frontier.points)),
-            "note": f"{best} beaten by no other; {len(frontier.failed)} could not be measured",
-        },
+        Figure(f"{frontier.risk_name}, true table", share_text(frontier.risk_without_privacy), chance),
+        Figure("policies measured", number_text(len(frontier.points)), measured),
     ]
 
 
@@ -153,17 +141,10 @@ def _point_words(point: Point, frontier: Frontier) -> str:
     return f"{measure_text(point.cost)} {frontier.cost_unit}, {frontier.risk_name} {measure_text(point.risk)}"
 
 
-def _toml_note(frontier: Frontier) -> str:
-    if any(point.mechanism.startswith("local-") for point in frontier.points):
-        return "Put this in place of the policy's table of the same name."
-    return "Put this in place of the policy's [mechanism]."
-
-
 # Points
 
 
 def _facts(point: Point, frontier: Frontier) -> list[tuple[str, str]]:
-    """List all that is known of a point."""
     risk = measure_text(point.risk)
     if 0 < point.risk.value < _MOST_CHANCE_FOR_ODDS:
         risk += f", about 1 in {number_text(float(f'{1 / point.risk.value:.2g}'))}"
@@ -194,7 +175,7 @@ def _plain(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
@@ -202,15 +183,7 @@ def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _shown(frontier: Frontier) -> dict[str, Any]:
-    """Return what the panel shows at first: the recommended point, or the first."""
-    if not frontier.points:
-        return {}
-    point = frontier.points[0] if frontier.recommended is None else frontier.point(frontier.recommended)
-    return {"name": point.name, "facts": _facts(point, frontier), "toml": _toml(point, frontier)}
-
-
-def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str, Any]:
+def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str, object]:
     texts = (
         share_text(point.cost.value),
         share_text(point.risk.value),
@@ -222,7 +195,7 @@ def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str,
     notes = (ends_text(point.cost), ends_text(point.risk), "", "", "", "")
     why = why_aside(point, frontier)
     return {
-        "key": key_of(look, hollow=mixed and point.measured_on == GENERATED, crossed=bool(why)),
+        "key": as_key(mark(look, hollow=mixed and point.measured_on == GENERATED, crossed=bool(why))),
         "name": point.name,
         "aside": f"not recommended: {why}" if why else "",
         "chosen": choice_word(frontier) if point.name == frontier.recommended else "",
@@ -232,38 +205,26 @@ def _line(point: Point, look: int, mixed: bool, frontier: Frontier) -> dict[str,
 
 
 def _toml(point: Point, frontier: Frontier) -> str:
-    """Write the table that a point stands for in a policy."""
     import tomli_w
 
-    parameters = {name: value for name, value in point.parameters.items() if name != "levels"}
     duty = point.name.partition(": ")[0]
-    kept = _kind_of_report(duty, point, frontier)
-    if kept is None:
+    tables = (policy_document_or_none(frontier.policy) or {}).get("mechanisms")
+    table = tables.get(duty) if isinstance(tables, Mapping) else None
+    if not isinstance(table, Mapping) or table.get("name") != point.mechanism:
         return tomli_w.dumps({"mechanism": {"name": point.mechanism, **point.parameters}})
+    # Of a kind of report, what its policy says besides what is chosen stays.
+    chosen = {name for item in frontier.points for name in item.parameters}
+    kept = {name: value for name, value in table.items() if name not in chosen}
+    parameters = {name: value for name, value in point.parameters.items() if name != "levels"}
     text = tomli_w.dumps({"mechanisms": {duty: {**kept, **parameters}}})
     levels = point.parameters.get("levels")
     return text if levels is None else f"{text}# Its grid in [attributes]: levels = {levels}\n"
 
 
-def _kind_of_report(duty: str, point: Point, frontier: Frontier) -> Mapping[str, Any] | None:
-    """Return what a policy for devices says of a kind of report besides what is chosen; None for other policies."""
-    document = policy_document_or_none(frontier.policy) or {}
-    tables = document.get("mechanisms")
-    table = tables.get(duty) if isinstance(tables, Mapping) else None
-    if not isinstance(table, Mapping) or table.get("name") != point.mechanism:
-        return None
-    chosen = {name for item in frontier.points for name in item.parameters}
-    return {name: value for name, value in table.items() if name not in chosen}
-
-
 # The picture and what the script reads
 
 
-def _chart(frontier: Frontier, plot: Plot) -> Svg:
-    return chart(plot.base + LOWER, drawn(frontier, plot), label=summary_of(frontier), kind="frontier-chart")
-
-
-def _ask(frontier: Frontier) -> dict[str, Any]:
+def _ask(frontier: Frontier) -> dict[str, object]:
     """Fill in the fields at first with what was asked for."""
     limit = frontier.limit
     odds = frontier.risk_of_chance < _MOST_CHANCE_FOR_ODDS
@@ -295,9 +256,9 @@ def _data(frontier: Frontier, plot: Plot) -> Svg:
     return Svg("".join(_ESCAPES.get(letter, letter) for letter in text))
 
 
-def _point_data(point: Point, frontier: Frontier) -> dict[str, Any]:
+def _point_data(point: Point, frontier: Frontier) -> dict[str, object]:
     words, why = _point_words(point, frontier), why_aside(point, frontier)
-    keys: Sequence[Any] = (
+    keys = (
         point.name,
         point.cost.value,
         point.risk.value,

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from dunnage.advising.frontier import DATA, GENERATED, SAMPLE, Frontier, Limit, Measure, Point
+from dunnage.mechanisms.full_domain import FullDomain
+from dunnage.mechanisms.noisy_clusters import NoisyClusters
+from dunnage.mechanisms.noisy_values import NoisyValues
+from dunnage.mechanisms.partition import Partition
+from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.utility_clusters import UtilityClusters
 from dunnage.svg import Scale, Svg, chart, short, tag
 from dunnage.text import share_text
 
@@ -33,7 +39,9 @@ SHAPES = (
 BEYOND = "M-5-5L5 0L-5 5Z"
 CROSS = "M-6.5-6.5L6.5 6.5M-6.5 6.5L6.5-6.5"
 # Their colours are the same on every page; others take those that are left.
-_KNOWN = ("partition", "full-domain", "utility-clusters", "sampled-lattice", "noisy-values", "noisy-clusters")
+_KNOWN = tuple(
+    kind.name for kind in (Partition, FullDomain, UtilityClusters, SampledLattice, NoisyValues, NoisyClusters)
+)
 _LEGEND_ROW, _SHORT, _TICKS = 19.0, 20, 5
 _WIDE = 40.0
 """Risks that differ by so much as a factor are drawn on a logarithmic scale at first."""
@@ -83,7 +91,10 @@ class Axis:
         low, high = min(inside, default=0.0), max(inside, default=1.0)
         low = 0.0 if 0 <= low < _NEAR_ZERO * high else low
         high = high if high - low > _LEAST else low + max(0.1 * abs(low), 0.001)
-        floor = _round_below(min(value for value in (*inside, *values, 1.0) if value > _LEAST))
+        # The power of ten, or 2 or 5 of it, at or below nine tenths of the least value.
+        least = 0.9 * min(value for value in (*inside, *values, 1.0) if value > _LEAST)
+        power = 10.0 ** math.floor(math.log10(least))
+        floor = max((power * step for step in (1, 2, 5) if power * step <= least), default=power)
         return cls(
             low=low and low - _ROOM * (high - low),
             high=high + _ROOM * (high - low),
@@ -97,7 +108,6 @@ class Axis:
         return value > (self.most if self.log else self.high)
 
     def share(self, value: float) -> float:
-        """Return the place of a value."""
         if self.log:
             at = math.log(max(value, self.floor) / self.floor) / math.log(self.most / self.floor)
         else:
@@ -113,12 +123,6 @@ class Axis:
         every = 1 + (last - first) // (most + 1)
         found = [step * 10.0**power for power in range(first, last + 1, every) for step in steps]
         return [value for value in found if self.floor * (1 - 1e-9) <= value <= self.most]
-
-
-def _round_below(value: float) -> float:
-    """Return the power of ten, or 2 or 5 of it, at or below nine tenths of a value above 0."""
-    power = 10.0 ** math.floor(math.log10(0.9 * value))
-    return max((power * step for step in (1, 2, 5) if power * step <= 0.9 * value), default=power)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,15 +159,12 @@ class Plot:
 
     def part(self, name: str, *children: str, at: Mapping[str, float], **attributes: float | str) -> Svg:
         """Write an element at places given as costs (``x``, ``x1``, ``x2``) and risks (``y``, ``y1``, ``y2``)."""
-        places = {key: self._x(value) if key[0] == "x" else self._y(value) for key, value in at.items()}
+        places = {}
+        for key, value in at.items():
+            down = self.base - self.risk.share(value) * (self.base - self.top)
+            places[key] = f"{short(100 * self.cost.share(value))}%" if key[0] == "x" else short(down)
         told = {f"data_{key}": f"{value:.9g}" for key, value in at.items()} if self.moving else {}
         return tag(name, *children, **places, **told, **attributes)
-
-    def _x(self, cost: float) -> str:
-        return f"{short(100 * self.cost.share(cost))}%"
-
-    def _y(self, risk: float) -> str:
-        return short(self.base - self.risk.share(risk) * (self.base - self.top))
 
 
 # Looks of mechanisms
@@ -183,11 +184,6 @@ def mark(look: int, *, hollow: bool = False, crossed: bool = False) -> Svg:
     kind = f"mark look-{look % COLOURS}" + (" aside" if crossed else " hollow" if hollow else "")
     shape = tag("path", class_=kind, d=SHAPES[look % len(SHAPES)])
     return Svg(shape + tag("path", class_=f"cross look-{look % COLOURS}", d=CROSS)) if crossed else shape
-
-
-def key_of(look: int, *, hollow: bool = False, crossed: bool = False) -> Svg:
-    """Draw a mark to stand in a line of text."""
-    return as_key(mark(look, hollow=hollow, crossed=crossed))
 
 
 def as_key(picture: Svg) -> Svg:
@@ -227,12 +223,7 @@ def frontier_figure(frontier: Frontier, *, height: float = FIGURE_HEIGHT) -> Svg
     plot = Plot.of(frontier, top=TOP + _LEGEND_ROW * len(lines), height=height, moving=False)
     rows = [
         tag(
-            "svg",
-            picture,
-            tag("text", words, x=13, y=4),
-            class_="spread",
-            x=f"{50 * column}%",
-            y=7 + _LEGEND_ROW * row,
+            "svg", picture, tag("text", words, x=13, y=4), class_="spread", x=f"{50 * column}%", y=7 + _LEGEND_ROW * row
         )
         for row, line in enumerate(lines)
         for column, (picture, words) in enumerate(line)
@@ -267,8 +258,13 @@ def drawn(frontier: Frontier, plot: Plot) -> list[Svg]:
     mixed, looks = is_mixed(frontier), looks_of(frontier.points)
     order = sorted(range(len(frontier.points)), key=lambda place: not frontier.points[place].dominated)
     marks = [_mark_part(plot, place, frontier, looks, mixed) for place in order]
+    kinds = (False, True) if plot.moving else (None,)
     return [
-        *_axis_parts(frontier, plot),
+        tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
+        tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
+        *[_ticks("x", plot, plot.cost, plot.cost.log if kind is None else kind) for kind in kinds],
+        *[_ticks("y", plot, plot.risk, plot.risk.log if kind is None else kind) for kind in kinds],
+        tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
         *_limits(frontier, plot),
         *_stairs([point for point in frontier.points if not why_aside(point, frontier)], plot),
         tag("g", *marks, class_="policies") if marks else Svg(""),
@@ -308,34 +304,16 @@ def _has_chance(frontier: Frontier, plot: Plot) -> bool:
     return frontier.risk_of_chance > max(plot.risk.low, 0.0)
 
 
-def _axis_parts(frontier: Frontier, plot: Plot) -> list[Svg]:
-    kinds = (False, True) if plot.moving else (None,)
-    return [
-        tag("text", f"{frontier.risk_name}, lower is safer", class_="name", x="-40", y=plot.top - 16),
-        tag("text", frontier.cost_unit, class_="name", x="100%", y=plot.base + 36, text_anchor="end"),
-        *[_x_ticks(plot, plot.cost.log if kind is None else kind) for kind in kinds],
-        *[_y_ticks(plot, plot.risk.log if kind is None else kind) for kind in kinds],
-        tag("line", class_="axis", x1="0", x2="100%", y1=plot.base, y2=plot.base),
-    ]
-
-
-def _x_ticks(plot: Plot, log: bool) -> Svg:
+def _ticks(name: str, plot: Plot, axis: Axis, log: bool) -> Svg:
     parts: list[Svg] = []
-    for value in plot.cost.ticks(log=log, most=_TICKS):
-        parts.append(plot.part("line", at={"x1": value, "x2": value}, class_="grid", y1=plot.top, y2=plot.base + 4))
-        parts.append(plot.part("text", share_text(value), at={"x": value}, y=plot.base + 18, text_anchor="middle"))
-    return _tick_group("x", parts, plot.cost, log)
-
-
-def _y_ticks(plot: Plot, log: bool) -> Svg:
-    parts: list[Svg] = []
-    for value in plot.risk.ticks(log=log, most=_TICKS):
-        parts.append(plot.part("line", at={"y1": value, "y2": value}, class_="grid", x1="0", x2="100%"))
-        parts.append(plot.part("text", share_text(value), at={"y": value}, x="-6", dy="4", text_anchor="end"))
-    return _tick_group("y", parts, plot.risk, log)
-
-
-def _tick_group(name: str, parts: Sequence[Svg], axis: Axis, log: bool) -> Svg:
+    for value in axis.ticks(log=log, most=_TICKS):
+        at, text = {f"{name}1": value, f"{name}2": value}, share_text(value)
+        if name == "x":
+            parts.append(plot.part("line", at=at, class_="grid", y1=plot.top, y2=plot.base + 4))
+            parts.append(plot.part("text", text, at={"x": value}, y=plot.base + 18, text_anchor="middle"))
+        else:
+            parts.append(plot.part("line", at=at, class_="grid", x1="0", x2="100%"))
+            parts.append(plot.part("text", text, at={"y": value}, x="-6", dy="4", text_anchor="end"))
     kind = f"ticks {name}-{'log' if log else 'even'}" + ("" if log == axis.log else " off")
     return tag("g", *(parts or [Svg("")]), class_=kind)
 

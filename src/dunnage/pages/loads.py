@@ -10,16 +10,34 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dunnage.arrays import FloatArray, IntArray
+from dunnage.certificate import Certificate, RowMeasures
+from dunnage.domains import domain_from
+from dunnage.domains.numeric import Numeric
 from dunnage.errors import ParameterError
-from dunnage.pages.common import render
+from dunnage.guarantees import Basis, Guarantee
+from dunnage.pages.common import Figure, render
 from dunnage.release import Release
-from dunnage.svg import SLACK, Scale, Svg, chart, short, span, tag, x_axis, y_axis
+from dunnage.svg import (
+    SLACK,
+    Picture,
+    Scale,
+    Svg,
+    chart,
+    column,
+    joined,
+    level,
+    lower_axis,
+    short,
+    span,
+    tag,
+    upright,
+    x_axis,
+    y_axis,
+)
 from dunnage.text import NO_BREAK, large_percent, number_text
 
 MOST_CLASSES_DRAWN = 40
@@ -115,13 +133,12 @@ class LoadsStory:
 
     @property
     def unit(self) -> str:
-        """Unit of the quantity; empty if it has none."""
-        return str(self.release.attributes[self.quantity].get("domain", {}).get("unit", ""))
+        return self.release.attributes[self.quantity].unit
 
     @property
     def record(self) -> str:
         """What one released row is, in the certificate's word."""
-        return str(self.release.certificate.body["guarantee"]["protects"])
+        return self.release.certificate.guarantee.protects
 
 
 def loads_page(story: LoadsStory) -> str:
@@ -129,34 +146,39 @@ def loads_page(story: LoadsStory) -> str:
 
     It shows true values: keep the file private (mode 0600), as every audit.
     """
-    return render("loads.html", _content(story))
-
-
-def loads_pictures(story: LoadsStory) -> dict[str, Any]:
-    """Draw the pictures of a story by themselves, for another page."""
-    loads = _load_figures(story)["cards"]
-    return {"intervals": _interval_figure(story, _ranges(story)), "loads": {card["title"]: card for card in loads}}
-
-
-def _content(story: LoadsStory) -> dict[str, Any]:
     ranges = _ranges(story)
-    body = story.release.certificate.body
-    return {
+    cards = _load_pictures(story)
+    has_mean = f"{story.quantity}_mean" in story.release.data.column_names
+    repairs = []
+    for plan in story.plans:
+        if plan.repair:
+            repairs.append((plan.title, plan.repair))
+        elif not plan.plan_feasible and plan.bins_repaired is None:
+            repairs.append((plan.title, "It overflows and was not repaired."))
+    content = {
         "story": story,
-        "body": body,
+        "certificate": story.release.certificate,
         "lead": _lead(story),
         "figures": _key_figures(story),
-        "intervals": _interval_figure(story, ranges),
-        "sizes": _size_figure(story, ranges),
-        "class_facts": _class_facts(body["measures"]),
-        "certificate": _certificate(story),
-        "findings": [_finding(story, plan) for plan in story.plans],
-        "loads": _load_figures(story),
+        "intervals": _interval_picture(story, ranges),
+        "sizes": _size_picture(story, ranges),
+        "class_facts": _class_facts(story.release.certificate.rows),
+        "promise": _promise(story.release.certificate),
+        "findings": [(plan.title, _finding(story, plan)) for plan in story.plans],
+        "loads": cards,
+        "wide": _num_drawn(story) > MOST_BINS_WITH_GAPS,
         "rows": [_table_row(plan) for plan in story.plans],
         "any_repaired": any(plan.bins_repaired is not None for plan in story.plans),
-        "repairs": _repairs(story),
-        "legend": _legend(story),
+        "repairs": repairs,
+        "mean_word": "class mean" if has_mean else "",
+        "dot_words": f"true {story.quantity}, seen by the owner alone",
     }
+    return render("loads.html", content)
+
+
+def loads_pictures(story: LoadsStory) -> tuple[Picture, dict[str, Picture]]:
+    """Draw the pictures of a story by themselves, for another page: the ranges, and by title the loads."""
+    return _interval_picture(story, _ranges(story)), {picture.title: picture for picture in _load_pictures(story)}
 
 
 # Words and numbers
@@ -174,9 +196,8 @@ def _classes_word(number: int) -> str:
     return f"{number:,} class" if number == 1 else f"{number:,} classes"
 
 
-def _with_unit(value: float | str, unit: str) -> str:
-    text = value if isinstance(value, str) else number_text(value)
-    return f"{text}\u00a0{unit}" if unit else text
+def _with_unit(value: float, unit: str) -> str:
+    return f"{number_text(value)}{NO_BREAK}{unit}" if unit else number_text(value)
 
 
 def _against(trucks: int, optimum: int, than: str) -> str:
@@ -188,15 +209,11 @@ def _against(trucks: int, optimum: int, than: str) -> str:
     return f"{_percent(float(f'{change:.2g}'))} {'more' if trucks > optimum else 'fewer'} than {than}"
 
 
-# Findings
-
-
 def _loads(bins: Sequence[Sequence[float]]) -> FloatArray:
     return np.array([math.fsum(parts) for parts in bins])
 
 
 def _excess(story: LoadsStory, bins: Sequence[Sequence[float]]) -> FloatArray:
-    """Return by how much each overloaded bin is too full."""
     over = _loads(bins) - story.capacity
     excess: FloatArray = over[over > SLACK * story.capacity]
     return excess
@@ -211,153 +228,128 @@ def _overflow(story: LoadsStory, bins: Sequence[Sequence[float]]) -> str:
     return f"{len(excess):,} of {len(bins):,} {verb}, the worst by {worst}"
 
 
-def _finding(story: LoadsStory, plan: PlanView) -> dict[str, str]:
+def _finding(story: LoadsStory, plan: PlanView) -> str:
     """Say in one line how a plan fared; its figures are the story's."""
-    than = f"the true optimum of {plan.optimum:,}"
-    compared = _against(plan.objective, plan.optimum, than)
+    compared = _against(plan.objective, plan.optimum, f"the true optimum of {plan.optimum:,}")
     says = f"{_count(plan.objective, 'truck')}, {compared}; {_overflow(story, plan.bins)}."
     if plan.bins_repaired is not None:
         after = len(plan.bins_repaired)
         says += f" After repair {_count(after, 'truck')}, {_overflow(story, plan.bins_repaired)}."
-    return {"title": plan.title, "says": says}
+    return says
 
 
-def _settled_trucks(story: LoadsStory, plan: PlanView) -> int | None:
-    """Return the trucks that leave, none overloaded; None if the plan does not get there."""
-    if plan.bins_repaired is not None:
-        return None if len(_excess(story, plan.bins_repaired)) else len(plan.bins_repaired)
-    return plan.objective if plan.plan_feasible else None
-
-
-def _key_figures(story: LoadsStory) -> list[dict[str, str]]:
-    body = story.release.certificate.body
-    return [
-        {"name": f"{story.record}s", "value": f"{len(story.release):,}", "note": "released"},
-        *_guarantee_figures(body),
-        *_truck_figures(story),
-    ]
-
-
-def _guarantee_figures(body: Any) -> list[dict[str, str]]:
-    measures, basis = body["measures"], body["basis"]
-    if "k_reached" not in measures:
-        epsilon = str(body["guarantee"].get("epsilon", "none"))
-        return [{"name": "epsilon", "value": epsilon, "note": basis}]
-    asked, reached = int(measures["k_asked"]), int(measures["k_reached"])
-    size = measures["class_size"]
-    return [
-        {"name": "k reached", "value": f"{reached:,}", "note": f"{asked:,} asked, {basis}"},
-        {
-            "name": "classes",
-            "value": f"{measures['classes']:,}",
-            "note": f"mean size {number_text(round(size['mean'], 1))}",
-        },
-    ]
-
-
-def _truck_figures(story: LoadsStory) -> list[dict[str, str]]:
-    """Compare the best plan made from the release with the true optimum."""
+def _key_figures(story: LoadsStory) -> list[Figure]:
+    """Tell of the guarantee, and compare the best plan made from the release with the true optimum."""
+    certificate = story.release.certificate
+    rows, basis = certificate.rows, str(certificate.basis)
+    figures = [Figure(f"{story.record}s", f"{len(story.release):,}", "released")]
+    if rows.k_asked is None or rows.k_reached is None or rows.class_size is None:
+        epsilon = certificate.guarantee.to_dict().get("epsilon", "none")
+        figures.append(Figure("epsilon", str(epsilon), basis))
+    else:
+        figures.append(Figure("k reached", f"{rows.k_reached:,}", f"{rows.k_asked:,} asked, {basis}"))
+        mean = number_text(round(rows.class_size.mean, 1))
+        figures.append(Figure("classes", f"{rows.classes:,}", f"mean size {mean}"))
     optimum = story.plans[0].optimum
-    figures = [{"name": "trucks, no privacy", "value": f"{optimum:,}", "note": "true optimum"}]
+    figures.append(Figure("trucks, no privacy", f"{optimum:,}", "true optimum"))
     private = [plan for plan in story.plans if not plan.on_truth]
-    settled = [(trucks, plan) for plan in private if (trucks := _settled_trucks(story, plan)) is not None]
+    settled: list[tuple[int, str]] = []  # trucks that leave, none overloaded, of plans that get there
+    for plan in private:
+        if plan.bins_repaired is None and plan.plan_feasible:
+            settled.append((plan.objective, plan.title))
+        elif plan.bins_repaired is not None and not len(_excess(story, plan.bins_repaired)):
+            settled.append((len(plan.bins_repaired), f"{plan.title}, after repair"))
     if settled:
-        trucks, plan = min(settled, key=lambda pair: pair[0])
-        note = f"{plan.title}, after repair" if plan.bins_repaired is not None else plan.title
-        figures.append({"name": "trucks, private", "value": f"{trucks:,}", "note": note})
-        return [*figures, _cost_figure(trucks, optimum)]
-    if private:
-        figures.append({"name": "trucks, private", "value": "none fit", "note": "every plan overflows"})
+        trucks, note = min(settled, key=lambda pair: pair[0])
+        more = trucks - optimum
+        cost = _against(trucks, optimum, "without") if more else "no more trucks"
+        figures.append(Figure("trucks, private", f"{trucks:,}", note))
+        figures.append(Figure("cost of privacy", f"{more:+,}" if more else "0", cost))
+    elif private:
+        figures.append(Figure("trucks, private", "none fit", "every plan overflows"))
     return figures
 
 
-def _cost_figure(trucks: int, optimum: int) -> dict[str, str]:
-    more = trucks - optimum
-    note = _against(trucks, optimum, "without") if more else "no more trucks"
-    return {"name": "cost of privacy", "value": f"{more:+,}" if more else "0", "note": note}
-
-
-def _lead(story: LoadsStory) -> list[str]:
-    body = story.release.certificate.body
-    shown = (
-        f"{_count(len(story.release), story.record)} of the dataset {body['dataset']} "
-        f"{'was' if len(story.release) == 1 else 'were'} published by ranges of {story.quantity}"
-    )
-    k = body["measures"].get("k_reached")
-    if body["basis"] == "void":
+def _lead(story: LoadsStory) -> str:
+    certificate = story.release.certificate
+    k = certificate.rows.k_reached
+    if certificate.basis is Basis.VOID:
         promise = ", but the certificate is void: nothing is promised"
     elif k is None:
-        promise = f", with {_guarantee_words(body)}"
+        promise = f", with {_guarantee_words(certificate.guarantee)}"
     else:
-        promise = f", so that each {story.record} looks like at least {int(k) - 1:,} others"
+        promise = f", so that each {story.record} looks like at least {k - 1:,} others"
     but = ", except where marked" if any(plan.on_truth for plan in story.plans) else ""
-    return [
-        f"{shown}{promise}.",
+    return (
+        f"{_count(len(story.release), story.record)} of the dataset {certificate.dataset} "
+        f"{'was' if len(story.release) == 1 else 'were'} published by ranges of {story.quantity}{promise}. "
         f"Trucks of {_with_unit(story.capacity, story.unit)} were packed from that release alone{but}; "
-        f"here the plans meet the true {story.quantity}s, to see what privacy cost.",
-    ]
+        f"here the plans meet the true {story.quantity}s, to see what privacy cost."
+    )
 
 
 # The certificate
 
 
-def _guarantee_words(body: Any) -> str:
-    guarantee = dict(body["guarantee"])
-    model = _MODEL_WORDS.get(guarantee.pop("model"), "a guarantee of another kind")
-    protects = guarantee.pop("protects")
-    neighbours = guarantee.pop("neighbours", None)
-    given = ", ".join(f"{name} = {value}" for name, value in guarantee.items())
+def _guarantee_words(stated: Guarantee) -> str:
+    parts = stated.to_dict()
+    model = _MODEL_WORDS.get(parts.pop("model"), "a guarantee of another kind")
+    protects, neighbours = parts.pop("protects"), parts.pop("neighbours", None)
+    given = ", ".join(f"{name} = {value}" for name, value in parts.items())
     words = f"{model} with {given}" if given else model
     return f"{words}, for one {protects}" + (f" ({neighbours} neighbours)" if neighbours else "")
 
 
-def _certificate(story: LoadsStory) -> dict[str, Any]:
-    certificate = story.release.certificate
-    body, basis = certificate.body, str(certificate.basis)
-    guarantee, why = _guarantee_words(body), str(body.get("why", ""))
+@dataclass(frozen=True, kw_only=True)
+class _Promise:
+    """What a certificate promises, in words."""
+
+    guarantee: str
+    basis: str
+    mark: str
+    basis_words: str
+    why: str
+    holds: str
+    odds: list[tuple[str, str]]
+
+
+def _promise(certificate: Certificate) -> _Promise:
+    basis, guarantee = str(certificate.basis), _guarantee_words(certificate.guarantee)
     stated = {"proved": guarantee[0].upper() + guarantee[1:], "claimed": f"Claimed: {guarantee}"}
-    return {
-        "guarantee": stated.get(basis, f"Stated, but void: {guarantee}") + ".",
-        "basis": basis,
-        "mark": _BASIS_MARKS[basis],
-        "basis_words": _BASIS_WORDS[basis],
-        "why": "" if any(why in sentence for sentence in body["meaning"]["sentences"]) else why,
-        "holds": _guarantee_words({"guarantee": body["holds"]}) if "holds" in body else "",
-        "odds": [_odds(row) for row in body["meaning"]["odds"]],
-        "digest": certificate.digest,
-        "signed": certificate.signature is not None,
-    }
+    why, odds = certificate.why or "", []
+    for row in certificate.meaning.odds:
+        if row.right_at_most is not None:
+            what, bound = str(row.attack), row.right_at_most
+        elif row.at_most is not None:
+            what, bound = f"a suspicion of {_percent(row.before or 0.0)} becomes", row.at_most
+        else:
+            what = f"with a suspicion of {_percent(row.before or 0.0)}, the best guess is right"
+            bound = row.right_guess_at_most or 0.0
+        # All the digits a certificate has: a bound was rounded up and must stay so.
+        odds.append((what, f"{100 * bound:.4g}{NO_BREAK}%"))
+    return _Promise(
+        guarantee=stated.get(basis, f"Stated, but void: {guarantee}") + ".",
+        basis=basis,
+        mark=_BASIS_MARKS[basis],
+        basis_words=_BASIS_WORDS[basis],
+        why="" if any(why in sentence for sentence in certificate.meaning.sentences) else why,
+        holds="" if certificate.holds is None else _guarantee_words(certificate.holds),
+        odds=odds,
+    )
 
 
-def _odds(row: dict[str, Any]) -> tuple[str, str]:
-    """Give one line of the table of odds: what is tried, and how likely it succeeds at most."""
-    if "right_at_most" in row:
-        return str(row["attack"]), _bound(row["right_at_most"])
-    before = _percent(row["before"])
-    if "at_most" in row:
-        return f"a suspicion of {before} becomes", _bound(row["at_most"])
-    return f"with a suspicion of {before}, the best guess is right", _bound(row["right_guess_at_most"])
-
-
-def _bound(probability: float) -> str:
-    """Write a bound in per cent with all the digits a certificate has: it was rounded up and must stay so."""
-    return f"{100 * probability:.4g}\u00a0%"
-
-
-def _class_facts(measures: Any) -> list[tuple[str, str]]:
+def _class_facts(rows: RowMeasures) -> list[tuple[str, str]]:
     """Name the figures that users of other tools know."""
-    if "class_size" not in measures:
+    size, suppressed, risks, loss = rows.class_size, rows.suppressed, rows.risks, rows.loss
+    if size is None or suppressed is None or risks is None or loss is None:
         return []
-    size, suppressed, risks, loss = (measures[key] for key in ("class_size", "suppressed", "risks", "loss"))
+    sizes = f"{size.smallest:,}, {number_text(round(size.mean, 1))}, {size.largest:,}"
     return [
-        (
-            "Smallest, mean, largest class",
-            f"{size['smallest']:,}, {number_text(round(size['mean'], 1))}, {size['largest']:,}",
-        ),
-        ("Suppressed", f"{suppressed['count']:,} ({_percent(suppressed['share'])})"),
-        ("Prosecutor risk, highest", _percent(risks["prosecutor_highest"])),
-        ("Marketer risk", _percent(risks["marketer"])),
-        ("Information loss, of 100\u00a0%", _percent(loss["total"])),
+        ("Smallest, mean, largest class", sizes),
+        ("Suppressed", f"{suppressed.count:,} ({_percent(suppressed.share)})"),
+        ("Prosecutor risk, highest", _percent(risks.prosecutor_highest)),
+        ("Marketer risk", _percent(risks.marketer)),
+        (f"Information loss, of 100{NO_BREAK}%", _percent(loss.total)),
     ]
 
 
@@ -371,47 +363,37 @@ class _Ranges:
     lower: FloatArray
     upper: FloatArray
     mean: FloatArray | None
-    stratum: list[str]
+    stratum: list[str]  # public values; empty where there are too many to name
     members: list[IntArray]  # rows of each
 
-
-def _floats(release: Release, name: str) -> FloatArray:
-    values: FloatArray = release.data.column(name).to_numpy()
-    return values
+    @property
+    def sizes(self) -> IntArray:
+        return np.array([len(rows) for rows in self.members])
 
 
 def _ranges(story: LoadsStory) -> _Ranges:
-    release, name = story.release, story.quantity
-    columns = release.data.column_names
-    lower, upper = _floats(release, f"{name}_lower"), _floats(release, f"{name}_upper")
-    class_id = release.data.column("class_id").to_numpy() if "class_id" in columns else np.arange(len(lower))
+    data, name = story.release.data, story.quantity
+    lower, upper = (data.column(f"{name}_{end}").to_numpy() for end in ("lower", "upper"))
+    class_id = data.column("class_id").to_numpy() if "class_id" in data.column_names else np.arange(len(lower))
     keys = np.stack([class_id, lower, upper], axis=1)
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    strata = _strata(release, first)
+    public = [item.name for item in story.release.certificate.attributes if item.role == "public"]
+    columns = [data.column(item).take(first).to_pylist() for item in public if item in data.column_names]
+    strata = [", ".join(map(str, values)) for values in zip(*columns, strict=True)] if columns else []
+    if not 1 < len(set(strata)) <= MOST_STRATA_NAMED:
+        strata = [""] * len(first)
     order = sorted(range(len(first)), key=lambda i: (strata[i], lower[first[i]], upper[first[i]]))
-    members = _members(inverse.reshape(-1), len(first))
+    group = inverse.reshape(-1)
+    ends = np.cumsum(np.bincount(group, minlength=len(first)))[:-1]
+    members = np.split(np.argsort(group, kind="stable"), ends)
     chosen = first[order]
     return _Ranges(
         lower=lower[chosen],
         upper=upper[chosen],
-        mean=_floats(release, f"{name}_mean")[chosen] if f"{name}_mean" in columns else None,
+        mean=data.column(f"{name}_mean").to_numpy()[chosen] if f"{name}_mean" in data.column_names else None,
         stratum=[strata[i] for i in order],
         members=[members[i] for i in order],
     )
-
-
-def _members(group: npt.NDArray[np.intp], number: int) -> list[IntArray]:
-    order = np.argsort(group, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(group, minlength=number))[:-1])
-
-
-def _strata(release: Release, rows: IntArray) -> list[str]:
-    """Name the public values of some rows; nothing if there are too many to name."""
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
-    held = [name for name in public if name in release.data.column_names]
-    columns = [release.data.column(name).take(rows).to_pylist() for name in held]
-    names = [", ".join(str(value) for value in values) for values in zip(*columns, strict=True)] if columns else []
-    return names if 1 < len(set(names)) <= MOST_STRATA_NAMED else [""] * len(rows)
 
 
 def _spread(number: int, most: int) -> IntArray:
@@ -419,62 +401,57 @@ def _spread(number: int, most: int) -> IntArray:
     return np.unique(np.linspace(0, number - 1, min(number, most)).round().astype(np.int64))
 
 
-def _interval_figure(story: LoadsStory, ranges: _Ranges) -> dict[str, Any]:
-    drawn, note = _drawn_classes(ranges)
+def _interval_picture(story: LoadsStory, ranges: _Ranges) -> Picture:
+    """Draw classes: the range of each as a bar, its true values as dots, its mean as a tick."""
+    drawn, notes = _drawn_classes(ranges)
     true = story.truth[np.concatenate([ranges.members[index] for index in drawn])]
     low = min(float(ranges.lower[drawn].min()), float(true.min()))
     high = max(float(ranges.upper[drawn].max()), float(true.max()))
     scale = Scale(*span(low, high))
     parts: list[Svg] = []
     y, stratum = 4.0, ""
-    for index in drawn:
+    for index in drawn.tolist():
         if ranges.stratum[index] != stratum:
             stratum = ranges.stratum[index]
             y += 20
             parts.append(tag("text", stratum, class_="group", x="0", y=y - 6))
-        parts += _range_row(story, ranges, int(index), scale, y)
+        lower, upper, rows = float(ranges.lower[index]), float(ranges.upper[index]), ranges.members[index]
+        seen = f"{number_text(lower)} to {_with_unit(upper, story.unit)}"
+        tip = tag("title", f"{_count(len(rows), story.record)} seen as {seen}")
+        width = f"{short(scale.at(upper) - scale.at(lower))}%"
+        parts.append(tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2))
+        values = np.sort(story.truth[rows])[_spread(len(rows), MOST_DOTS_IN_A_CLASS)]
+        dots = [tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
+        parts.append(tag("g", *dots, class_="dots"))
+        if ranges.mean is not None:
+            mean = scale.at(float(ranges.mean[index]))
+            parts += joined([(mean, y - 1), (mean, y + 12)], "mean")
         y += 15
-    title = _axis_title(story.quantity, story.unit)
+    if int(ranges.sizes.max()) > MOST_DOTS_IN_A_CLASS:
+        notes.append(f"At most {MOST_DOTS_IN_A_CLASS} dots a class.")
     caption = _interval_caption(story, ranges)
-    return {
-        "svg": chart(y + 44, [*x_axis(scale, y + 4, title), *parts], label=caption, kind="flat"),
-        "caption": caption,
-        "note": " ".join([*note, *_dots_note(ranges)]),
-    }
+    axis = x_axis(scale, y + 4, _axis_title(story.quantity, story.unit))
+    svg = chart(y + 44, [*axis, *parts], label=caption, kind="flat")
+    return Picture(title="", svg=svg, caption=caption, note=" ".join(notes))
 
 
 def _axis_title(name: str, unit: str) -> str:
     return f"{name}, {unit}" if unit else name
 
 
-def _range_row(story: LoadsStory, ranges: _Ranges, index: int, scale: Scale, y: float) -> list[Svg]:
-    """Draw one class: its range as a bar, its true values as dots, its mean as a tick."""
-    lower, upper, rows = float(ranges.lower[index]), float(ranges.upper[index]), ranges.members[index]
-    span = f"{number_text(lower)} to {_with_unit(upper, story.unit)}"
-    tip = tag("title", f"{_count(len(rows), story.record)} seen as {span}")
-    width = f"{short(scale.at(upper) - scale.at(lower))}%"
-    bar = tag("rect", tip, class_="range", x=scale.across(lower), width=width, y=y, height=11, rx=2)
-    values = np.sort(story.truth[rows])[_spread(len(rows), MOST_DOTS_IN_A_CLASS)]
-    dots = [tag("circle", cx=scale.across(float(value)), cy=y + 5.5, r=2.2) for value in values]
-    row = [bar, tag("g", *dots, class_="dots")]
-    if ranges.mean is not None:
-        x = scale.across(float(ranges.mean[index]))
-        row.append(tag("line", class_="mean", x1=x, x2=x, y1=y - 1, y2=y + 12))
-    return row
-
-
 def _interval_caption(story: LoadsStory, ranges: _Ranges) -> str:
-    sizes = np.array([len(rows) for rows in ranges.members])
+    sizes, rows = ranges.sizes, np.concatenate(ranges.members)
     width = float(np.average(ranges.upper - ranges.lower, weights=sizes))
-    rows = np.concatenate(ranges.members)
     lower, upper = np.repeat(ranges.lower, sizes), np.repeat(ranges.upper, sizes)
     room = SLACK * max(1.0, float(np.abs(upper).max()))
     inside = int(((story.truth[rows] >= lower - room) & (story.truth[rows] <= upper + room)).sum())
-    domain = story.release.attributes[story.quantity].get("domain", {})
+    stated = story.release.attributes[story.quantity].domain
+    domain = None if stated is None else domain_from(stated)
     share = ""
-    if domain.get("upper", 0) > domain.get("lower", 0):
-        public = f"{number_text(domain['lower'])} to {_with_unit(float(domain['upper']), story.unit)}"
-        share = f", {_percent(width / (domain['upper'] - domain['lower']))} of the public domain ({public})"
+    if isinstance(domain, Numeric) and domain.upper > domain.lower:
+        low, high = float(domain.lower), float(domain.upper)
+        public = f"{number_text(low)} to {_with_unit(high, story.unit)}"
+        share = f", {_percent(width / (high - low))} of the public domain ({public})"
     held = "all" if inside == len(rows) else f"{inside:,}"
     return (
         f"The range of a {story.record} is {_with_unit(width, story.unit)} wide on average{share}; "
@@ -499,137 +476,83 @@ def _drawn_classes(ranges: _Ranges) -> tuple[IntArray, list[str]]:
     return drawn, [f"Drawn: {len(drawn):,} neighbouring classes from the middle{where}, of {number:,} in all."]
 
 
-def _dots_note(ranges: _Ranges) -> list[str]:
-    crowded = max(len(rows) for rows in ranges.members) > MOST_DOTS_IN_A_CLASS
-    return [f"At most {MOST_DOTS_IN_A_CLASS} dots a class."] if crowded else []
-
-
-def _legend(story: LoadsStory) -> dict[str, str]:
-    has_mean = f"{story.quantity}_mean" in story.release.data.column_names
-    return {"mean": "class mean" if has_mean else "", "dot": f"true {story.quantity}, seen by the owner alone"}
-
-
-# Class sizes
-
-
-def _size_figure(story: LoadsStory, ranges: _Ranges) -> dict[str, Any] | None:
-    measures = story.release.certificate.body["measures"]
-    if "k_asked" not in measures:
+def _size_picture(story: LoadsStory, ranges: _Ranges) -> Picture | None:
+    """Draw how many classes there are of which size, if a least size was asked for."""
+    asked, sizes = story.release.certificate.rows.k_asked, ranges.sizes
+    if asked is None:
         return None
-    sizes = np.array([len(rows) for rows in ranges.members])
-    asked = int(measures["k_asked"])
-    low, high = min(asked, int(sizes.min())), max(asked + 6, int(sizes.max()))
-    step = max(1, math.ceil((high - low + 1) / MOST_SIZES_APART))
-    counts = np.bincount((sizes - low) // step)
-    x = Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
-    y = Scale(0, float(counts.max()) * 1.05, 178, 38)
-    bars = [_size_bar(x, y, low + step * i, step, int(number)) for i, number in enumerate(counts) if number]
-    # a bar stands between its size and the next, so that the line of k is its left edge
-    line = tag("line", class_="limit", x1=x.across(asked), x2=x.across(asked), y1=20, y2=178)
-    name = tag("text", f"k = {asked:,} asked", class_="halo", x=x.across(asked), dx="5", y=30)
-    caption = _size_caption(sizes, asked, story.record)
-    axis = _size_axis(x, step, f"{story.record}s in the class")
-    parts = [*y_axis(y, "classes", whole=True), *bars, *axis, line, name]
-    return {"svg": chart(218, parts, label=caption), "caption": caption}
-
-
-def _size_axis(x: Scale, step: int, title: str) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=178, y2=178)]
-    for value in x.ticks(6):
-        if value == round(value) and value + step <= x.high:
-            parts.append(tag("text", number_text(value), x=x.across(value + step / 2), y=194, text_anchor="middle"))
-    return [*parts, tag("text", title, class_="name", x="100%", y=211, text_anchor="end")]
-
-
-def _size_bar(x: Scale, y: Scale, size: int, step: int, number: int) -> Svg:
-    top, width = y.at(number), x.at(size + step) - x.at(size)
-    named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
-    tip = tag("title", f"{_classes_word(number)} of size {named}")
-    left = f"{short(x.at(size) + 0.06 * width)}%"
-    return tag("rect", tip, class_="bar", x=left, width=f"{short(0.88 * width)}%", y=top, height=178 - top)
-
-
-def _size_caption(sizes: IntArray, asked: int, record: str) -> str:
     smallest, largest = int(sizes.min()), int(sizes.max())
+    low, high = min(asked, smallest), max(asked + 6, largest)
+    step = max(1, math.ceil((high - low + 1) / MOST_SIZES_APART))
+    counts = np.bincount((sizes - low) // step).tolist()
+    x = Scale(low - 0.75 * step, low + step * max(len(counts), 4) + 0.25 * step)
+    y = Scale(0, float(max(counts)) * 1.05, 178, 38)
+    parts = y_axis(y, "classes", whole=True)
+    for place, number in enumerate(counts):
+        size = low + step * place
+        named = f"{size:,}" if step == 1 else f"{size:,} to {size + step - 1:,}"
+        tip = f"{_classes_word(number)} of size {named}"
+        parts += column(x.at(size), x.at(size + step) - x.at(size), y, [("bar", number)], tip)
+    # a bar stands between its size and the next, so that the line of k is its left edge
+    whole = [value for value in x.ticks(6) if value == round(value) and value + step <= x.high]
+    labels = [(x.across(value + step / 2), number_text(value)) for value in whole]
+    parts += [
+        *lower_axis(178, f"{story.record}s in the class", labels),
+        *upright(x, asked, 178, f"k = {asked:,} asked"),
+    ]
     kept = "as asked" if smallest >= asked else f"fewer than the {asked:,} asked"
     between = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
-    return f"{_classes_word(len(sizes))} of {between} {record}s: at least {smallest:,} in each, {kept}."
+    caption = f"{_classes_word(len(sizes))} of {between} {story.record}s: at least {smallest:,} in each, {kept}."
+    return Picture(title="", svg=chart(218, parts, label=caption), caption=caption)
 
 
 # Loads of the trucks
 
 
-def _load_figures(story: LoadsStory) -> dict[str, Any]:
-    shown = [(plan.title, plan.bins) for plan in story.plans]
-    for place, plan in reversed(list(enumerate(story.plans, start=1))):
+def _num_drawn(story: LoadsStory) -> int:
+    most = max(len(bins) for plan in story.plans for bins in (plan.bins, plan.bins_repaired) if bins is not None)
+    return most if most <= MOST_BINS_DRAWN else BINS_DRAWN_OF_MORE
+
+
+def _load_pictures(story: LoadsStory) -> list[Picture]:
+    shown: list[tuple[str, Sequence[Sequence[float]]]] = []
+    for plan in story.plans:
+        shown.append((plan.title, plan.bins))
         if plan.bins_repaired is not None:
-            shown.insert(place, (f"{plan.title}, after repair", plan.bins_repaired))
-    most = max(len(bins) for _, bins in shown)
-    most = most if most <= MOST_BINS_DRAWN else BINS_DRAWN_OF_MORE
+            shown.append((f"{plan.title}, after repair", plan.bins_repaired))
     fullest = max(float(_loads(bins).max()) for _, bins in shown)
     y = Scale(0, max(1.12 * story.capacity, 1.02 * fullest), 190, 32)
-    x = Scale(0, float(max(most, 8)))
-    return {
-        "cards": [_load_card(story, title, bins, x, y) for title, bins in shown],
-        "wide": most > MOST_BINS_WITH_GAPS,
-    }
+    x = Scale(0, float(max(_num_drawn(story), 8)))
+    return [_load_picture(story, title, bins, x, y) for title, bins in shown]
 
 
-def _load_card(story: LoadsStory, title: str, bins: Sequence[Sequence[float]], x: Scale, y: Scale) -> dict[str, Any]:
+def _load_picture(story: LoadsStory, title: str, bins: Sequence[Sequence[float]], x: Scale, y: Scale) -> Picture:
+    """Draw trucks: each a bar to its load, cut where one package ends and the next begins."""
+    loads, unit = _loads(bins), story.unit
     drawn = min(len(bins), round(x.high))
-    order = np.argsort(-_loads(bins), kind="stable")[:drawn]
-    parts = max(1, sum(len(bins[i]) for i in order))
-    stacked = parts <= MOST_PARTS_DRAWN
-    bars = [bar for place, i in enumerate(order) for bar in _load_bar(story, bins[i], place, x, y, stacked)]
-    mean = float(_loads(bins).mean()) / story.capacity
-    caption = f"{_count(len(bins), 'truck')}, filled to {_percent(mean)} on average; {_overflow(story, bins)}."
-    lines = _capacity_line(story, y, len(_excess(story, bins)))
-    axis = _truck_axis(x, drawn)
-    picture = [*y_axis(y, _axis_title("load", story.unit)), *bars, *axis, *lines]
-    note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
-    return {"title": title, "svg": chart(228, picture, label=f"{title}: {caption}"), "caption": caption, "note": note}
-
-
-def _load_bar(story: LoadsStory, parts: Sequence[float], place: int, x: Scale, y: Scale, stacked: bool) -> list[Svg]:
-    """Draw one truck: a bar to its load, cut where one package ends and the next begins."""
-    load = math.fsum(parts)
-    over = load - story.capacity > SLACK * story.capacity
+    order = np.argsort(-loads, kind="stable")[:drawn].tolist()
+    stacked = sum(len(bins[i]) for i in order) <= MOST_PARTS_DRAWN
     gap = 0.0 if x.high > MOST_BINS_WITH_GAPS else 0.09
-    # without gaps, each bar reaches a little under the next one, so that no seam shows
-    left, right = x.across(place + gap), x.across(place + 1 - gap + (0 if gap else 0.1))
-    width = f"{short(float(right[:-1]) - float(left[:-1]))}%"
-    tip = tag("title", _load_tip(story, parts, place, load - story.capacity if over else 0.0))
-    kind = "bar over" if over else "bar"
-    bar = tag("rect", tip, class_=kind, x=left, width=width, y=y.at(load), height=y.start - y.at(load))
-    cuts = np.cumsum(sorted(parts, reverse=True))[:-1].tolist() if stacked else []
-    return [bar, *(tag("line", class_="cut", x1=left, x2=right, y1=y.at(cut), y2=y.at(cut)) for cut in cuts)]
-
-
-def _load_tip(story: LoadsStory, parts: Sequence[float], place: int, excess: float) -> str:
-    says = f"Truck {place + 1:,}: {_with_unit(math.fsum(parts), story.unit)}, {_count(len(parts), story.record)}"
-    return f"{says}, {_with_unit(excess, story.unit)} too much" if excess else says
-
-
-def _capacity_line(story: LoadsStory, y: Scale, num_over: int) -> list[Svg]:
-    level = y.at(story.capacity)
-    words = f"capacity {_with_unit(story.capacity, story.unit)}"
-    parts = [
-        tag("line", class_="limit", x1="0", x2="100%", y1=level, y2=level),
-        tag("text", words, class_="halo", x="100%", y=level - 5, text_anchor="end"),
-    ]
-    if num_over:
+    parts = y_axis(y, _axis_title("load", unit))
+    for place, i in enumerate(order):
+        load = float(loads[i])
+        over = load - story.capacity > SLACK * story.capacity
+        tip = f"Truck {place + 1:,}: {_with_unit(load, unit)}, {_count(len(bins[i]), story.record)}"
+        tip += f", {_with_unit(load - story.capacity, unit)} too much" if over else ""
+        # without gaps, each bar reaches a little under the next one, so that no seam shows
+        left, right = x.at(place + gap), x.at(place + 1 - gap + (0 if gap else 0.1))
+        parts += column(left, right - left, y, [("bar over" if over else "bar", load)], tip, gap=0.0)
+        for cut in np.cumsum(sorted(bins[i], reverse=True))[:-1].tolist() if stacked else []:
+            parts += joined([(left, y.at(cut)), (right, y.at(cut))], "cut")
+    labels = [(x.across(number - 0.5), f"{number:,}") for number in sorted({1, drawn})]
+    parts += lower_axis(190, "trucks, fullest first", labels)
+    parts += level(y, story.capacity, f"capacity {_with_unit(story.capacity, unit)}")
+    if num_over := len(_excess(story, bins)):
         parts.append(tag("text", f"▲ {num_over:,} overloaded", class_="halo warn", x="0", y=28))
-    return parts
-
-
-def _truck_axis(x: Scale, drawn: int) -> list[Svg]:
-    parts = [tag("line", class_="axis", x1="0", x2="100%", y1=190, y2=190)]
-    for number in sorted({1, drawn}):
-        parts.append(tag("text", f"{number:,}", x=x.across(number - 0.5), y=206, text_anchor="middle"))
-    return [*parts, tag("text", "trucks, fullest first", class_="name", x="100%", y=222, text_anchor="end")]
-
-
-# The table and the repairs
+    mean = float(loads.mean()) / story.capacity
+    caption = f"{_count(len(bins), 'truck')}, filled to {_percent(mean)} on average; {_overflow(story, bins)}."
+    note = f"Drawn: the {drawn:,} fullest of {len(bins):,} trucks." if drawn < len(bins) else ""
+    return Picture(title=title, svg=chart(228, parts, label=f"{title}: {caption}"), caption=caption, note=note)
 
 
 def _table_row(plan: PlanView) -> dict[str, str]:
@@ -647,14 +570,3 @@ def _table_row(plan: PlanView) -> dict[str, str]:
         "linkage_kind": plan.linkage_kind if plan.linkage_mean is not None else "",
         "seconds": f"{plan.seconds:.2f}" if plan.seconds >= 0.01 else "under 0.01",
     }
-
-
-def _repairs(story: LoadsStory) -> list[dict[str, str]]:
-    """Say for each plan that needed it what its repair did, or that there was none."""
-    told = []
-    for plan in story.plans:
-        if plan.repair:
-            told.append({"title": plan.title, "says": plan.repair})
-        elif not plan.plan_feasible and plan.bins_repaired is None:
-            told.append({"title": plan.title, "says": "It overflows and was not repaired."})
-    return told

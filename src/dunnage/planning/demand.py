@@ -46,12 +46,10 @@ class Trips:
 
     @classmethod
     def none(cls) -> Trips:
-        """Return no trips."""
         return cls(**{name: np.zeros(0, dtype=np.int64) for name in ("origin", "destination", "seconds")})
 
     @classmethod
     def in_order(cls, origin: IntArray, destination: IntArray, seconds: IntArray) -> Trips:
-        """Sort trips by their second."""
         order = np.argsort(seconds, kind="stable")
         return cls(origin=origin[order], destination=destination[order], seconds=seconds[order])
 
@@ -74,7 +72,6 @@ class TripCounts:
         return float(self.count[self.day == day].sum()) / self.num_dates[day]
 
     def expanded(self, day: int, seed: Sequence[int]) -> Trips:
-        """Draw the trips of one date of a day."""
         if (num := self.trips_a_date(day)) > MOST_TRIPS:
             raise ParameterError(
                 f"a fleet is sized for at most {MOST_TRIPS:,} trips a day. Got {num:,.0f}: noise may have made most of "
@@ -206,18 +203,15 @@ class Ground:
 
     @classmethod
     def of(cls, city: City, routes: Routes | None = None) -> Ground:
-        """Complete a city."""
         ready = city.for_fleets()
         return cls(city=ready, routes=routes or find_routes(ready))
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """Names of the zones."""
         return self.city.zone_names
 
     @property
     def times(self) -> NDArray[np.int32]:
-        """Seconds between stops."""
         assert self.city.times is not None  # completed
         return self.city.times
 
@@ -267,5 +261,4 @@ class Day:
 
     @classmethod
     def of(cls, trips: Trips, ground: Ground, weight: float = 1.0) -> Day:
-        """Find the shuttle rides of trips."""
         return cls(trips=trips, requests=shuttle_requests(trips, ground.routes, ground.times), weight=weight)

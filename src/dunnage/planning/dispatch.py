@@ -222,7 +222,6 @@ class Operation:
 
     @property
     def num_shuttles(self) -> int:
-        """Shuttles of all zones."""
         return len(self.zone)
 
     @cached_property
@@ -290,7 +289,6 @@ class Operation:
 
     @cached_property
     def events(self) -> Events:
-        """Everything that happened."""
         self._need_whole()
         return _events(self)
 
@@ -353,7 +351,12 @@ def _kinds_of_events(operation: Operation) -> list[tuple[Any, ...]]:
     reached = np.where(moves.turned >= 0, moves.origin, moves.destination)
     drives = np.flatnonzero((moves.origin != moves.destination) | (moves.departed != moves.arrived))
     turns = np.flatnonzero(moves.turned >= 0)
-    parks = np.flatnonzero(_followed(moves) > moves.left)
+    # When the shuttle of each move departs next, or a time after all others.
+    order = np.argsort(moves.shuttle, kind="stable")
+    followed = np.full(len(order), _NEVER)
+    same = moves.shuttle[order[1:]] == moves.shuttle[order[:-1]]
+    followed[order[:-1][same]] = moves.departed[order[1:][same]]
+    parks = np.flatnonzero(followed > moves.left)
     started, legs = np.arange(num_shuttles), np.arange(len(operation.shuttle))
     boarded, alighted = operation.boarded, operation.alighted
     goes = moves.destination[drives]
@@ -368,15 +371,6 @@ def _kinds_of_events(operation: Operation) -> list[tuple[Any, ...]]:
     ]
 
 
-def _followed(moves: Moves) -> IntArray:
-    """Return when the shuttle of each move departs next, or a time after all others."""
-    order = np.argsort(moves.shuttle, kind="stable")
-    followed = np.full(len(order), _NEVER)
-    same = moves.shuttle[order[1:]] == moves.shuttle[order[:-1]]
-    followed[order[:-1][same]] = moves.departed[order[1:][same]]
-    return followed
-
-
 class Dispatch:
     """Requests made ready to be operated by fleets of different sizes."""
 
@@ -385,7 +379,12 @@ class Dispatch:
     ) -> None:
         self.requests, self.service = requests, service
         self.times = _checked_times(times)
-        self.homes = _checked_homes(homes, len(self.times))
+        self.homes = [np.unique(np.atleast_1d(np.asarray(stops))) for stops in homes]
+        for zone, stops in enumerate(self.homes):
+            if not stops.size or stops.dtype.kind not in "iu" or stops.min() < 0 or stops.max() >= len(self.times):
+                raise ParameterError(
+                    f"homes must be numbers of stops, one or more a zone. Zone {zone} has others, or none."
+                )
         if len(requests):
             if int(requests.zone.max()) >= len(self.homes):
                 raise ParameterError(
@@ -394,11 +393,8 @@ class Dispatch:
                 )
             if max(requests.origin.max(), requests.destination.max()) >= len(self.times):
                 raise ParameterError("travel times must be given for all stops. Got requests at stops beyond them.")
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Give numbers to the places of each zone, sort them by nearness, and set up the legs."""
-        requests = self.requests
+        self.homes = [stops.astype(np.int64) for stops in self.homes]
+        # Places of each zone are numbered and sorted by nearness, and legs set up.
         num_stops, num_zones = len(self.times), len(self.homes)
         used = np.zeros((num_zones, num_stops), dtype=bool)
         used[requests.zone, requests.origin] = used[requests.zone, requests.destination] = True
@@ -419,12 +415,12 @@ class Dispatch:
             part = slice(self._squares[zone], self._squares[zone + 1])
             self._times[part] = square.ravel()
             self._near[part] = np.argsort(square, axis=0, kind="stable").T.ravel()
-        self._order = self._legs_in_order()
+        self._home_places = np.concatenate(
+            [np.zeros(0, dtype=np.int64), *(place[zone, stops] for zone, stops in enumerate(self.homes))]
+        )
+        free = np.flatnonzero(requests.after < 0)
+        self._order = free[np.argsort(requests.seconds[free], kind="stable")]
         self._legs = self._leg_table(place)
-
-    def _legs_in_order(self) -> IntArray:
-        free = np.flatnonzero(self.requests.after < 0)
-        return free[np.argsort(self.requests.seconds[free], kind="stable")]
 
     def _leg_table(self, place: IntArray) -> IntArray:
         from dunnage.planning import dispatch_kernels as k
@@ -447,14 +443,22 @@ class Dispatch:
         return legs
 
     def run(self, fleet: ArrayLike, *, abort_mean_wait: float | None = None) -> Operation:
-        """Operate a fleet, see :func:`simulate`."""
         from dunnage.planning import dispatch_kernels as k
 
         vehicles = self._checked_fleet(fleet)
         num, num_legs, num_places = int(vehicles.sum()), len(self.requests), len(self._stops)
-        most = _NEVER if abort_mean_wait is None else _checked_target(abort_mean_wait, num_legs)
+        most = _NEVER
+        if abort_mean_wait is not None:
+            if not 0 <= abort_mean_wait < 1e9:
+                raise ParameterError(
+                    f"abort_mean_wait must be a number of seconds, 0 or more. Got {abort_mean_wait!r}."
+                )
+            most = int(np.floor(abort_mean_wait * num_legs))
         zone_of = np.repeat(np.arange(len(vehicles)), vehicles)
-        parked = self._start_places(vehicles)
+        # Shuttles start at the homes of their zone in turn.
+        zones = enumerate(zip(self.homes, vehicles.tolist(), strict=True))
+        places = [self._place[zone, np.resize(stops, size)] for zone, (stops, size) in zones]
+        parked = np.concatenate([np.zeros(0, dtype=np.int64), *places])
         start = int(self.requests.seconds[self._order].min()) if num_legs else 0
         extra = num_legs + 10 * num
         # At most two visits a leg, and one that is made before another is given back; of moves another to board a
@@ -497,12 +501,6 @@ class Dispatch:
             alighted=legs[:, k.ALIGHT_MOVE].copy(),
         )
 
-    def _start_places(self, vehicles: IntArray) -> IntArray:
-        """Return where each shuttle starts: the homes of its zone in turn."""
-        zones = enumerate(zip(self.homes, vehicles.tolist(), strict=True))
-        places = [self._place[zone, np.resize(stops, size)] for zone, (stops, size) in zones]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *places])
-
     def _clocks(self, num: int) -> tuple[tuple[IntArray, ...], tuple[IntArray, ...]]:
         """Return heaps of shuttles and of second legs by when they are due: heap, places in it, times (and size)."""
         numbers, num_legs = np.arange(num), len(self.requests)
@@ -525,12 +523,6 @@ class Dispatch:
             carried=moves[:, k.CARRIED].astype(np.int32),
         )
 
-    @cached_property
-    def _home_places(self) -> IntArray:
-        return np.concatenate(
-            [np.zeros(0, dtype=np.int64), *(self._place[zone, s] for zone, s in enumerate(self.homes))]
-        )
-
     def _zone_table(self, vehicles: IntArray) -> IntArray:
         sizes = np.array([len(stops) for stops in self.homes], dtype=np.int64)
         starts = [np.cumsum(column) - column for column in (sizes, vehicles)]
@@ -550,14 +542,7 @@ class Dispatch:
     def _rules(self) -> IntArray:
         of = self.service
         return np.array(
-            [
-                of.capacity,
-                of.max_wait_seconds,
-                of.dwell_seconds,
-                of.wait_weight,
-                of.ride_weight,
-                of.drive_weight,
-            ],
+            [of.capacity, of.max_wait_seconds, of.dwell_seconds, of.wait_weight, of.ride_weight, of.drive_weight],
             dtype=np.int64,
         )
 
@@ -609,19 +594,3 @@ def _checked_times(times: ArrayLike) -> NDArray[np.int32]:
     if given.diagonal().any():
         raise ParameterError("times from a stop to itself must be 0. Got one that is not.")
     return np.ascontiguousarray(given, dtype=np.int32)
-
-
-def _checked_homes(homes: Sequence[int | Sequence[int]] | IntArray, num_stops: int) -> list[IntArray]:
-    checked = [np.unique(np.atleast_1d(np.asarray(stops))) for stops in homes]
-    for zone, stops in enumerate(checked):
-        if not stops.size or stops.dtype.kind not in "iu" or stops.min() < 0 or stops.max() >= num_stops:
-            raise ParameterError(
-                f"homes must be numbers of stops, one or more a zone. Zone {zone} has others, or none."
-            )
-    return [stops.astype(np.int64) for stops in checked]
-
-
-def _checked_target(abort_mean_wait: float, num_legs: int) -> int:
-    if not 0 <= abort_mean_wait < 1e9:
-        raise ParameterError(f"abort_mean_wait must be a number of seconds, 0 or more. Got {abort_mean_wait!r}.")
-    return int(np.floor(abort_mean_wait * num_legs))

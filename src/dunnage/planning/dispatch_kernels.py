@@ -82,7 +82,6 @@ def earlier(keys: Any, one: int, other: int) -> Any:
 
 @piece
 def sift_up(heap: Any, spots: Any, keys: Any, spot: int) -> Any:
-    """Move an entry of a heap towards its top."""
     entry = heap[spot]
     while spot > 0:
         above = (spot - 1) >> 1
@@ -97,7 +96,6 @@ def sift_up(heap: Any, spots: Any, keys: Any, spot: int) -> Any:
 
 @piece
 def sift_down(heap: Any, spots: Any, keys: Any, spot: int, size: int) -> Any:
-    """Move an entry of a heap away from its top."""
     entry = heap[spot]
     while 2 * spot + 1 < size:
         below = 2 * spot + 1
@@ -178,7 +176,6 @@ def index(nodes: Any, heads: Any, rules: Any, first: int, last: int) -> Any:
 
 @piece
 def new_node(nodes: Any, spare: Any, shuttle: int, place: int) -> Any:
-    """Return a fresh node, linked to nothing."""
     if spare[GIVEN_BACK] >= 0:
         node = spare[GIVEN_BACK]
         spare[GIVEN_BACK] = nodes[node, NEXT]
@@ -374,7 +371,6 @@ def insert_after(tables: Any, spare: Any, node: int, place: int) -> Any:
 
 @piece
 def new_move(moves: Any, spare: Any, shuttle: int, start: int, end: int) -> Any:
-    """Return a new line of the record."""
     move = spare[NUM_MOVES]
     spare[NUM_MOVES] += 1
     moves[move, MOVED], moves[move, FROM], moves[move, TO], moves[move, TURNED] = shuttle, start, end, -1
@@ -577,7 +573,6 @@ def wanted_place(zone: Any, times: Any, homes: Any, demand: Any, rules: Any, pla
 
 @piece
 def nearest_home(zone: Any, times: Any, homes: Any, place: int) -> Any:
-    """Return the home that is reached first."""
     row = zone[SQUARE] + (place - zone[FIRST]) * zone[SIZE] - zone[FIRST]
     best = homes[zone[HOME]]
     for home in homes[zone[HOME] : zone[HOME] + zone[HOMES]]:

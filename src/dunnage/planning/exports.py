@@ -13,7 +13,6 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from dunnage.release import Release
 MARKER = "README.md"
 MOST_STOPS_WITH_EDGES = 1_000
 MOST_FLOWS = 5_000
+Feature = dict[str, object]
 """Most flows that are drawn, the largest first."""
 _MERCATOR_METRES = 6_378_137.0
 _MERCATOR_DEGREES = 85.06
@@ -124,19 +124,16 @@ def export_fleetpy(
         _write_network(network, city, times)
         demand.mkdir(parents=True)
         _write_requests(demand, requests, requests.seconds if requested is None else requested, len(city.zone_names))
-        (work / MARKER).write_text(_about_fleetpy(city, name, requested is not None), encoding="utf-8")
+        placed = city.lat is not None and city.lon is not None
+        about = _ABOUT_FLEETPY.format(
+            name=name,
+            distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
+            positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
+            zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
+            second="it can be at the earliest" if requested is None else "it was in our simulation",
+        )
+        (work / MARKER).write_text(about, encoding="utf-8")
     return Path(folder)
-
-
-def _about_fleetpy(city: City, name: str, simulated: bool) -> str:
-    placed = city.lat is not None and city.lon is not None
-    return _ABOUT_FLEETPY.format(
-        name=name,
-        distances="along great circles" if placed else "travel times at 20 km/h, as stops have no coordinates",
-        positions="Web Mercator, EPSG:3857" if placed else "none are known, all are 0",
-        zones=", ".join(f"{number} {zone}" for number, zone in enumerate(city.zone_names)) or "none",
-        second="it was in our simulation" if simulated else "it can be at the earliest",
-    )
 
 
 def _write_network(folder: Path, city: City, times: NDArray[np.int32]) -> None:
@@ -210,30 +207,25 @@ def export_geojson(
 
 
 def _places(city: City) -> list[list[float]]:
-    """Return longitude and latitude of each stop."""
     if city.lat is None or city.lon is None:
         raise ParameterError("a map needs coordinates. The city's stops have none. Add lat and lon to its stops.csv.")
     return [[round(float(lon), 6), round(float(lat), 6)] for lon, lat in zip(city.lon, city.lat, strict=True)]
 
 
-def _feature(geometry: str, coordinates: Any, **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "Feature",
-        "geometry": {"type": geometry, "coordinates": coordinates},
-        "properties": properties,
-    }
+def _feature(geometry: str, coordinates: object, properties: Feature) -> Feature:
+    return {"type": "Feature", "geometry": {"type": geometry, "coordinates": coordinates}, "properties": properties}
 
 
-def _stop_features(city: City, places: list[list[float]]) -> list[dict[str, Any]]:
+def _stop_features(city: City, places: list[list[float]]) -> list[Feature]:
     zones = [None] * len(places) if city.zones is None else [city.zone_names[zone] for zone in city.zones]
     hubs = [False] * len(places) if city.hubs is None else city.hubs.tolist()
     return [
-        _feature("Point", place, stop=stop, zone=zone, hub=hub)
+        _feature("Point", place, {"stop": stop, "zone": zone, "hub": hub})
         for stop, place, zone, hub in zip(city.stops, places, zones, hubs, strict=True)
     ]
 
 
-def _zone_features(city: City, places: list[list[float]], shuttles: Sequence[int] | None) -> list[dict[str, Any]]:
+def _zone_features(city: City, places: list[list[float]], shuttles: Sequence[int] | None) -> list[Feature]:
     """Draw the hull of each zone: a polygon, or a line or point where its stops do not span one."""
     if city.zones is None:
         return []
@@ -243,15 +235,10 @@ def _zone_features(city: City, places: list[list[float]], shuttles: Sequence[int
         if not members:
             continue
         ring = convex_hull([places[stop] for stop in members])
-        more: dict[str, Any] = {} if shuttles is None else {"shuttles": int(shuttles[number])}
-        found.append(_feature(*_hull_geometry(ring), zone=zone, stops=len(members), **more))
+        more: Feature = {} if shuttles is None else {"shuttles": int(shuttles[number])}
+        shapes = {1: ("Point", ring[0]), 2: ("LineString", ring), 3: ("Polygon", [[*ring, ring[0]]])}
+        found.append(_feature(*shapes[min(len(ring), 3)], {"zone": zone, "stops": len(members), **more}))
     return found
-
-
-def _hull_geometry(ring: list[list[float]]) -> tuple[str, Any]:
-    if len(ring) > 2:
-        return "Polygon", [[*ring, ring[0]]]
-    return ("LineString", ring) if len(ring) == 2 else ("Point", ring[0])
 
 
 def convex_hull(points: Sequence[Sequence[float]]) -> list[list[float]]:
@@ -282,7 +269,7 @@ def _chain(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return kept
 
 
-def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[dict[str, Any]]:
+def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) -> list[Feature]:
     """Draw trips of an average date by pairs of stops, the largest first; trips within a stop are points."""
     num = len(city.stops)
     pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
@@ -293,5 +280,6 @@ def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) ->
         same = places[start] == places[end]
         geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
         flow = round(float(trips[index]), 3)
-        found.append(_feature(geometry, line, origin=city.stops[start], destination=city.stops[end], trips=flow))
+        about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": flow}
+        found.append(_feature(geometry, line, about))
     return found

@@ -70,7 +70,6 @@ class DayRun:
 
     @classmethod
     def of(cls, day: Day, run: Operation, num_zones: int) -> DayRun:
-        """Keep what is told of an operation."""
         return cls(
             waits=run.waits.astype(np.int32),
             busy=run.busy,
@@ -81,7 +80,6 @@ class DayRun:
 
 
 def zone_sums(day: Day, values: NDArray[Any], num_zones: int) -> FloatArray:
-    """Add up a number of each ride by zone."""
     return np.bincount(day.requests.zone, weights=values, minlength=num_zones).astype(np.float64)
 
 
@@ -207,24 +205,16 @@ class FleetTask:
         return run
 
     def operate(self, fleet: Sequence[int]) -> tuple[Operation, ...]:
-        """Return everything that a fleet does on each day."""
         return tuple(self._simulated(day, _as_fleet(fleet)) for day in range(len(self.days)))
 
     def _simulated(self, day: int, fleet: Fleet) -> Operation:
         self.probes += 1
-        return self._dispatch(day).run(np.array(fleet, dtype=np.int64))
-
-    def _dispatch(self, day: int) -> Dispatch:
-        """Return all rides of a day, ready to be simulated."""
         if day not in self._whole:
             self._whole[day] = self._ready(self.days[day].requests)
-        return self._whole[day]
+        return self._whole[day].run(np.array(fleet, dtype=np.int64))
 
     def _ready(self, requests: Requests) -> Dispatch:
         return Dispatch(requests, self.ground.times, self.ground.homes, self.service)
-
-    def _meets(self, waits: FloatArray) -> bool:
-        return bool((waits <= self.max_wait).all())
 
     def size(self) -> Sized:
         """Find the smallest fleet."""
@@ -311,13 +301,6 @@ class FleetTask:
         """Return so many shuttles of a zone that more are of no use: most stand at home all day."""
         return min(int(self.legs[:, zone].max()), 8 + 4 * self.solo_cover(zone))
 
-    def _unreachable(self, zone: int) -> NoPlanError:
-        return NoPlanError(
-            f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most {self.max_wait:g} seconds: not "
-            f"even {self.most_shuttles(zone)} shuttles, of which most stand at home. Home is too far from many riders. "
-            "Allow a longer wait, or divide the zone."
-        )
-
     # All zones together
 
     def _bracketed(self, start: Sequence[int], days: int, *, narrow: bool) -> list[int]:
@@ -337,7 +320,11 @@ class FleetTask:
                 if bracket.few >= bracket.most:
                     if narrow:  # all days together may meet what some miss
                         continue
-                    raise self._unreachable(zone)
+                    raise NoPlanError(
+                        f"no fleet of zone {self.ground.zones[zone]!r} gives a mean wait of at most "
+                        f"{self.max_wait:g} seconds: not even {self.most_shuttles(zone)} shuttles, of which most stand "
+                        "at home. Home is too far from many riders. Allow a longer wait, or divide the zone."
+                    )
                 # Zones that never agree are only raised in the end, so that this ends.
                 if not did or (narrow and halve and bracket.open):
                     likely = fleet[zone] * (max(waits[zone], 1.0) / self.max_wait) ** (1 / _WAIT_POWER)
@@ -352,7 +339,7 @@ class FleetTask:
             waits = self.mean_waits(fleet)
             # The zone with most to spare first.
             for zone in sorted(self.served, key=lambda zone: waits[zone]):
-                if fleet[zone] > 1 and self._meets(self.mean_waits(_less(fleet, zone))):
+                if fleet[zone] > 1 and (self.mean_waits(_less(fleet, zone)) <= self.max_wait).all():
                     fleet = _less(fleet, zone)
                     break
             else:
@@ -399,7 +386,6 @@ class FleetTask:
 
 
 def check_max_wait(max_wait: float) -> None:
-    """Refuse a longest mean wait that is none."""
     if not 0 < max_wait <= MOST_WAIT_SECONDS:
         raise ParameterError(
             f"the longest mean wait must be above 0 seconds, and at most {MOST_WAIT_SECONDS}. Got {max_wait:g}. "
@@ -507,7 +493,7 @@ def size(
         operation=run_facts(task, sized.fleet, sized.runs),
         demand=demand_facts(task),
         city=CityFacts(digest=ground.digest(), stops=len(city.stops), zones=len(ground.zones)),
-        assumed=(*_modes_assumed(city, routes), *_assumptions(task, release, day)),
+        assumed=_assumptions(task, release, day, city, routes),
         notes=_notes(task, sized),
     )
 
@@ -665,44 +651,41 @@ def wait_facts(waits: IntArray, weights: FloatArray) -> Waits:
     return Waits(mean=float(np.average(waits, weights=weights)), median=float(median), p95=float(p95))
 
 
-def _assumptions(task: FleetTask, release: Release, day: str | None) -> tuple[str, ...]:
-    service, days = task.service, task.days
+def _assumptions(
+    task: FleetTask, release: Release, day: str | None, city: City, routes: Routes | None
+) -> tuple[str, ...]:
+    service, num_days, universe = task.service, len(task.days), release.universe
+    other = [name for name in city.mode_names if name not in TRIP_MODES]
+    modes = []
+    if city.modes is not None and routes is None and other:
+        modes.append(
+            f"Modes of pairs that the city gives are ignored, as {other[0]!r} is none of the {len(TRIP_MODES)} known "
+            "ones: each pair is travelled as quickly as can be."
+        )
     said = ", ".join(
         f"{name.replace('_', ' ')} {value:g}" for name, value in asdict(service).items() if name != "capacity"
     )
+    dates = []
+    if day is not None:
+        dates.append(f"Only {day} was planned for.")
+    elif universe.days:
+        dates.append(
+            "The mean wait is that of the riders of all days together; a busy day alone may have a longer one."
+        )
+    elif not universe.num_dates:
+        dates.append("The release does not say how many dates it counts: all its trips are taken for those of one day.")
+    elif universe.num_dates[0] > 1:
+        dates.append(f"The release counts {universe.num_dates[0]} dates: their trips are spread evenly over them.")
     return (
+        *modes,
         *task.ground.routes.assumed,
         f"Shuttles have {service.capacity} seats; {said}.",
-        f"Each trip begins at a random second of its window; {several(len(days), 'such day')} "
-        f"{'was' if len(days) == 1 else 'were'} simulated.",
-        *_days_assumed(release, day),
+        f"Each trip begins at a random second of its window; {several(num_days, 'such day')} "
+        f"{'was' if num_days == 1 else 'were'} simulated.",
+        *dates,
         "Every shuttle is out for the whole service day; when nobody needs it, it parks at a hub of its zone, or where "
         "there is none at the stop nearest to all others.",
     )
-
-
-def _modes_assumed(city: City, routes: Routes | None) -> list[str]:
-    """Say that modes of the city are not used, where some are none that shuttles and buses know."""
-    other = [name for name in city.mode_names if name not in TRIP_MODES]
-    if city.modes is None or routes is not None or not other:
-        return []
-    return [
-        f"Modes of pairs that the city gives are ignored, as {other[0]!r} is none of the {len(TRIP_MODES)} known "
-        "ones: each pair is travelled as quickly as can be."
-    ]
-
-
-def _days_assumed(release: Release, day: str | None) -> list[str]:
-    universe = release.universe
-    if day is not None:
-        return [f"Only {day} was planned for."]
-    if universe.days:
-        return ["The mean wait is that of the riders of all days together; a busy day alone may have a longer one."]
-    if not universe.num_dates:
-        return ["The release does not say how many dates it counts: all its trips are taken for those of one day."]
-    if universe.num_dates[0] > 1:
-        return [f"The release counts {universe.num_dates[0]} dates: their trips are spread evenly over them."]
-    return []
 
 
 def _notes(task: FleetTask, sized: Sized) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.exchanges import over_caps, spread_items
 from dunnage.bins.fills import Items, count_fills, estimate_chances, sealed_linkage
 from dunnage.bins.fills import Slots as FillSlots
+from dunnage.certificate import NoiseCell
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ParameterError
 from dunnage.laws import Cell, Cells, LaplaceLaw, Law, PiecewiseLaw
@@ -47,7 +48,7 @@ def exchangeable(release: Release) -> IntArray:
 
     Noise makes every row different, so a noisy row is exchangeable with no other.
     """
-    told = [name for name, item in release.attributes.items() if item["role"] in ("public", "sensitive")]
+    told = [name for name, item in release.attributes.items() if item.role in ("public", "sensitive")]
     told_apart = combinations(release, told)
     num_told = int(told_apart.max(initial=0)) + 1
     return np.asarray(np.unique(release.class_of_row * num_told + told_apart, return_inverse=True)[1].reshape(-1))
@@ -236,17 +237,14 @@ class Segments:
 
     @cached_property
     def lengths(self) -> IntArray:
-        """Number of rows of each run."""
         return np.diff(np.append(self.starts, len(self.rows)))
 
     @cached_property
     def totals(self) -> FloatArray:
-        """Sum of the weights of each run."""
         return np.add.reduceat(self.weights, self.starts)
 
     @cached_property
     def largest(self) -> FloatArray:
-        """Largest weight of each run."""
         return np.maximum.reduceat(self.weights, self.starts)
 
     @property
@@ -277,17 +275,17 @@ class NoisyRows:
     @classmethod
     def of(cls, release: Release, stratum: IntArray | None = None) -> NoisyRows | None:
         """Read the noisy rows of a release; None if it states no law of noise."""
-        described = release.certificate.body["measures"].get("noise")
-        if not described:
+        stated = release.certificate.rows.noise
+        if not stated:
             return None
         if stratum is None:
-            public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+            public = [name for name, item in release.attributes.items() if item.role == "public"]
             stratum = combinations(release, public)
-        cells = tuple(_cells_of(release, name, told) for name, told in described.items())
+        cells = tuple(stated_cells(release, name, laws) for name, laws in stated.items())
         rows = noisy_rows(release)
-        steps = [_noisy_steps(release, name, one, rows) for name, one in zip(described, cells, strict=True)]
+        steps = [_noisy_steps(release, name, one, rows) for name, one in zip(stated, cells, strict=True)]
         return cls(
-            names=tuple(described),
+            names=tuple(stated),
             cells=cells,
             rows=rows,
             steps=np.array(steps, dtype=np.int64).reshape(len(cells), len(rows)),
@@ -316,7 +314,6 @@ class NoisyRows:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """Number of rows of each group."""
         return np.bincount(self.group, minlength=len(self._grouped[0])).astype(np.int64)
 
     @cached_property
@@ -359,29 +356,28 @@ class NoisyRows:
         found = np.flatnonzero(group >= 0)
         stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
         run = stratum_of_group[group[found]] if as_printed else group[found]
-        weigh = self._log_printed if as_printed else self._log_ratio
-        for part in _parts(sizes[run]):
+        ends, start = np.cumsum(sizes[run]), 0
+        while start < len(run):  # parts whose rows are not too many together
+            before = int(ends[start - 1]) if start else 0
+            end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
+            part, start = slice(start, end), end
             lengths = sizes[run[part]]
             starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
             shift = np.repeat(begins[run[part]] - starts, lengths)
             rows = order[shift + np.arange(len(shift))]
-            logs = weigh(rows, truths[:, np.repeat(found[part], lengths)])
+            logs = self._logs(rows, truths[:, np.repeat(found[part], lengths)], as_printed=as_printed)
             yield Segments(found[part], starts, rows, np.exp(logs))
 
-    def _log_ratio(self, rows: IntArray, truths: IntArray) -> FloatArray:
-        found = -self.log_evidence[rows]
+    def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
+        """Return how likely rows are by true values: over their evidence, or by the density that the paper prints."""
+        found = np.zeros(len(rows)) if as_printed else -self.log_evidence[rows]
         for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
             seen = column[rows]
             for cell, some in _by_cell(cells, cells.index(seen)):
-                found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
-        return found
-
-    def _log_printed(self, rows: IntArray, truths: IntArray) -> FloatArray:
-        found = np.zeros(len(rows))
-        for cells, column, truth in zip(self.cells, self.steps, truths, strict=True):
-            seen = column[rows]
-            for cell, some in _by_cell(cells, cells.index(seen)):
-                found[some] += _log_density(cell, seen[some], truth[some])
+                if as_printed:
+                    found[some] += _log_density(cell, seen[some], truth[some])
+                else:
+                    found[some] += cell.law.log_likelihood(seen[some] - cell.first, truth[some] - cell.first)
         return found
 
 
@@ -397,17 +393,6 @@ def _log_density(cell: Cell, seen: IntArray, truth: IntArray) -> FloatArray:
     return np.asarray(math.log(math.tanh(step / 2)) - step * far)
 
 
-def _parts(sizes: IntArray) -> Iterator[slice]:
-    """Cut records into parts whose rows are not too many together."""
-    ends = np.cumsum(sizes)
-    start = 0
-    while start < len(sizes):
-        before = int(ends[start - 1]) if start else 0
-        end = max(int(np.searchsorted(ends, before + _CHUNK, side="right")), start + 1)
-        yield slice(start, end)
-        start = end
-
-
 def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
     """Yield each cell that occurs, and where."""
     if len(cells.cells) == 1:
@@ -417,12 +402,12 @@ def _by_cell(cells: Cells, of_cell: IntArray) -> Iterator[tuple[Cell, Any]]:
         yield cells.cells[number], np.flatnonzero(of_cell == number)
 
 
-def _cells_of(release: Release, name: str, described: Any) -> Cells:
+def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cells:
     stated = release.attributes[name].domain if name in release.attributes else None
     domain = domain_from(stated) if stated else None
     if not isinstance(domain, Numeric) or name not in release.quantities:
         raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no released number. Verify it.")
-    return Cells.of(domain, described)
+    return Cells.of(domain, [cell.plain() for cell in laws])
 
 
 def _numbers(release: Release, name: str) -> FloatArray:

@@ -147,7 +147,6 @@ class Prior:
 
     @property
     def text(self) -> str:
-        """The prior as it is written."""
         if self.mean is None or self.deviation is None:
             return "uniform"
         return f"normal:{plain(self.mean)}:{plain(self.deviation)}"

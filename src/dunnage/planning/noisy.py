@@ -30,11 +30,10 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins.exchanges import settled, shares, without_bin
-from dunnage.domains import Numeric, domain_from
 from dunnage.errors import NoPlanError, ParameterError
 from dunnage.exact import exact, shown_number
 from dunnage.laws import Cells
-from dunnage.planning.linkage import noisy_rows
+from dunnage.planning.linkage import noisy_rows, stated_cells
 from dunnage.planning.models import Model, Prior, Standard, Stochastic
 from dunnage.planning.plan import Certified
 from dunnage.planning.problem import PackingProblem, Telling
@@ -61,7 +60,6 @@ ANY_DATA = (
 
 
 def check_model(release: Release, model: Model, spread: int | None) -> None:
-    """Refuse what noisy rows cannot have."""
     fitting = "Use the standard model, or the stochastic one with a risk."
     if isinstance(model, Stochastic) and model.prior is not None and (not release.noisy or release.classes is not None):
         raise ParameterError("a prior is for releases all of whose rows are noisy, without classes. Leave it out.")
@@ -76,16 +74,13 @@ def check_model(release: Release, model: Model, spread: int | None) -> None:
 
 
 def cells_of(release: Release, name: str) -> Cells:
-    described = release.certificate.body["measures"].get("noise", {}).get(name)
-    if described is None:
+    stated = (release.certificate.rows.noise or {}).get(name)
+    if stated is None:
         raise ParameterError(
             f"the release does not state the law of its noise on {name}, so that no risk can be computed. Use the "
             "standard model."
         )
-    domain = domain_from(release.attributes[name]["domain"])
-    if not isinstance(domain, Numeric):
-        raise ParameterError(f"the certificate speaks of noise on {name!r}, which is no number. Verify the release.")
-    return Cells.of(domain, described)
+    return stated_cells(release, name, stated)
 
 
 # Sizes that hold for any data
@@ -93,7 +88,7 @@ def cells_of(release: Release, name: str) -> Cells:
 
 def intervals_hold(problem: PackingProblem) -> Certified | None:
     """State how likely every row is at most the upper end of its interval; None if no law is stated."""
-    if "noise" not in problem.release.certificate.body["measures"]:
+    if problem.release.certificate.rows.noise is None:
         return None
     noisy = noisy_rows(problem.release)
     misses: list[tuple[Fraction, int]] = []
@@ -180,13 +175,7 @@ def odds_of(problem: PackingProblem, prior: Prior) -> Odds:
 
 
 def _searched(
-    odds: Odds,
-    group: IntArray,
-    bin_of_row: IntArray,
-    bound: int,
-    risk: Fraction,
-    deadline: float,
-    tell: Telling | None,
+    odds: Odds, group: IntArray, bin_of_row: IntArray, bound: int, risk: Fraction, deadline: float, tell: Telling | None
 ) -> IntArray:
     """Take bins away, one after another, as long as rows can be put so that everything still fits likely enough."""
     budget = -math.log1p(-float(risk))
@@ -275,7 +264,6 @@ def _least_for_small(
 
 
 def _seconds(odds: Odds, deadline: float) -> float:
-    """Return how long one packing of sizes may take."""
     return min(_SHARE * max(deadline - time.monotonic(), 0.2), 0.001 * len(odds) + 0.5)
 
 
@@ -394,7 +382,6 @@ class Beliefs:
 
     @classmethod
     def of(cls, cells: Cells, values: FloatArray, prior: Prior) -> Beliefs:
-        """Gather what noisy values tell."""
         if cells.domain.lower < 0:
             raise ParameterError("a prior is for weights of at least 0, and the domain goes below. Leave it out.")
         steps, of_row = np.unique(cells.steps(values), return_inverse=True)
@@ -433,7 +420,6 @@ class Beliefs:
         return Fraction(math.gcd(int(lower * denominator), int(resolution * denominator)), denominator)
 
     def amounts(self, steps: IntArray) -> IntArray:
-        """Return grid points in measures."""
         domain = self.cells.domain
         assert domain.resolution is not None
         return int(domain.lower / self.measure) + steps * int(domain.resolution / self.measure)
@@ -446,7 +432,6 @@ class Beliefs:
 
     @cached_property
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and standard deviation of each row's true value."""
         mean, square = np.empty(len(self.steps)), np.empty(len(self.steps))
         for part, truth, likely in self.laws():
             points = self.cells.domain.grid_values(truth)
@@ -519,7 +504,6 @@ class Odds:
         return max(1, math.ceil(most / width))
 
     def limits(self, axis: int, unit: int) -> list[int]:
-        """Return how many units of a quantity each kind of truck holds."""
         return [math.floor(room[axis] / (unit * self.beliefs[axis].measure)) for room in self.rooms]
 
     def _tabled(self, axis: int, rounded: str) -> tuple[FloatArray, list[int]]:

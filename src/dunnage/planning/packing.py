@@ -195,7 +195,13 @@ def _in_true_trucks(problem: PackingProblem, model: Model, found: _Solution, dea
 
 
 def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Progress | None) -> _Solution:
-    tell = _telling(progress, len(problem.trucks) == 1)
+    words = "trucks" if len(problem.trucks) == 1 else "cost"
+
+    def say(stage: str, value: int, bound: int) -> None:
+        if progress is not None:
+            progress(f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound}")
+
+    tell: Telling | None = None if progress is None else say
     if isinstance(model, Standard):
         return _standard(problem, model, deadline, tell)
     if isinstance(model, Robust):
@@ -203,23 +209,12 @@ def _solved(problem: PackingProblem, model: Model, deadline: float, progress: Pr
     if isinstance(model, Stochastic):
         if problem.release.noisy:
             return _noisy(problem, model, deadline, tell)
-        return (
-            _sampled(problem, model, deadline, progress)
-            if model.as_published
-            else _stochastic(problem, model, deadline, tell)
-        )
+        if model.as_published:
+            return _sampled(problem, model, deadline, progress)
+        return _stochastic(problem, model, deadline, tell)
     if isinstance(model, Sealed):
         return _sealed(problem, deadline, tell)
     raise ParameterError(f"{type(model).__name__} is no packing model. Use Standard, Robust, Stochastic or Sealed.")
-
-
-def _telling(progress: Progress | None, count: bool) -> Telling | None:
-    if progress is None:
-        return None
-    words = "trucks" if count else "cost"
-    return lambda stage, value, bound: progress(
-        f"{stage + ': ' if stage.startswith('part') else ''}{words} {value}, at least {bound}"
-    )
 
 
 # Standard
@@ -277,13 +272,7 @@ def _packed_scalars(
     whole = problem.whole([values])
     room = np.repeat(whole.rooms, num, axis=0)
     spread = spread_items(
-        whole.values,
-        problem.class_id,
-        problem.group,
-        bin_of_row,
-        room,
-        caps=problem.caps,
-        seconds=_short(deadline),
+        whole.values, problem.class_id, problem.group, bin_of_row, room, caps=problem.caps, seconds=_short(deadline)
     )
     if over_caps(problem.class_id, spread, problem.caps, num):
         return None
@@ -294,7 +283,6 @@ def _packed_scalars(
 
 
 def _check_count(problem: PackingProblem, num: int, bound: int) -> None:
-    """Refuse a plan with more trucks of the only kind than there are."""
     count = problem.trucks[0].count
     if count is not None and num > count:
         if problem.spread is not None:
@@ -466,7 +454,7 @@ def _classes(problem: PackingProblem) -> tuple[list[ClassSizes], Whole, str]:
 
 
 def _stochastic(problem: PackingProblem, model: Stochastic, deadline: float, tell: Telling | None) -> _Solution:
-    if problem.release.members is None and "levels" in problem.release.certificate.body["measures"]:
+    if problem.release.members is None and problem.release.certificate.rows.levels is not None:
         # Intervals of a public hierarchy do not end where weights lie, and so say nothing of how these lie inside.
         return _surely(problem, deadline, tell)
     classes, whole, rests = _classes(problem)
@@ -759,8 +747,9 @@ def _another(problem: PackingProblem, kinds: IntArray) -> int:
 def _unplanned(release: Release) -> Unplanned:
     """Say which packages are known to travel outside the plan; a release may keep their number to itself."""
     none = 0 if release.noisy and release.classes is None else None  # noise leaves no row out
-    suppressed = release.certificate.body["measures"].get("suppressed", {}).get("count", none)
-    leaves_out = any("leave-out" in (item.get("missing"), item.get("outside")) for item in release.attributes.values())
+    stated = release.certificate.rows.suppressed
+    suppressed = none if stated is None else stated.count
+    leaves_out = any("leave-out" in (item.missing, item.outside) for item in release.certificate.attributes)
     # Rows that the policy left out are the owner's to count; None says that there may be some.
     return Unplanned(count=suppressed, suppressed=suppressed, left_out=None if leaves_out else 0)
 

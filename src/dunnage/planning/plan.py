@@ -76,7 +76,6 @@ class Linkage(Model):
 
 
 def linkage_text(linkage: Linkage) -> str:
-    """Say for a person what a plan tells."""
     return (
         f"who knows a weight names its truck with {linkage.mean:.1%} on average, {linkage.worst:.1%} at worst "
         f"({linkage.kind})"
@@ -132,8 +131,6 @@ class PlanDocument(Model):
 
 
 class Waits(Model):
-    """How long riders wait, in seconds."""
-
     mean: float
     median: float
     p95: float
@@ -186,8 +183,6 @@ class Demand(Model):
 
 
 class CityFacts(Model):
-    """Which city was planned in, and its size."""
-
     digest: str
     stops: int
     zones: int
@@ -255,7 +250,6 @@ class Slots:
         return cls(pairs // num_classes, pairs % num_classes, counts.astype(np.int64))
 
     def table(self, num_bins: int, num_classes: int) -> IntArray:
-        """Return the counts as a table of bins by classes."""
         found = np.zeros((num_bins, num_classes), dtype=np.int64)
         np.add.at(found, (self.bin, self.class_id), self.count)
         return found
@@ -783,7 +777,6 @@ class FleetPlan:
 
 
 def _kind_of(folder: Path) -> object:
-    """Tell what kind of plan a folder holds."""
     path = folder / PLAN_FILE
     content = documents.load_json(path, what="a plan folder", remedy=_ANEW)
     if not isinstance(content, dict) or content.get("format") != FORMAT:

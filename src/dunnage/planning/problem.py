@@ -53,7 +53,6 @@ class PackingProblem:
         quantity: str | None,
         spread: int | None,
     ) -> PackingProblem:
-        """Check what was asked for and put it together."""
         release.check_rows("pack")
         if not len(release):
             raise NoPlanError("the release has no row to pack. Ask the owner for one that has.")
@@ -67,12 +66,10 @@ class PackingProblem:
 
     @property
     def quantities(self) -> dict[str, str]:
-        """Name and unit of each packed quantity."""
         return {known.name: known.unit for known in self.known}
 
     @cached_property
     def class_id(self) -> IntArray:
-        """Class of each row."""
         return np.asarray(self.known[0].class_id, dtype=np.int64)
 
     @cached_property
@@ -90,7 +87,6 @@ class PackingProblem:
 
     @cached_property
     def class_sizes(self) -> IntArray:
-        """Number of rows of each class."""
         return np.bincount(self.class_id).astype(np.int64)
 
     @cached_property
@@ -151,9 +147,7 @@ class PackingProblem:
             rooms.append(low[len(column) :])
             below.append(low[: len(column)])
             below_rooms.append(up[len(column) :])
-        return Whole(
-            *(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)),
-        )
+        return Whole(*(np.column_stack(parts) for parts in (tables, rooms, below, below_rooms)))
 
     def class_members(self) -> tuple[list[ClassSizes], Whole] | None:
         """Return the members of each class, and the numbers they are in; None without multisets."""
@@ -176,7 +170,6 @@ class PackingProblem:
         return [Between(lower, upper, count) for lower, upper, count in ends], whole
 
     def check_spread(self) -> None:
-        """Refuse a spread that the smallest class cannot have."""
         if self.spread is not None and self.spread > int(self.class_sizes.min()):
             largest = int(self.class_sizes.min())
             raise NoPlanError(
@@ -185,7 +178,6 @@ class PackingProblem:
             )
 
     def check_rows_fit(self, values: Sequence[FloatArray]) -> None:
-        """Refuse rows that no truck can take."""
         fits = np.zeros(len(self.release), dtype=bool)
         for truck in self.trucks:
             parts = [column <= truck.capacity[known.name] for known, column in zip(self.known, values, strict=True)]
@@ -221,7 +213,6 @@ class Whole:
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was rounded."""
         return bool(np.array_equal(self.values, self.below) and np.array_equal(self.rooms, self.below_rooms))
 
 
@@ -233,7 +224,7 @@ def _scaled(held: float, share: Fraction) -> float:
 
 
 def _check_public(release: Release, column: str | None) -> None:
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     if column is not None and column not in public:
         known = ", ".join(public) or "none, so leave it out"
         raise ParameterError(f"rows can be packed apart by a public column only. Got {column!r}. There is: {known}.")

@@ -256,12 +256,6 @@ def _pairs(sample: _Sample) -> list[tuple[int, int]]:
     return [(first, row) for row in range(sample.num_rows) for first in range(row + 1)]
 
 
-def _named_after_first(bin_of_row: IntArray) -> IntArray:
-    """Return for each row the first row of its bin."""
-    _, first, number = np.unique(bin_of_row, return_index=True, return_inverse=True)
-    return np.asarray(first[number])
-
-
 def _solve_cp_sat(
     sample: _Sample, deadline: float, seed: int, progress: Progress | None
 ) -> tuple[IntArray | None, int]:
@@ -272,7 +266,8 @@ def _solve_cp_sat(
     used = [inside[row, row] for row in range(sample.num_rows)]
     model.minimize(sum(used))  # eq. 12
     _add_rules(model, sample, inside, missed)
-    start = _named_after_first(sample.start)
+    _, first_rows, bin_of_row = np.unique(sample.start, return_index=True, return_inverse=True)
+    start = first_rows[bin_of_row]  # the first row of each row's bin
     for (first, row), variable in inside.items():
         model.add_hint(variable, bool(start[row] == first))
     for variable in missed:

@@ -25,7 +25,6 @@ class Truck:
 
 
 def write_lines(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a small table as CSV."""
     with path.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(header)

@@ -93,8 +93,6 @@ class SpreadKept(PrivateModel):
 
 
 class Outside(PrivateModel):
-    """Packages that travel outside the plan."""
-
     count: int
     left_out: int
     unsampled: int | None = None  # only if the release is of a sample
@@ -127,7 +125,6 @@ class SettlementDocument(PrivateModel):
     seconds: Number
 
     def text(self) -> str:
-        """Describe for its owner what the file says."""
         num_bins = len(self.loads if isinstance(self.loads, list) else next(iter(self.loads.values()), []))
         lines = [
             f"Bins        {num_bins}, {overload_text(self.overloaded)}",
@@ -150,7 +147,6 @@ class SettlementDocument(PrivateModel):
 
 
 def overload_text(overloaded: list[Overload]) -> str:
-    """Say how many bins are overloaded, and how far."""
     if not overloaded:
         return "all of them fit"
     worst = max(item.load / item.capacity for item in overloaded) - 1
@@ -222,16 +218,13 @@ class Settlement:
     seconds: float
 
     def __repr__(self) -> str:
-        return f"Settlement({self.plan.num_bins} bins, {len(self._bins_over)} overloaded, private)"
+        over = {item.bin for item in self.overloaded}
+        return f"Settlement({self.plan.num_bins} bins, {len(over)} overloaded, private)"
 
     @property
     def feasible(self) -> bool:
         """Whether every bin fits, in the end."""
         return self.plan_feasible if self.repair is None else self.repair.feasible
-
-    @property
-    def _bins_over(self) -> set[int]:
-        return {item.bin for item in self.overloaded}
 
     @property
     def document(self) -> SettlementDocument:
@@ -314,16 +307,14 @@ class Settlement:
         with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.loading, work / "loading.csv")
-            write_csv(self._loads_table(), work / "loads.csv")
+            # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each
+            columns = {"bin": pa.array(np.arange(len(self.truck_of_bin))), "truck": pa.array(self.truck_of_bin)}
+            tables = zip(self.quantities, self.final_loads.T, self.final_capacities.T, strict=True)
+            for quantity, load, capacity in tables:
+                end = f"_{quantity}" if len(self.quantities) > 1 else ""
+                columns |= {f"load{end}": pa.array(load), f"capacity{end}": pa.array(capacity)}
+            write_csv(pa.table(columns), work / "loads.csv")
         return Path(folder)
-
-    def _loads_table(self) -> pa.Table:
-        # loads : bin, truck, load, capacity; with several quantities load_x, capacity_x for each
-        columns: dict[str, Any] = {"bin": np.arange(len(self.truck_of_bin)), "truck": list(self.truck_of_bin)}
-        for quantity, load, capacity in zip(self.quantities, self.final_loads.T, self.final_capacities.T, strict=True):
-            end = f"_{quantity}" if len(self.quantities) > 1 else ""
-            columns |= {f"load{end}": load, f"capacity{end}": capacity}
-        return pa.table(columns)
 
 
 def apply(
@@ -470,10 +461,7 @@ Capacity = float | str | Sequence[str | float]
 
 
 def received_plan(
-    plan: Plan | str | os.PathLike[str],
-    release: Release,
-    capacity: Capacity | None,
-    trucks: Sequence[Truck] | None,
+    plan: Plan | str | os.PathLike[str], release: Release, capacity: Capacity | None, trucks: Sequence[Truck] | None
 ) -> Plan:
     """Read and check a plan; what is given of trucks replaces its own."""
     if capacity is not None and trucks is not None:
@@ -493,7 +481,14 @@ def received_plan(
     else:
         _check_slots(source, found.slots, found.num_bins, release.class_of_row)
     _check_quantities(found, release)
-    return _checked_trucks(_with_trucks(found, capacity, trucks))
+    if trucks is not None:
+        found = replace(found, trucks=tuple(trucks))
+    elif capacity is not None:
+        if len(found.trucks) != 1:
+            raise ParameterError(f"the plan has {len(found.trucks)} kinds of truck. Give trucks instead of a capacity.")
+        held = {**found.trucks[0].capacity, **parse_capacities(listed(capacity), found.quantities)}
+        found = replace(found, trucks=(replace(found.trucks[0], capacity=held),))
+    return _checked_trucks(found)
 
 
 def _check_rows(source: str, bin_of_row: IntArray, num_bins: int, num_rows: int) -> None:
@@ -539,19 +534,7 @@ def _check_quantities(plan: Plan, release: Release) -> None:
         )
 
 
-def _with_trucks(plan: Plan, capacity: Capacity | None, trucks: Sequence[Truck] | None) -> Plan:
-    if trucks is not None:
-        return replace(plan, trucks=tuple(trucks))
-    if capacity is None:
-        return plan
-    if len(plan.trucks) != 1:
-        raise ParameterError(f"the plan has {len(plan.trucks)} kinds of truck. Give trucks instead of a capacity.")
-    held = {**plan.trucks[0].capacity, **parse_capacities(listed(capacity), plan.quantities)}
-    return replace(plan, trucks=(replace(plan.trucks[0], capacity=held),))
-
-
 def listed(capacity: Capacity) -> Sequence[str | float]:
-    """Return one or several capacities as several."""
     return list(capacity) if isinstance(capacity, Iterable) and not isinstance(capacity, str) else [capacity]
 
 

@@ -90,8 +90,6 @@ class SettledZone(PrivateModel):
 
 
 class SizedOnTruth(PrivateModel):
-    """The fleet that the true trips need."""
-
     shuttles: int
     wait_seconds: float
     idle_seconds: float
@@ -110,8 +108,6 @@ class FleetCost(PrivateModel):
 
 
 class FleetSettlementDocument(PrivateModel):
-    """``settlement.json`` of a fleet."""
-
     format: Literal[1]
     kind: Literal["fleet"]
     release: str
@@ -133,7 +129,6 @@ class FleetSettlementDocument(PrivateModel):
     seconds: Number
 
     def text(self) -> str:
-        """Describe for its owner what the file says."""
         ideal, errors, cost = self.sized_on_truth, self.relative_error, self.cost
         wait, idle = f"{self.wait_seconds:.0f} s", f"{self.idle_seconds:.0f} s a shuttle and day"
         lines = [

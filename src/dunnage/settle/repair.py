@@ -44,15 +44,7 @@ import numpy.typing as npt
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.bins import BinKind, pack_bins, pack_vectors, whole_numbers
-from dunnage.bins.fills import (
-    Fills,
-    Items,
-    Words,
-    count_fills,
-    estimate_chances,
-    sealed_linkage,
-    solve_fill,
-)
+from dunnage.bins.fills import Fills, Items, Words, count_fills, estimate_chances, sealed_linkage, solve_fill
 from dunnage.bins.fills import Slots as FillSlots
 from dunnage.documents import Model, Number
 from dunnage.domains import decimal_scale
@@ -239,7 +231,7 @@ def whole_table(amounts: FloatArray, held: FloatArray) -> tuple[WholeArray, Whol
 
 def columns_apart(release: Release, by: str | None, apart: str | None) -> list[str]:
     """Return the public columns whose values do not share a truck: those that are named, else all that there are."""
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     named = [name for name in dict.fromkeys((by, apart)) if name is not None]
     for name in named:
         if name not in public:
@@ -305,7 +297,6 @@ class Fill:
 
     @property
     def overloaded(self) -> IntArray:
-        """The bins above capacity."""
         return np.flatnonzero((self.loads > self.capacities).any(axis=1))
 
     @property
@@ -314,13 +305,11 @@ class Fill:
         return int(self.task.priced(np.maximum(self.excess, 0)).sum())
 
     def rows_of(self, bins: IntArray) -> IntArray:
-        """Return the rows in some bins."""
         chosen = np.zeros(len(self.loads) + 1, dtype=bool)  # the last is for rows set aside: -1
         chosen[bins] = True
         return np.flatnonzero(chosen[self.bin_of_row])
 
     def put(self, row: int, bin_: int) -> None:
-        """Put a row into a bin, or aside."""
         before = self.bin_of_row[row]
         if before != LEFT_BEHIND:
             self.loads[before] -= self.task.whole[row]
@@ -344,7 +333,6 @@ class Fill:
         return len(self.loads) - 1
 
     def num_free(self, truck: Truck) -> int | None:
-        """Return how many trucks of a kind are left; None if there is no limit."""
         return None if truck.count is None else truck.count - sum(used.name == truck.name for used in self.truck_of_bin)
 
 

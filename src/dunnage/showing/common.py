@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dunnage.errors import InputError
 
-Shown = tuple[dict[str, Any], str]
+Content = Mapping[str, Any]
+"""JSON that anybody may have written."""
+Shown = tuple[Mapping[str, object], str]
 """Plain data for programs, and text for a person."""
 
 HEAD_BYTES = 1 << 16
@@ -21,13 +24,11 @@ MOST_TABLE_BYTES = 1 << 28
 
 
 def check_size(path: Path, most: int) -> None:
-    """Refuse a file that is too large to be read whole."""
     if path.stat().st_size > most:
         raise InputError(str(path), [f"is larger than {most >> 20} MiB, so it is not read. Check the path."])
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file, within limits."""
     check_size(path, MOST_BYTES)
     try:
         return json.loads(path.read_bytes())

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dunnage.devices import describe_reports, describe_tallies, read_task_file
+from dunnage.devices import describe_tallies, read_task_file
 from dunnage.devices.sealing import KeyRing, SealedRecord
 from dunnage.errors import AllowanceError, InputError, SealError
 from dunnage.local.allowance import Spent
 from dunnage.local.client import check_task, mechanism_of
 from dunnage.local.task import Task
-from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
+from dunnage.local.tasks import read_carriers, task_of
 from dunnage.policy import is_for_devices
 from dunnage.showing.common import MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import promise_text, task_text
@@ -52,7 +52,20 @@ def shown_device_policy(path: Path, devices: int) -> Shown:
     task = task_of(policy)
     promises = {purpose.name: mechanism_of(task, purpose).promise() for purpose in task.purposes}
     statements, hints = check_task(task).statements(), predictions(task, devices)
-    parts = ["\n".join(_policy_lines(policy, task))]
+    schedule, limits = task.schedule, task.limits
+    lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
+    lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
+    lines += [f"  {name:<20} {grid.num_cells:,} cells of a box" for name, grid in policy.grids.items()]
+    tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
+    listed = ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
+    day = "" if limits.day is None else f", of a day {float(limits.day):g}"
+    lines += [
+        f"Tiers         {listed}",
+        f"Schedule      {schedule.slots_per_day} of {schedule.num_moments} moments a day, drawn before it; a report "
+        f"may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC",
+        f"Allowance     of a lifetime epsilon {float(limits.lifetime):g}{day}",
+    ]
+    parts = ["\n".join(lines)]
     parts += [f"Mechanism {name}\n{promise_text(promise)}" for name, promise in promises.items()]
     parts.append("\n".join(["Gives away", *(f"  {text}" for text in statements)]))
     parts.append("\n".join(["Predicted error", *(f"  {text}" for text in hints)]))
@@ -67,37 +80,10 @@ def shown_device_policy(path: Path, devices: int) -> Shown:
     return described, "\n\n".join(parts)
 
 
-def _policy_lines(policy: CarrierPolicy, task: Task) -> list[str]:
-    schedule, limits = task.schedule, task.limits
-    lines = [f"Policy for {policy.dataset}, protecting one {policy.protects}; for devices", "Reported"]
-    lines += [f"  {n.name:<20} number [{float(n.low):g}, {float(n.high):g}] {n.unit}".rstrip() for n in policy.numbers]
-    lines += [f"  {name:<20} {grid.num_cells:,} cells of a box" for name, grid in policy.grids.items()]
-    tiers = {tier.name: tier.epsilon for purpose in task.purposes for tier in purpose.tiers}
-    lines.append(
-        "Tiers         " + ", ".join(f"{name} (epsilon {float(epsilon):g})" for name, epsilon in tiers.items())
-    )
-    lines.append(
-        f"Schedule      {schedule.slots_per_day} of {schedule.num_moments} moments a day, drawn before it; a report "
-        f"may come {schedule.lateness_minutes} minutes late; a day closes at {schedule.closing} UTC"
-    )
-    day = "" if limits.day is None else f", of a day {float(limits.day):g}"
-    return [*lines, f"Allowance     of a lifetime epsilon {float(limits.lifetime):g}{day}"]
-
-
 def shown_task(path: Path, devices: int) -> Shown:
-    """Describe a task."""
     task = read_task_file(path)
     described = {"digest": task.digest, "devices": devices, "task": json.loads(task.to_json())}
     return described, task_text(task, devices)
-
-
-def shown_reports(path: Path) -> Shown:
-    """Describe a file of reports."""
-    return describe_reports(path)
-
-
-def _shown_tallies(path: Path, devices: int) -> Shown:
-    return describe_tallies(path)
 
 
 def _shown_ring(path: Path, devices: int) -> Shown:
@@ -118,18 +104,15 @@ def _shown_sealed(path: Path, devices: int) -> Shown:
     with path.open("rb") as source:
         for number, line in enumerate(source, 1):
             if line.strip():
-                counts[_sealed_key(path, number, line)] += 1
+                try:
+                    counts[SealedRecord.from_json(json.dumps(json.loads(line)["sealed"])).key_id] += 1
+                except (ValueError, KeyError, TypeError, RecursionError, SealError):
+                    what = f"line {number} is no sealed record, or is cut off. Use a copy."
+                    raise InputError(str(path), [what]) from None
     lines = [f"Sealed      {counts.total():,} identity records"]
     lines += [f"  key {key}: {num:,}" for key, num in counts.items()]
     lines.append(f"To open them: dunnage device open {path} --keys RING -o RECORDS.csv")
     return {"kind": "sealed records", "records": counts.total(), "keys": dict(counts)}, "\n".join(lines)
-
-
-def _sealed_key(path: Path, number: int, line: bytes) -> str:
-    try:
-        return SealedRecord.from_json(json.dumps(json.loads(line)["sealed"])).key_id
-    except (ValueError, KeyError, TypeError, RecursionError, SealError):
-        raise InputError(str(path), [f"line {number} is no sealed record, or is cut off. Use a copy."]) from None
 
 
 def _shown_allowance(path: Path, devices: int) -> Shown:
@@ -154,7 +137,7 @@ def _shown_allowance(path: Path, devices: int) -> Shown:
 
 
 BY_KIND: Mapping[str, Callable[[Path, int], Shown]] = {
-    "dunnage tallies": _shown_tallies,
+    "dunnage tallies": lambda path, devices: describe_tallies(path),
     "dunnage key ring": _shown_ring,
     "dunnage sealed record": _shown_sealed,
     "dunnage allowance": _shown_allowance,

@@ -6,11 +6,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate, load_public_key
 from dunnage.errors import CheckFailed, InputError, ParameterError, TaskError
-from dunnage.showing.common import Shown, check_size, read_json
+from dunnage.showing.common import Content, Shown, check_size, read_json
 from dunnage.showing.devices import shown_task
 from dunnage.showing.texts import statement_text
 
@@ -57,10 +56,11 @@ def shown_certificate(path: Path) -> Shown:
         f"Digest      {certificate.digest}",
         "Check it all with dunnage verify FOLDER.",
     ]
-    return {**certificate.body, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
+    stated = {name: value for name, value in certificate.plain().items() if name != "signature"}
+    return {**stated, "digest": certificate.digest, "signed_by": signer}, "\n".join(lines)
 
 
-def shown_datapackage(path: Path, content: Mapping[str, Any]) -> Shown:
+def shown_datapackage(path: Path, content: Content) -> Shown:
     """Describe a datapackage: its tables, and the columns of each."""
     columns_of = {
         str(item["path"]): {
@@ -78,7 +78,7 @@ def shown_datapackage(path: Path, content: Mapping[str, Any]) -> Shown:
     return {"kind": "datapackage", "resources": resources}, "\n".join(lines)
 
 
-def shown_proof(path: Path, content: Mapping[str, Any]) -> Shown:
+def shown_proof(path: Path, content: Content) -> Shown:
     """Describe what ``dunnage prove --json`` printed, or a demo kept of it: the table of verdicts."""
     from dunnage.documents import check
     from dunnage.proving.desk import Proof
@@ -90,7 +90,7 @@ def shown_proof(path: Path, content: Mapping[str, Any]) -> Shown:
     return {"kind": "proof", **proof.to_dict()}, f"Proof       {path}: a copy, not run again\n\n{proof.summary()}"
 
 
-def _shown_worst_cases(path: Path, content: Mapping[str, Any]) -> Shown:
+def _shown_worst_cases(path: Path, content: Content) -> Shown:
     """Describe the worst cases that a demo found of one mechanism, of which it compares forms."""
     claimed = float(content["claimed"])
     found = {
@@ -108,7 +108,7 @@ def _shown_worst_cases(path: Path, content: Mapping[str, Any]) -> Shown:
     return {"kind": "proof", **content}, "\n".join(lines)
 
 
-def _shown_figures(path: Path, content: Mapping[str, Any]) -> Shown:
+def _shown_figures(path: Path, content: Content) -> Shown:
     """Describe the figures that a demo worked out from other files."""
     figures = list(content["figures"].items())[:MOST_LISTED]
     lines = [f"Figures     {path}: worked out for the demo's page; numbers.csv lists all of its numbers"]
@@ -116,7 +116,7 @@ def _shown_figures(path: Path, content: Mapping[str, Any]) -> Shown:
     return {"kind": "figures", "figures": dict(figures)}, "\n".join(lines)
 
 
-def _shown_utility(path: Path, content: Mapping[str, Any]) -> Shown:
+def _shown_utility(path: Path, content: Content) -> Shown:
     """Describe what plans of a demo cost beside the one on true weights."""
     lines = [f"Utility     {path}: what each plan costs beside the one on true weights"]
     lines += [
@@ -126,7 +126,7 @@ def _shown_utility(path: Path, content: Mapping[str, Any]) -> Shown:
     return {"kind": "utility", **content}, "\n".join(lines)
 
 
-_BY_FIELDS: Mapping[frozenset[str], Callable[[Path, Mapping[str, Any]], Shown]] = {
+_BY_FIELDS: Mapping[frozenset[str], Callable[[Path, Content], Shown]] = {
     frozenset({"mechanisms"}): shown_proof,
     frozenset({"mechanism", "claimed", "measured", "how"}): _shown_worst_cases,
     frozenset({"format", "figures"}): _shown_figures,

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from dunnage.devices import describe_reports
 from dunnage.errors import DunnageError, InputError, ParameterError
 from dunnage.io import TAB_ENDINGS
 from dunnage.policy import ReadOptions
@@ -43,7 +44,6 @@ _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 
 
 def private_key_of_release(path: Path) -> ParameterError:
-    """Return the refusal of a key."""
     return ParameterError(f"{path} is a key. It is private and never shown. Show the release folder beside it.")
 
 
@@ -224,7 +224,6 @@ _BY_HEADER: Mapping[tuple[str, ...], Callable[[Path, Sequence[str]], Shown]] = {
 
 
 def shown_city(path: Path) -> Shown:
-    """Describe the folder of a city."""
     from dunnage.city import City
 
     city = City.read_folder(path)
@@ -252,15 +251,13 @@ def shown_feed(path: Path) -> Shown:
     from dunnage.gtfs import unpacked
 
     with unpacked(path) as folder:
-        counts = {file.name: _num_lines(file) - 1 for file in sorted(folder.iterdir())}
+        counts = {}
+        for file in sorted(folder.iterdir()):
+            with file.open("rb") as source:
+                counts[file.name] = max(sum(1 for line in source if line.strip()) - 1, 0)
     lines = [f"GTFS feed   {path}", *(f"  {name:<24} {several(num, 'line')}" for name, num in counts.items())]
     lines.append(f"To make a city of it: dunnage generate city -o city --gtfs {path}")
     return {"kind": "feed", "files": counts}, "\n".join(lines)
-
-
-def _num_lines(path: Path) -> int:
-    with path.open("rb") as source:
-        return max(sum(1 for line in source if line.strip()), 1)
 
 
 DEFAULT_DEVICES = 5_000
@@ -324,8 +321,8 @@ def _shown(path: Path, devices: int) -> Shown:
         ".toml": lambda: _shown_policy(path, devices),
         ".sqlite": lambda: _shown_ledger(path),
         ".json": lambda: documents.shown_json(path, devices),
-        ".jsonl": lambda: of_devices.shown_reports(path),
-        ".bin": lambda: of_devices.shown_reports(path),
+        ".jsonl": lambda: describe_reports(path),
+        ".bin": lambda: describe_reports(path),
         ".csv": lambda: shown_csv(path),
         ".tsv": lambda: shown_csv(path),
         ".parquet": lambda: shown_parquet(path),
@@ -447,7 +444,7 @@ def _shown_policy(path: Path, devices: int) -> Shown:
     except PolicyError as error:
         return _shown_draft(path, error)
     text = policy_text(policy)
-    described: dict[str, Any] = {
+    described: dict[str, object] = {
         "dataset": policy.dataset,
         "attributes": policy.schema.describe(),
         "digest": policy.digest(),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dunnage.certificate import Certificate, Proof, odds
+from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
@@ -19,12 +20,11 @@ from dunnage.local.client import check_task
 from dunnage.local.client import mechanism_of as device_mechanism
 from dunnage.local.estimators import normal_quantile
 from dunnage.local.task import Purpose as TaskPurpose
-from dunnage.local.task import Task, Tier
+from dunnage.local.task import Task
 from dunnage.mechanisms.base import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
 from dunnage.release import Release
-from dunnage.schema import Schema
 from dunnage.text import several
 
 PICTURE_WIDTH = 50
@@ -35,24 +35,21 @@ _FIRST = ("name", "model", "protects", "k", "epsilon", "delta", "beta", "neighbo
 
 def release_text(release: Release) -> str:
     """Describe a release: what it promises, what it shows, how its classes lie."""
+    certificate = release.certificate
+    title = f"Release of {certificate.dataset}" + (f", period {certificate.period}" if certificate.period else "")
+    pictured = [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
     try:
-        return _release_text(release)
+        parts = [
+            f"{title}\n{'=' * len(title)}",
+            statement_text(certificate),
+            "\n".join(release.owner.figures(release)),
+            *(interval_picture(release, name) for name in pictured),
+            label_list(release),
+            f"Certificate {certificate.digest}\nSpend {certificate.spend.id}, {certificate.time}",
+        ]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError):
         # The digests fit, so whoever made the release made it so.
         raise ReleaseError("the release does not have the form of one. Run dunnage verify on it.") from None
-
-
-def _release_text(release: Release) -> str:
-    certificate = release.certificate
-    title = f"Release of {certificate.dataset}" + (f", period {certificate.period}" if certificate.period else "")
-    parts = [
-        f"{title}\n{'=' * len(title)}",
-        statement_text(certificate),
-        "\n".join(release.owner.figures(release)),
-        *(interval_picture(release, name) for name in _pictured(release)),
-        label_list(release),
-        f"Certificate {certificate.digest}\nSpend {certificate.spend.id}, {certificate.time}",
-    ]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -119,25 +116,26 @@ def foresight_text(foresight: Foresight) -> str:
     return "\n".join(lines)
 
 
-def _pictured(release: Release) -> list[str]:
-    return [name for name in release.attributes if f"{name}_lower" in release.data.column_names]
-
-
 def interval_picture(release: Release, name: str) -> str:
     """Draw the interval of each class over the public domain, one line a class."""
     if release.classes is None:
         return ""
-    domain = release.attributes[name]["domain"]
-    low, high = float(domain["lower"]), float(domain["upper"])
+    stated = release.attributes[name]
+    domain = domain_from(stated.domain or {})
+    if not isinstance(domain, Numeric):
+        return ""
+    low, high = float(domain.lower), float(domain.upper)
     lower = release.classes.column(f"{name}_lower").to_numpy()
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
     order = np.arange(len(sizes))[:MOST_LINES]  # by stratum, then interval
-    strata = _strata_of_classes(release)
-    unit = f" {domain['unit']}" if domain.get("unit") else ""
+    strata, scale = _strata_of_classes(release), PICTURE_WIDTH / (high - low)
+    unit = f" {stated.unit}" if stated.unit else ""
     lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
     for index in order:
-        bar = _bar(lower[index], upper[index], low, high)
+        start = min(int((lower[index] - low) * scale), PICTURE_WIDTH - 1)
+        stop = max(start + 1, min(math.ceil((upper[index] - low) * scale), PICTURE_WIDTH))
+        bar = f"|{' ' * start}{'█' * (stop - start)}{' ' * (PICTURE_WIDTH - stop)}|"
         label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
         lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records{strata[index]}")
     if len(sizes) > MOST_LINES:
@@ -147,7 +145,7 @@ def interval_picture(release: Release, name: str) -> str:
 
 def label_list(release: Release) -> str:
     """List the nodes and sets of each class, one line a class; empty if there are none."""
-    names = [name for name, item in release.attributes.items() if item["role"] == "quasi-identifier"]
+    names = [name for name, item in release.attributes.items() if item.role == "quasi-identifier"]
     if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
         return ""
     rows = release.classes.select([*names, "size"]).slice(0, MOST_LINES).to_pylist()
@@ -171,7 +169,7 @@ def _labels_text(told: str | list[str]) -> str:
 
 def _strata_of_classes(release: Release) -> list[str]:
     """Return the public values of each class, to be printed behind it."""
-    public = [name for name, item in release.attributes.items() if item["role"] == "public"]
+    public = [name for name, item in release.attributes.items() if item.role == "public"]
     num_classes = len(release.classes) if release.classes is not None else 0
     if not public:
         return [""] * num_classes
@@ -179,13 +177,6 @@ def _strata_of_classes(release: Release) -> list[str]:
     first = first[classes >= 0]  # rows below 0 are in no class
     rows = release.data.select(public).take(first[:MOST_LINES]).to_pylist()
     return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
-
-
-def _bar(lower: float, upper: float, low: float, high: float) -> str:
-    scale = PICTURE_WIDTH / (high - low)
-    start = min(int((lower - low) * scale), PICTURE_WIDTH - 1)
-    stop = max(start + 1, min(math.ceil((upper - low) * scale), PICTURE_WIDTH))
-    return "|" + " " * start + "█" * (stop - start) + " " * (PICTURE_WIDTH - stop) + "|"
 
 
 def policy_text(policy: Policy) -> str:
@@ -202,7 +193,12 @@ def policy_text(policy: Policy) -> str:
     if policy.schema.trip is None:
         lines.append(f"Small strata  {policy.small}")
     else:
-        lines += _trip_lines(policy.schema)
+        trip, time, bound = policy.schema.trip, policy.schema.time, policy.schema.contribution
+        windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
+        days = f", days told apart by {trip.day or time.day}" if policy.schema.tells_days else ""
+        lines.append(f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}")
+        if bound is not None:
+            lines.append(f"Of a rider    at most {bound.max:,} a {bound.per}, told apart by {bound.person}")
     lines.append(f"Budget        {policy.budget or 'none'}")
     if policy.period:
         lines.append(
@@ -212,20 +208,7 @@ def policy_text(policy: Policy) -> str:
     return "\n".join([*lines, "", promise_text(promise)])
 
 
-def _trip_lines(schema: Schema) -> list[str]:
-    """Describe which trips a policy counts."""
-    trip, time, bound = schema.trip, schema.time, schema.contribution
-    assert trip is not None
-    windows = f"{several(len(time.labels), 'window')} of {several(time.window_minutes, 'minute')}"
-    days = f", days told apart by {trip.day or time.day}" if schema.tells_days else ""
-    lines = [f"Counts trips  from {trip.origin} to {trip.destination} at {trip.time}; {windows}{days}"]
-    if bound is not None:
-        lines.append(f"Of a rider    at most {bound.max:,} a {bound.per}, told apart by {bound.person}")
-    return lines
-
-
 def promise_text(promise: Promise) -> str:
-    """Describe a promise."""
     title = "Claims" if promise.basis is Basis.CLAIMED else "Promises"
     lines = [f"{title:<13} {guarantee_words(promise.guarantee)}; basis {promise.basis}"]
     lines += [f"Claimed       {promise.claim}"] if promise.claim else []
@@ -239,7 +222,6 @@ def promise_text(promise: Promise) -> str:
 
 
 def dry_run_text(run: DryRun) -> str:
-    """Describe what publishing would do."""
     return "\n".join(
         [
             "Dry run: nothing was drawn, spent or written.",
@@ -296,7 +278,10 @@ def _predicted_lines(task: Task, purpose: TaskPurpose, devices: int, confidence:
     """Say how far each estimate would be off, per tier and together, if tiers are alike in size."""
     mechanism = device_mechanism(task, purpose)
     each = max(devices // len(mechanism.levels), 1)
-    rows = {tier.name: _predicted(mechanism, tier, each) for tier in mechanism.levels}
+    rows: dict[str, list[float]] = {}
+    for tier in mechanism.levels:
+        sds = mechanism.predicted_sd(tier, each)
+        rows[tier.name] = list(sds) if isinstance(sds, tuple) else [sds]
     if len(rows) > 1:  # as precise tiers weigh more
         together = zip(*rows.values(), strict=True)
         rows["together"] = [math.sqrt(1 / sum(1 / sd**2 for sd in of_tiers)) for of_tiers in together]
@@ -305,17 +290,12 @@ def _predicted_lines(task: Task, purpose: TaskPurpose, devices: int, confidence:
     factor = normal_quantile(confidence)
     level = f"{100 * confidence:g} %"
     yield f"  Predicted for {devices:,} vehicles: standard deviation, and half width of a {level} interval"
-    for tier, sds in rows.items():
-        for name, unit, sd in zip(names, units, sds, strict=True):
-            yield f"    {tier:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip()
+    for tier_name, deviations in rows.items():
+        for name, unit, sd in zip(names, units, deviations, strict=True):
+            yield f"    {tier_name:<12} {name:<20} {sd:>10.3g}  +- {factor * sd:.3g} {unit}".rstrip()
     if purpose.grid is not None:
         verdict = mechanism.noise_verdict(devices)
         yield f"  {'NOISE' if verdict.is_noise else 'Map'}: {verdict.message}"
-
-
-def _predicted(mechanism: Any, tier: Tier, devices: int) -> list[float]:
-    found = mechanism.predicted_sd(tier, devices)
-    return list(found) if isinstance(found, tuple) else [found]
 
 
 def _loss_lines(task: Task) -> Iterator[str]:
@@ -331,12 +311,7 @@ def _loss_lines(task: Task) -> Iterator[str]:
         ]
         yield f"  tier {tier}"
         for name, loss in parts:
-            yield f"    {name:<28} {_odds_text(loss)}"
+            bound = "no bound" if loss is None else f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
+            yield f"    {name:<28} {bound}"
         if day is not None:
             yield f"    {'lasts for':<28} {several(task.limits.lifetime // day, 'day')}, then the vehicle falls silent"
-
-
-def _odds_text(loss: Fraction | None) -> str:
-    if loss is None:
-        return "no bound"
-    return f"epsilon {decimal_text(loss)}: {odds(Loss(loss))[1].sentence}"
