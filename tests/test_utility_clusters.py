@@ -809,9 +809,9 @@ def original(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("mechanism", "max_distortion"), 0.01, "max_distortion"),
         (("mechanism", "l"), 4, "less diverse"),
         (("mechanism", "t"), 0.001, "farther from the whole table"),
-        (("mechanism", "importance"), {"board": 5}, "importance"),
+        (("mechanism", "importance"), {"board": 5}, "in_clear not what the mechanism promises"),
         (("mechanism", "importance"), "guess", "importance"),
-        (("mechanism", "k"), 40, "another k"),
+        (("mechanism", "k"), 40, "guarantee not what the mechanism promises"),
     ],
 )
 def test_verify_finds_wrong_figures(original: Path, path: tuple[str, ...], value: Any, words: str) -> None:

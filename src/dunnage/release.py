@@ -398,5 +398,5 @@ In clear:
 
 def describe_release(release: Release) -> Mapping[str, object]:
     first = ("kind", "dataset", "period", "guarantee", "basis", "proof", "mechanism", "measures")
-    body, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
-    return {**{key: body[key] for key in keys if key in body}, "digest": release.certificate.digest}
+    stated, keys = release.certificate.plain(), (*first, "in_clear", "meaning", "spend", "time")
+    return {**{key: stated[key] for key in keys if key in stated}, "digest": release.certificate.digest}
