@@ -18,7 +18,7 @@ import pytest
 import dunnage as dn
 from dunnage.auditing.audit import audit
 from dunnage.auditing.finding import About, Figure
-from dunnage.certificate import odds
+from dunnage.certificate import Certificate, odds
 from dunnage.guarantees import Loss
 from dunnage.pages import LoadsStory, PlanView, audit_page, loads_page
 from dunnage.pages.loads import loads_pictures

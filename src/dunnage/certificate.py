@@ -85,13 +85,6 @@ class AttributeStatement(Model):
     window_minutes: int | None = None  # of windows that are told by their labels alone
     num_dates: list[int] | None = None  # calendar days that each label of days stands for
 
-    def __getitem__(self, name: str) -> Any:
-        return self.plain()[name]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return a part by name."""
-        return self.plain().get(name, default)
-
     @property
     def domain_kind(self) -> str:
         """Kind of the public domain; empty without one."""
@@ -424,20 +417,17 @@ class Certificate(Model):
         return self.measures
 
     @cached_property
-    def body(self) -> dict[str, Any]:
-        """Everything but the signature as plain data: what is digested."""
-        content = self.plain()
-        content.pop("signature", None)
-        return content
-
-    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the canonical form, without digest and signature."""
-        return hashlib.sha256(canonical(self.body)).hexdigest()
+        return hashlib.sha256(canonical(self._unsigned())).hexdigest()
+
+    def _unsigned(self) -> dict[str, Any]:
+        """Give everything but the signature as plain data: what is digested."""
+        return {name: value for name, value in self.plain().items() if name != "signature"}
 
     def with_files(self, files: Mapping[str, str]) -> Certificate:
         """Return the certificate with the digests of the folder's files."""
-        return Certificate.model_validate({**self.body, "files": dict(files)})
+        return Certificate.model_validate({**self._unsigned(), "files": dict(files)})
 
     def to_bytes(self) -> bytes:
         """Write the file's content."""

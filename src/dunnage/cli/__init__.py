@@ -221,7 +221,8 @@ def publish(
     lines += release.owner.headline(certificate, len(release), num_left_out)
     counts = {"left out by the policy": num_left_out, **key.facts}
     told = [f"{count} {word.replace('_', ' ')}" for word, count in counts.items() if count]
-    if told and "suppressed" not in result["measures"]:  # otherwise everybody may know them
+    known = certificate.kind == "rows" and certificate.rows.suppressed is not None  # everybody may know them
+    if told and not known:
         lines.append(f"Only you  {', '.join(told)}; tell nobody these numbers")
     lines += [f"In clear  {item}" for item in certificate.in_clear]
     print_result(result, "\n".join(lines), as_json)

@@ -293,7 +293,7 @@ def _lead(story: LoadsStory) -> str:
 
 def _guarantee_words(stated: Guarantee) -> str:
     parts = stated.to_dict()
-    model = _MODEL_WORDS.get(parts.pop("model"), "a guarantee of another kind")
+    model = _MODEL_WORDS.get(str(parts.pop("model")), "a guarantee of another kind")
     protects, neighbours = parts.pop("protects"), parts.pop("neighbours", None)
     given = ", ".join(f"{name} = {value}" for name, value in parts.items())
     words = f"{model} with {given}" if given else model
