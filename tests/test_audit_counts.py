@@ -26,6 +26,7 @@ from dunnage.certificate import Certificate
 from dunnage.city import City
 from dunnage.counting.laplace import DiscreteLaplace
 from dunnage.dataset import Dataset
+from dunnage.documents import canonical
 from dunnage.domains import Numeric, Stops, Windows
 from dunnage.errors import ReleaseError
 from dunnage.mechanisms.constrained_counts import ConstrainedCounts
@@ -637,6 +638,8 @@ def test_no_figure_of_a_certificate_makes_an_audit_crash(mechanism):
             try:
                 certificate = Certificate.model_validate(changed)
             except ValidationError:  # not even a certificate
+                continue
+            if canonical(certificate.plain()) != canonical(changed):  # a number in another form: reading refuses it
                 continue
             refused = why_refused(Release(certificate=certificate, data=release.data))
             assert "Verify it" in refused or path[-1] in ("zone", "holidays"), (path, value)

@@ -52,10 +52,10 @@ JsonObject = dict[str, JsonValue]
 
 
 def _read_guarantee(value: object) -> Guarantee:
-    if not isinstance(value, dict):
-        return value  # type: ignore[return-value]  # made in Python
+    if isinstance(value, Guarantee):  # made in Python
+        return value
     try:
-        return guarantee_from(value)
+        return guarantee_from(value)  # type: ignore[arg-type]  # refuses what is no table
     except (KeyError, TypeError, AttributeError):
         raise ParameterError("is no guarantee that this version knows.") from None
 
