@@ -123,12 +123,11 @@ def _number(cell: str) -> float:
 def read_modes(path: str | PathLike[str], stops: tuple[str, ...]) -> tuple[tuple[str, ...], NDArray[np.int16]]:
     """Read the mode of each pair. Shapes: -> names, and codes (stops, stops)."""
     _refuse_many(path, stops, "modes of pairs are", "Use features without modes.")
-    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), MODE_COLUMNS)
-    ends = _ends(sheet, stops)
+    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), MODE_COLUMNS, stops)
     number: dict[str, int] = {}
     codes = _distinct(sheet.columns[2], lambda name: number.setdefault(name, len(number)) if name else -1)
     wrongs = ((codes < 0, "the mode is blank. Fill it in."),)
-    pairs = _refuse_pairs(sheet, stops, ends, wrongs, "mode")
+    pairs = _refuse_pairs(sheet, stops, wrongs, "mode")
     of_pair = np.empty(len(stops) ** 2, dtype=np.int64)
     of_pair[pairs] = codes
     names, numbers = by_first_pair(tuple(number), of_pair)
@@ -153,22 +152,22 @@ def read_times(path: str | PathLike[str], stops: tuple[str, ...]) -> NDArray[np.
     Shapes: -> (stops, stops).
     """
     _refuse_many(path, stops, "travel times are", "Leave the file out, and give lat and lon of each stop.")
-    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), TIME_COLUMNS)
-    ends = _ends(sheet, stops)
+    sheet = _Sheet(path, read_text(path, MOST_PAIRS_BYTES), TIME_COLUMNS, stops)
+    ends = sheet.ends
     seconds = _distinct(sheet.columns[2], _seconds)
     wrongs = (
         (seconds < 0, f"seconds must be a number from 0 to {MOST_SECONDS}: all stops are within reach. Mend it."),
         ((ends[0] == ends[1]) & (ends[0] >= 0) & (seconds > 0), "a stop is 0 seconds from itself. Mend it."),
     )
-    pairs = _refuse_pairs(sheet, stops, ends, wrongs, "travel time", itself=False)
+    pairs = _refuse_pairs(sheet, stops, wrongs, "travel time", itself=False)
     times = np.zeros(len(stops) ** 2, dtype=np.int32)
     times[pairs] = seconds
     return times.reshape(len(stops), len(stops))
 
 
 def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[np.bool_] | None) -> Buses:
-    sheet = _Sheet(path, read_text(path), BUS_COLUMNS)
-    origins, destinations = _ends(sheet, stops)
+    sheet = _Sheet(path, read_text(path), BUS_COLUMNS, stops)
+    origins, destinations = sheet.ends
     is_hub = np.append(np.zeros(len(stops), dtype=bool) if hubs is None else hubs, True)
     seconds, headways = (_distinct(column, _seconds) for column in sheet.columns[2:])
     wrongs = (
@@ -178,7 +177,7 @@ def read_buses(path: str | PathLike[str], stops: tuple[str, ...], hubs: NDArray[
         (seconds < 0, f"seconds must be a number from 0 to {MOST_SECONDS}. Mend it."),
         (headways < 1, f"headway_seconds must be a number from 1 to {MOST_SECONDS}. Mend it."),
     )
-    _refuse_pairs(sheet, stops, (origins, destinations), wrongs, "bus", every=False)
+    _refuse_pairs(sheet, stops, wrongs, "bus", every=False)
     order = np.lexsort((destinations, origins))
     columns = {"origins": origins, "destinations": destinations, "seconds": seconds, "headway_seconds": headways}
     return Buses(**{name: column[order].astype(np.int32) for name, column in columns.items()})
@@ -212,17 +211,15 @@ def _refuse_many(path: str | PathLike[str], stops: tuple[str, ...], what: str, r
         raise InputError(str(path), [Problem(what, remedy=remedy)])
 
 
-def _ends(sheet: _Sheet, stops: tuple[str, ...]) -> tuple[IntArray, IntArray]:
-    """Read the first two columns as numbers of stops; -1 for what is none."""
-    code_of = {stop: code for code, stop in enumerate(stops)}
-    origins, destinations = (_distinct(column, lambda name: code_of.get(name, -1)) for column in sheet.columns[:2])
-    return origins, destinations
-
-
 class _Sheet:
     """A large CSV file with certain columns, read as text; its lines are counted only where one is to be named."""
 
-    def __init__(self, path: str | PathLike[str], text: str, wanted: Sequence[str]) -> None:
+    ends: tuple[IntArray, IntArray]  # The first two columns as numbers of stops; -1 for what is none
+
+    def __init__(self, path: str | PathLike[str], text: str, wanted: Sequence[str], stops: tuple[str, ...]) -> None:
+        import pyarrow as pa
+        from pyarrow import csv as arrow_csv
+
         self.path, self.text, self.delimiter, self.wanted = path, text, delimiter_of(text), wanted
         try:
             header_line, header = next(self._rows(), (1, []))
@@ -231,19 +228,8 @@ class _Sheet:
         names = [name.strip().lower() for name in header]
         if sorted(names) != sorted(wanted):
             refuse_lines(path, [(header_line, f"the header must be {','.join(wanted)}. Mend it.")])
-        table = self._parsed(names)
-        self.columns = [table.column(name).combine_chunks() for name in wanted]
-
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
-        return ((reader.line_num, cells) for cells in reader if cells)
-
-    def _parsed(self, names: list[str]) -> Any:
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         try:
-            return arrow_csv.read_csv(
+            table = arrow_csv.read_csv(
                 pa.BufferReader(self.text.encode()),
                 # The header is read as a row, so that nothing is guessed.
                 read_options=arrow_csv.ReadOptions(column_names=names, use_threads=False),
@@ -258,6 +244,14 @@ class _Sheet:
                 lines = [(line, len(cells)) for line, cells in self._rows() if len(cells) != num]
                 refuse_lines(self.path, [(line, what.format(num, found)) for line, found in lines])
             raise InputError(str(self.path), [Problem("is not a readable CSV file", remedy="Check it.")]) from None
+        self.columns = [table.column(name).combine_chunks() for name in wanted]
+        code_of = {stop: code for code, stop in enumerate(stops)}
+        origins, destinations = (_distinct(column, lambda name: code_of.get(name, -1)) for column in self.columns[:2])
+        self.ends = origins, destinations
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter)
+        return ((reader.line_num, cells) for cells in reader if cells)
 
     def lines(self, rows: IntArray) -> list[int]:
         """Return the lines of some rows below the header, counted from 0."""
@@ -279,7 +273,6 @@ def _distinct(column: Any, read: Callable[[str], int]) -> IntArray:
 def _refuse_pairs(
     sheet: _Sheet,
     stops: tuple[str, ...],
-    ends: tuple[IntArray, IntArray],
     wrongs: Sequence[tuple[NDArray[np.bool_], str]],  # Lines that are wrong in themselves, and why
     what: str,  # What the file has of each pair
     *,
@@ -287,6 +280,7 @@ def _refuse_pairs(
     itself: bool = True,  # Whether those from a stop to itself must be
 ) -> IntArray:
     """Refuse a file that does not have every pair once and right; returns pairs as numbers."""
+    ends = sheet.ends
     pairs: IntArray = np.where(np.minimum(*ends) < 0, -1, ends[0] * len(stops) + ends[1])
     order = np.argsort(pairs, kind="stable")
     again = np.zeros(len(pairs), dtype=bool)
@@ -305,14 +299,15 @@ def _refuse_pairs(
         for line in sheet.lines(np.flatnonzero(wrong)[: MOST_LINES + 1])
     ]
     listed = line_problems(sorted(lines))
-    seen = np.full(len(stops) ** 2, not every)
-    seen[pairs[pairs >= 0]] = True
-    if not itself:
-        seen[:: len(stops) + 1] = True
-    if num := int((~seen).sum()):
-        start, end = (stops[code] for code in divmod(int(np.argmin(seen)), len(stops)))
-        text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
-        listed.append(Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
+    if every:
+        seen = np.zeros(len(stops) ** 2, dtype=bool)
+        seen[pairs[pairs >= 0]] = True
+        if not itself:
+            seen[:: len(stops) + 1] = True
+        if num := int((~seen).sum()):
+            start, end = (stops[code] for code in divmod(int(np.argmin(seen)), len(stops)))
+            text = f"{num} pairs of stops have no {what}" if num > 1 else f"a pair of stops has no {what}"
+            listed.append(Problem(f"{text}, first {start!r} to {end!r}", remedy="Add a line for each pair."))
     if listed:
         raise InputError(str(sheet.path), listed)
     return pairs

@@ -8,6 +8,7 @@ are then merged into records.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import re
@@ -445,11 +446,10 @@ def _check_period(rule: PeriodRule | None, period: str | None) -> None:
     wanted = f"the policy releases one {rule.length} at a time ({_PERIOD_WORDS[rule.length]})"
     if period is None:
         raise ParameterError(f"{wanted}. Got no period. Give --period, such as 2026-11-15 or 2026-11.")
-    try:
-        if datetime.strptime(period, PERIOD_FORMATS[rule.length]).strftime(PERIOD_FORMATS[rule.length]) == period:
+    form = PERIOD_FORMATS[rule.length]
+    with contextlib.suppress(TypeError, ValueError):
+        if datetime.strptime(period, form).strftime(form) == period:
             return
-    except (TypeError, ValueError):
-        pass
     raise ParameterError(f"{wanted}. Got period {shown(period)}. Write it as 2026-11-15 (day) or 2026-11 (month).")
 
 
