@@ -458,6 +458,8 @@ class Certificate(Model):
             certificate = cls.model_validate(content)
         except (ValidationError, RecursionError) as error:
             raise CheckFailed(f"certificate.json: {_malformed(error)} missing or malformed.") from None
+        if "signature" in content and certificate.signature is None:  # unsigned is without the key, not with nothing
+            raise CheckFailed("certificate.json: signature missing or malformed.")
         if certificate.to_bytes() != data:
             raise CheckFailed("certificate.json: states a number in another form than certificates have.")
         return certificate
