@@ -52,8 +52,10 @@ JsonObject = dict[str, JsonValue]
 
 
 def _read_guarantee(value: object) -> Guarantee:
+    if isinstance(value, Guarantee):
+        return value  # made in Python
     if not isinstance(value, dict):
-        return value  # type: ignore[return-value]  # made in Python
+        raise ParameterError("is no guarantee.")
     try:
         return guarantee_from(value)
     except (KeyError, TypeError, AttributeError):

@@ -177,7 +177,12 @@ def _check_digests(folder: Path, certificate: Certificate) -> None:
 def check_release(release: Release) -> None:
     """Check all that follows from certificate and tables, wherever they came from; raise :class:`CheckFailed`."""
     try:
-        for _ in (*check_statement(release), check_columns(release), *check_tables(release)):
+        for _ in (
+            *check_statement(release),
+            check_columns(release),
+            *check_tables(release),
+            *_check_proof(release),
+        ):
             continue  # each check raises if it does not hold
     except (CheckFailed, MemoryError):
         raise
