@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from dunnage.release_words import amount, most_trips_of, noise_spread, noise_surplus
 from typer.testing import CliRunner
 
 import dunnage as dn
@@ -23,6 +22,7 @@ from dunnage.cli import app
 from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.domains import Windows
 from dunnage.errors import ParameterError, ReleaseError
+from dunnage.kinds.counts import amount, most_trips_of, noise_spread, noise_surplus
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.release import Release

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dunnage.certificate import Certificate
@@ -82,6 +83,13 @@ def _stated(certificate: Certificate) -> Mapping[str, Any]:
     return certificate.body
 
 
+@lru_cache(maxsize=4)
+def _made_again(task: str) -> tuple[Task, TaskLosses, Mapping[str, Mechanism]]:
+    """Make a task again once, however often it is asked: some laws take long."""
+    made = Task.from_json(task)
+    return made, check_task(made), mechanisms_of(made)
+
+
 @dataclass(frozen=True)
 class Rebuilt:
     """What a certificate of estimates states, and the task, losses and mechanisms made again from it."""
@@ -96,8 +104,7 @@ class Rebuilt:
         """Make the task of a certificate again; one that devices would refuse fails the check."""
         stated = _stated(certificate)
         try:
-            task = Task.from_json(json.dumps(stated["measures"]["task"]))
-            return cls(stated, task, check_task(task), mechanisms_of(task))
+            return cls(stated, *_made_again(json.dumps(stated["measures"]["task"])))
         except UserError:
             raise CheckFailed("certificate.json: the task is none that devices would take") from None
 
@@ -140,6 +147,7 @@ def check_estimate_columns(release: Release) -> str:
     require(fits, "certificate.json: the task does not fit its digest")
     rebuilt = Rebuilt.of(release.certificate)
     require(rebuilt.task.dataset == stated["dataset"], "certificate.json: another dataset")
+    require("period" not in stated, "certificate.json: a period, which estimates do not have")
     require(stated["spend"]["id"] == spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
     columns = columns_of(rebuilt.mechanisms)
@@ -198,7 +206,11 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     """Check how many reports there were, were left out and told of each number, and what is said of each map."""
     measures = rebuilt.measures
     reports, combined, left_out = measures["reports"], measures["combined"], measures.get("left_out", {})
-    fits = left_out.keys() <= set(LEFT_OUT) and all(_is_count(num) for num in left_out.values())
+    fits = (
+        measures.get("left_out") != {}
+        and left_out.keys() <= set(LEFT_OUT)
+        and all(_is_count(num) for num in left_out.values())
+    )
     require(fits, "certificate.json: reports left out that there cannot be")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
@@ -209,7 +221,11 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
     require(any(reports.values()), "certificate.json: estimates from no report")
     maps, verdicts = measures.get("maps", {}), rebuilt.verdicts()
-    require(maps.keys() == verdicts.keys(), "certificate.json: maps of other purposes")
+    require(maps.keys() == verdicts.keys() and measures.get("maps") != {}, "certificate.json: maps of other purposes")
+    on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}
+    ways = measures["paths"].keys() if measures.get("paths") else set()
+    told = ways == on_ways and ("paths" in measures) == bool(on_ways)
+    require(told, "certificate.json: paths of other purposes")
     for name, verdict in verdicts.items():
         fits = maps[name] == verdict.message
         require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
@@ -229,7 +245,7 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, Mapping[st
     for item in stated.values():
         require({"rule"} <= item.keys() <= {"rule", "p_value", *(["reports"] if numbers else [])}, wrong)
         silent, p_value = numbers and item["reports"] == 0, item.get("p_value")
-        sound = p_value is None or (isinstance(p_value, float) and 0 <= p_value <= 1)
+        sound = "p_value" not in item or (isinstance(p_value, float) and 0 <= p_value <= 1)
         require(sound, "certificate.json: a p-value that is none")
         require(item["rule"] == (NO_TIER if silent else chosen_rule(asked["combine"], len(told), p_value)), wrong)
         require("p_value" not in item or (len(told) > 1 and not silent), wrong)
