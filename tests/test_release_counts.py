@@ -146,7 +146,7 @@ def test_the_certificate_tells_the_whole_domain(tmp_path: Path, days: dict[str, 
     told, true = release.universe, schema.universe(period)
     facts = ("stops", "windows", "window_minutes", "days", "num_dates", "time", "num_cells")
     assert all(getattr(told, name) == getattr(true, name) for name in facts)
-    assert told.describe() == list(release.certificate.body["attributes"])
+    assert told.describe() == list(release.certificate.plain()["attributes"])
     window = told.describe()[2]
     assert window["kind"] == "time"
     assert window["domain"]["window_minutes"] == 30
@@ -178,7 +178,7 @@ def readme(release: Release, folder: Path) -> str:
 def test_the_readme_says_what_the_receiver_needs(tmp_path: Path, mechanism: dict[str, Any]) -> None:
     release = released(tmp_path, mechanism, time=WEEKDAYS)
     text = readme(release, tmp_path)
-    measures = release.certificate.body["measures"]
+    measures = release.certificate.plain()["measures"]
     assert "Every other type has a count of 0" in text
     assert f"{measures['trips']:,} trips in all" in text
     assert f"{measures['cells']:,} types of trips" in text
@@ -225,7 +225,7 @@ def test_the_readme_states_the_unit(tmp_path: Path, days: dict[str, Any], words:
 
 def test_the_readme_of_protected_riders_says_that_trips_were_left_out(tmp_path: Path) -> None:
     release = released(tmp_path, FITTED, **RIDERS)
-    assert most_trips_of(release.certificate.body) == 2
+    assert most_trips_of(release.certificate) == 2
     text = readme(release, tmp_path)
     assert "One rider loses at most epsilon 1: of each rider at most 2 trips were counted in all." in text
     assert "One trip loses at most epsilon 1." in text
@@ -238,7 +238,7 @@ def test_the_readme_of_riders_by_day_says_on_how_many(tmp_path: Path) -> None:
     bound = {"person": "card", "max": 3, "per": "day"}
     monthly = {"period": {"column": "at", "length": "month"}, "of_period": "2026-11"}
     release = released(tmp_path, PLAIN, protects="rider", contribution=bound, **monthly)
-    assert most_trips_of(release.certificate.body) == 90
+    assert most_trips_of(release.certificate) == 90
     words = "of each rider at most 3 trips a day were counted, on 30 days: 90 in all"
     text = readme(release, tmp_path)
     assert f"One rider loses at most epsilon 2: {words}." in text
@@ -296,7 +296,7 @@ def test_the_datapackage_describes_every_column(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mechanism", [PLAIN, TREE, FITTED], ids=lambda item: str(item["name"]))
 def test_show_says_trips_cells_losses_noise_and_odds(tmp_path: Path, mechanism: dict[str, Any]) -> None:
     release = released(tmp_path, mechanism, time=WEEKDAYS)
-    measures, text = release.certificate.body["measures"], release_text(release)
+    measures, text = release.certificate.plain()["measures"], release_text(release)
     num_trips, listed, cells = (f"{measures[name]:,}" for name in ("trips", "cells_with_trips", "cells"))
     assert f"Trips       {num_trips}, of {listed} of {cells} types" in text
     assert "6 stops, 4 windows of 30 minutes from 08:00, 7 days or kinds of day; 14 calendar days in all" in text

@@ -90,7 +90,7 @@ def test_a_distribution_has_bins_and_quantiles() -> None:
 
 
 def test_the_guarantee_is_that_of_a_slot() -> None:
-    body = released().certificate.body
+    body = released().certificate.plain()
     assert body["guarantee"]["epsilon"] == 6
     assert body["guarantee"]["protects"] == "slot of reports"
     loss = body["measures"]["loss"]
@@ -124,7 +124,7 @@ def test_what_is_proved_where_places_are_special(
     assert getattr(certificate.guarantee, "epsilon", None) == epsilon
     assert certificate.basis == "proved"
     if kind is not LocalDP:
-        assert certificate.body["composition"]["total"] == "none"
+        assert certificate.plain()["composition"]["total"] == "none"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_proved_where_places_are_special(
     ],
 )
 def test_published_forms_are_claimed(names: tuple[str, ...], parameters: dict[str, Any], kind: str, holds: int) -> None:
-    body = released(*names, num=500, **parameters).certificate.body
+    body = released(*names, num=500, **parameters).certificate.plain()
     assert body["basis"] == "claimed"
     assert body["guarantee"]["epsilon"] == 2 * len(names)
     assert (body["holds"]["model"], body["holds"]["epsilon"]) == (kind, holds)
@@ -149,21 +149,21 @@ def test_seeded_reports_are_void() -> None:
     task = fleet_task("telemetry")
     release = estimate(fleet_tallies(task, 50), task, void="the noise was seeded")
     assert release.certificate.basis == "void"
-    assert release.certificate.body["meaning"]["sentences"] == ["Nothing is promised: the noise was seeded."]
-    assert release.certificate.body["composition"]["total"] == "none"
+    assert release.certificate.plain()["meaning"]["sentences"] == ["Nothing is promised: the noise was seeded."]
+    assert release.certificate.plain()["composition"]["total"] == "none"
 
 
 def test_a_window_divides_epsilon_among_its_slots() -> None:
     release = released("telemetry", schedule=Schedule(slots_per_day=4, window=2), num=100)
-    assert release.certificate.body["guarantee"]["epsilon"] == 1
-    assert release.certificate.body["measures"]["loss"]["tiers"]["basic"]["day"] == 4
+    assert release.certificate.plain()["guarantee"]["epsilon"] == 1
+    assert release.certificate.plain()["measures"]["loss"]["tiers"]["basic"]["day"] == 4
 
 
 def test_how_tiers_were_put_together_is_said() -> None:
     task = fleet_task("telemetry")
     tallies = fleet_tallies(task)
     for rule, assumed in (("auto", "values weigh tiers"), ("precision", "tiers independent"), ("stratify", "")):
-        body = estimate(tallies, task, combine=rule).certificate.body
+        body = estimate(tallies, task, combine=rule).certificate.plain()
         rules = {item["rule"] for item in body["measures"]["combined"]["telemetry"].values()}
         named = " ".join(body["assumptions"])
         assert rule == "stratify" or (assumed in named) == ("precision" in rules)
@@ -226,6 +226,6 @@ def test_a_map_that_would_be_noise_is_told_beforehand() -> None:
 
 def test_the_certificate_holds_the_task() -> None:
     task = fleet_task("places")
-    body = estimate(fleet_tallies(task, 1000), task).certificate.body
+    body = estimate(fleet_tallies(task, 1000), task).certificate.plain()
     assert Task.from_json(json.dumps(body["measures"]["task"])).digest == task.digest
     assert json.loads(canonical(body)) == json.loads(json.dumps(body))

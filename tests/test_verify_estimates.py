@@ -109,8 +109,7 @@ def forged(release: Release, folder: Path, table: Any = None, body: Any = None) 
     Release(certificate=Certificate.model_validate(content), data=data).write_files(folder)
     result = verify(folder)
     assert not result.ok
-    problems = "; ".join(result.problems)
-    return problems
+    return "; ".join(result.problems)
 
 
 FIRST_CELL, LAST_CELL, FIRST_PATH = 3, 19, 20
