@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules that every mechanism obeys, one test a rule, run on all of them.
 
-A new mechanism adds one line to CASES.
+A new mechanism adds one line to CASES in tests/builders.py.
 """
 
 from __future__ import annotations
@@ -11,179 +11,27 @@ import inspect
 import json
 import logging
 import re
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 from scipy import stats
+from tests.builders import CANARY, CASES, Case, CountsCase
 
 import dunnage as dn
+from dunnage.certificate import Certificate
 from dunnage.errors import BudgetError, ParameterError
 from dunnage.guarantees import guarantee_from
 from dunnage.mechanisms import MECHANISMS, mechanism_from
 from dunnage.publishing import mechanism_of
+from dunnage.showing import release_text
 
-CANARY = "CANARY"
 SPENT_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")  # it may hold any minute and second
 PRIVACY_PARAMETERS = {"k", "max_distortion", "epsilon", "delta", "beta", "epsilon_choice", "tiers"}
 
 
-@dataclass(frozen=True)
-class Case:
-    """A mechanism of the rows kind, the mechanism table of a policy that builds it, and rows to release."""
-
-    name: str
-    parameters: Mapping[str, Any]
-    sensitive: bool = True
-    """Whether the mechanism may release a column as it is."""
-
-    def policy(self, **extra: Any) -> dn.Policy:
-        document = {
-            "dataset": "conformance",
-            "protects": "package",
-            "attributes": {
-                "parcel": {"role": "identifier"},
-                "destination": {"role": "public"},
-                "content": {"role": "sensitive" if self.sensitive else "drop"},
-                "weight": {
-                    "role": "quasi-identifier",
-                    "kind": "numeric",
-                    "domain": [0, 100],
-                    "resolution": 0.1,
-                    "unit": "kg",
-                    "doubling": 5,
-                },
-            },
-            "mechanism": {"name": self.name, **self.parameters},
-            **extra,
-        }
-        return dn.Policy.from_dict(document)
-
-    def rows(self) -> pa.Table:
-        return rows()
-
-    def dataset(self, **extra: Any) -> dn.Dataset:
-        return dn.load(self.rows(), self.policy(**extra))
-
-    def private_texts(self, data: dn.Dataset) -> list[str]:
-        return [f"{value:.4f}" for value in data.numbers("weight")]
-
-    def other_rows(self) -> pa.Table:
-        return rows().set_column(3, "weight", pa.array([80.0] * 24))
-
-
-@dataclass(frozen=True)
-class CountsCase(Case):
-    """A mechanism of the counts kind."""
-
-    def policy(self, **extra: Any) -> dn.Policy:
-        document = {
-            "dataset": "conformance",
-            "protects": "trip",
-            "trip": {"origin": "from", "destination": "to", "time": "at"},
-            "attributes": {
-                "card": {"role": "identifier"},
-                "from": {"role": "quasi-identifier", "kind": "stop"},
-                "to": {"role": "quasi-identifier", "kind": "stop"},
-                "at": {
-                    "role": "quasi-identifier",
-                    "kind": "time",
-                    "window_minutes": 30,
-                    "domain": ["08:00", "10:00"],
-                },
-            },
-            "city": {"stops": "stops.csv", "modes": "modes.csv"},
-            "mechanism": {"name": self.name, **self.parameters},
-            **extra,
-        }
-        return dn.Policy.from_dict(document, path=town() / "policy.toml")
-
-    def rows(self) -> pa.Table:
-        stops = [f"S{i % 5}" for i in range(24)]
-        return pa.table(
-            {
-                "card": [f"{CANARY}-{i % 9}" for i in range(24)],
-                "from": stops,
-                "to": stops[3:] + stops[:3],
-                "at": [f"08:{7 + 2 * i:02d}:13" for i in range(24)],
-            }
-        )
-
-    def private_texts(self, data: dn.Dataset) -> list[str]:
-        return [":13"]  # no second of any trip may appear
-
-    def other_rows(self) -> pa.Table:
-        return self.rows().set_column(1, "from", pa.array(["S0"] * 24))
-
-
-@cache
-def town() -> Path:
-    """Public files of a town of five stops."""
-    folder = Path(tempfile.mkdtemp(prefix="conformance"))
-    stops = [f"S{i}" for i in range(5)]
-    zones = [f"{stop},{'east' if i < 2 else 'west'}" for i, stop in enumerate(stops)]
-    (folder / "stops.csv").write_text("\n".join(["stop,zone", *zones]) + "\n")
-    modes = [f"{a},{b},{'walk' if a == b else 'bus'}" for a in stops for b in stops]
-    (folder / "modes.csv").write_text("\n".join(["origin,destination,mode", *modes]) + "\n")
-    return folder
-
-
-def rows(num: int = 24) -> pa.Table:
-    """Rows whose every private cell can be recognised."""
-    return pa.table(
-        {
-            "parcel": [f"{CANARY}-{i}" for i in range(num)],
-            "destination": ["north", "south"] * (num // 2),
-            "content": ["phones", "books", "shoes"] * (num // 3),
-            "weight": [round(73.1371 + 0.3 * ((7 * i) % num), 4) for i in range(num)],
-        }
-    )
-
-
-CASES = [
-    Case("full-domain", {"k": 3, "max_suppressed": 0.5, "importance": {"weight": 2}, "statistic": "multiset"}),
-    Case("partition", {"k": 3}),
-    Case("partition", {"k": 4, "statistic": "mean", "bounds": "grid"}),
-    Case("partition", {"k": 3, "statistic": "multiset", "alpha": 2}),
-    Case("noisy-values", {"epsilon": 1}, sensitive=False),
-    Case("noisy-values", {"epsilon": 2.5, "confidence": 0, "law": "piecewise"}, sensitive=False),
-    Case("noisy-clusters", {"epsilon": 1, "borders": [70, 75, 80]}, sensitive=False),
-    Case("noisy-clusters", {"epsilon": 1, "quantiles": [0.25, 0.5, 0.75], "law": "piecewise"}, sensitive=False),
-    Case("noisy-clusters", {"epsilon": 1, "quantiles": [0.3, 0.7], "as_published": True}, sensitive=False),
-    Case("sampled-lattice", {"k": 3, "beta": 0.9, "epsilon_choice": 1}, sensitive=False),
-    Case("sampled-lattice", {"epsilon": 3, "delta": 0.3, "epsilon_choice": 0.5}, sensitive=False),
-    Case(
-        "sampled-lattice",
-        {"k": 3, "beta": 0.9, "epsilon_choice": 1, "left_out": "noisy", "left_out_epsilon": 1},
-        sensitive=False,
-    ),
-    Case("utility-clusters", {"k": 3}),
-    Case("utility-clusters", {"max_distortion": 0.1, "scaling": "maximum", "importance": "entropy-normalised"}),
-    Case("utility-clusters", {"k": 4, "method": "published-density", "importance": {"weight": 2}}),
-    Case("utility-clusters", {"k": 4, "method": "published-greedy", "limits": {"weight": 5}, "max_suppressed": 0.5}),
-    CountsCase("noisy-counts", {"epsilon": 1}),
-    CountsCase("noisy-counts", {"epsilon": 0.5, "rounding": "floor", "threshold": 2}),
-    CountsCase("noisy-counts", {"epsilon": 1, "as_published": True}),
-    CountsCase("hierarchical-counts", {"epsilon": 1}),
-    CountsCase("hierarchical-counts", {"epsilon": 1, "features": "H3", "budget": "uniform", "prune": False}),
-    CountsCase("constrained-counts", {"epsilon": 1}),
-    CountsCase("constrained-counts", {"epsilon": 1, "budget_shares": "cells", "structure": "hierarchical"}),
-    CountsCase("constrained-counts", {"epsilon": 2, "budget_shares": "margins"}),
-    CountsCase("constrained-counts", {"epsilon": 1, "features": [[], ["origin", "window"]], "as_published": True}),
-    CountsCase(
-        "constrained-counts", {"epsilon": 1, "features": [["mode"]], "budget_shares": {"cells": 0.7, "mode": 0.3}}
-    ),
-]
-
-
-@pytest.fixture(params=CASES, ids=lambda case: f"{case.name}-{'-'.join(map(str, case.parameters.values()))}")
+@pytest.fixture(params=CASES, ids=str)
 def case(request: pytest.FixtureRequest) -> Case:
     return request.param
 
@@ -254,8 +102,8 @@ def test_certificate_repeats_the_promise(case):
     policy = case.policy()
     promise = dn.promise(policy)
     release, _ = dn.publish(case.dataset(), ledger=dn.Ledger(":memory:"))
-    for name, value in promise.to_dict().items():
-        assert release.certificate.plain()[name] == value
+    stated = release.certificate.plain()
+    assert {name: stated[name] for name in promise.to_dict()} == promise.to_dict()
 
 
 def test_spends_exactly_once_before_any_noise(case):
@@ -270,8 +118,8 @@ def test_spends_exactly_once_before_any_noise(case):
     ledger = Watched(":memory:")
     release, _ = dn.publish(case.dataset(), ledger=ledger, noise=noise)
     assert seen == [0]
-    (spend,) = ledger.statement("conformance").spends
-    assert release.certificate.plain()["spend"]["id"] == spend.id
+    (spend,) = ledger.statement(case.policy().dataset).spends
+    assert release.certificate.spend.id == spend.id
     assert spend.promise_digest == dn.promise(case.policy()).digest()
 
 
@@ -281,7 +129,7 @@ def test_refused_spend_draws_no_noise_and_leaves_no_entry(case):
     with pytest.raises(BudgetError) as refusal:
         dn.publish(case.dataset(**budget), ledger=ledger, noise=noise)
     assert noise.bytes_drawn == 0
-    assert ledger.statement("conformance").spends == ()
+    assert ledger.statement(case.policy().dataset).spends == ()
     assert refusal.value.asked
     assert refusal.value.spent
     assert refusal.value.left
@@ -299,8 +147,8 @@ def test_seeded_noise_voids_and_costs_without_bound(case):
     ledger = dn.Ledger(":memory:")
     release, _ = dn.publish(case.dataset(), ledger=ledger, noise=dn.Noise(seed=1))
     assert release.certificate.basis is dn.Basis.VOID
-    assert release.certificate.plain()["why"]
-    assert not ledger.statement("conformance").total.bounded
+    assert release.certificate.why
+    assert not ledger.statement(case.policy().dataset).total.bounded
 
 
 def test_nothing_printable_leaks_rows(case, tmp_path, caplog):
@@ -323,6 +171,22 @@ def test_release_round_trips_through_its_folder(case, tmp_path):
     assert again.certificate == release.certificate
     assert again.tables == release.tables
     assert dn.Key.read(tmp_path / "release.key.parquet").table.equals(key.table)
+    data = (tmp_path / "release" / "certificate.json").read_bytes()
+    assert Certificate.from_bytes(data).to_bytes() == data == release.certificate.to_bytes()
+
+
+def test_every_consumer_takes_it(case, tmp_path):
+    """Whoever receives a release can verify, read, show and audit it, whatever made it."""
+    folder = tmp_path / "release"
+    release, _ = dn.publish(case.dataset(), ledger=dn.Ledger(":memory:"), out=folder)
+    found = dn.verify(folder)
+    assert found.ok, found.problems
+    assert case.name in release_text(release) or release.certificate.guarantee.model in release_text(release)
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in readme for name in release.data.column_names)
+    package = json.loads((folder / "datapackage.json").read_text(encoding="utf-8"))
+    assert [part["name"] for part in package["resources"]] == list(release.tables)
+    assert dn.audit(folder, external=True).to_dict()
 
 
 def test_verify_accepts_it_and_rejects_it_after_a_change_to_any_file(case, tmp_path):

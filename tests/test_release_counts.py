@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from dunnage.release_words import amount, most_trips_of, noise_spread, noise_surplus
 from typer.testing import CliRunner
 
 import dunnage as dn
@@ -23,6 +22,7 @@ from dunnage.cli import app
 from dunnage.counting.laplace import DiscreteLaplace, FloatingLaplace, FlooredLaplace, RoundedLaplace, surplus
 from dunnage.domains import Windows
 from dunnage.errors import ParameterError, ReleaseError
+from dunnage.kinds.counts import amount, most_trips_of, noise_spread, noise_surplus
 from dunnage.ledger import Ledger
 from dunnage.noise import Noise
 from dunnage.release import Release
@@ -225,7 +225,7 @@ def test_the_readme_states_the_unit(tmp_path: Path, days: dict[str, Any], words:
 
 def test_the_readme_of_protected_riders_says_that_trips_were_left_out(tmp_path: Path) -> None:
     release = released(tmp_path, FITTED, **RIDERS)
-    assert most_trips_of(release.certificate.plain()) == 2
+    assert most_trips_of(release.certificate) == 2
     text = readme(release, tmp_path)
     assert "One rider loses at most epsilon 1: of each rider at most 2 trips were counted in all." in text
     assert "One trip loses at most epsilon 1." in text
@@ -238,7 +238,7 @@ def test_the_readme_of_riders_by_day_says_on_how_many(tmp_path: Path) -> None:
     bound = {"person": "card", "max": 3, "per": "day"}
     monthly = {"period": {"column": "at", "length": "month"}, "of_period": "2026-11"}
     release = released(tmp_path, PLAIN, protects="rider", contribution=bound, **monthly)
-    assert most_trips_of(release.certificate.plain()) == 90
+    assert most_trips_of(release.certificate) == 90
     words = "of each rider at most 3 trips a day were counted, on 30 days: 90 in all"
     text = readme(release, tmp_path)
     assert f"One rider loses at most epsilon 2: {words}." in text

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.builders import a_policy
 
 import dunnage as dn
 from dunnage.errors import ParameterError, PolicyError, Refusal
@@ -16,6 +18,7 @@ from dunnage.mechanisms import MECHANISMS, mechanism_from
 from dunnage.mechanisms.base import Epsilon, Flag, Foresight, K
 from dunnage.mechanisms.perturb import NoisyColumns, NoisyMechanism, cut_cells, noisy_domains
 from dunnage.mechanisms.recode import Classes, ClassMechanism, Intervals
+from dunnage.showing import release_text
 
 
 class ToyNoise(NoisyMechanism):
@@ -33,6 +36,9 @@ class ToyNoise(NoisyMechanism):
     def promise(self, schema) -> Promise:
         guarantee = PureDP(epsilon=self.epsilon, protects=schema.protects, neighbours=Neighbours.REPLACE_ONE)
         return self.noisy_promise(guarantee, schema)
+
+    def stated_cells(self, release, schema):
+        return self.cells(schema)
 
     def perturb(self, dataset, prepared, noise) -> NoisyColumns:
         return NoisyColumns.of(self.cells(dataset.schema), dataset, noise)
@@ -57,15 +63,16 @@ class ToyClass(ClassMechanism):
     def classes(self, dataset, progress=None) -> Classes:
         if len(dataset) < self.k:
             raise Refusal("too few records.")
-        told = []
+        told, losses = [], []
         for attribute in dataset.schema.quasi_identifiers:
             values = dataset.numbers(attribute.name)
             lower, upper = values.min(keepdims=True), values.max(keepdims=True)
             told.append(Intervals(name=attribute.name, lower=lower, upper=upper))
+            losses.append(len(dataset) * float(upper[0] - lower[0]) / attribute.domain.diameter)
         return Classes(
             of_row=np.zeros(len(dataset), dtype=np.int64),
             generalised=tuple(told),
-            losses=(1.0,) * len(told),
+            losses=tuple(losses),
             importance=(1.0,) * len(told),
         )
 
@@ -76,21 +83,19 @@ def registered(monkeypatch):
         monkeypatch.setitem(MECHANISMS, kind.name, kind)
 
 
+WEIGHT = {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9], "resolution": 1}
+
+
 def data_for(**mechanism):
-    document = {
-        "dataset": "toys",
-        "protects": "toy",
-        "attributes": {
-            "toy": {"role": "identifier"},
-            "weight": {"role": "quasi-identifier", "kind": "numeric", "domain": [0, 9], "resolution": 1},
-        },
-        "mechanism": mechanism,
-    }
+    policy = a_policy(mechanism, {"toy": {"role": "identifier"}, "weight": WEIGHT}, dataset="toys", protects="toy")
     rows = pa.table({"toy": [f"t{i}" for i in range(6)], "weight": [float(i) for i in range(6)]})
-    return dn.load(rows, dn.Policy.from_dict(document))
+    return dn.load(rows, policy)
 
 
-@pytest.mark.parametrize("mechanism", [{"name": "toy-noise", "epsilon": 2}, {"name": "toy-class", "k": 3}])
+TOYS = pytest.mark.parametrize("mechanism", [{"name": "toy-noise", "epsilon": 2}, {"name": "toy-class", "k": 3}])
+
+
+@TOYS
 def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
     data, ledger = data_for(**mechanism), dn.Ledger(":memory:")
     run = dn.rehearse(data, ledger=ledger)
@@ -98,11 +103,27 @@ def test_it_is_published_rehearsed_and_read_back(mechanism, tmp_path):
     assert not ledger.datasets()
     release, key = dn.publish(data, ledger=ledger, out=tmp_path / "release")
     assert len(release) == key.table.num_rows == 6
-    stated = release.certificate.plain()["mechanism"]
+    stated = release.certificate.mechanism
     assert mechanism.items() <= stated.items()
     assert mechanism_from(stated).promise(data.schema) == run.promise
     seeded, _ = dn.publish(data, ledger=dn.Ledger(":memory:"), noise=dn.Noise(seed=1))
     assert seeded.certificate.basis is dn.Basis.VOID
+
+
+@TOYS
+def test_whoever_receives_it_can_check_show_and_audit_it(mechanism, tmp_path):
+    folder = tmp_path / "release"
+    release, _ = dn.publish(data_for(**mechanism), ledger=dn.Ledger(":memory:"), out=folder)
+    found = dn.verify(folder)
+    assert found.ok, found.problems
+    assert release.certificate.guarantee.model in release_text(release)
+    assert "`weight_lower`" in (folder / "README.md").read_text()
+    assert dn.audit(folder, external=True).to_dict()
+    wider = release.data.column("weight_lower").to_numpy() - 0.5
+    table = release.data.set_column(release.data.column_names.index("weight_lower"), "weight_lower", pa.array(wider))
+    (tmp_path / "forged").mkdir()
+    replace(release, data=table).write_files(tmp_path / "forged")
+    assert not dn.verify(tmp_path / "forged").ok
 
 
 def test_its_owner_is_told():

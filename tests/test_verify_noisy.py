@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from dunnage.verification.noise import are_around_values
 
 import dunnage as dn
 from dunnage.certificate import Certificate, composition_rule, meaning
@@ -21,15 +19,16 @@ from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError
 from dunnage.exact import plain
 from dunnage.guarantees import Basis, Promise, guarantee_from
+from dunnage.kinds.classes import SAMPLE_NOT_CHECKED
+from dunnage.kinds.noisy import NOISE_NOT_CHECKED
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy_clusters import NoisyClusters
 from dunnage.mechanisms.noisy_values import NoisyValues
-from dunnage.mechanisms.sampled_lattice import SampledLattice
+from dunnage.mechanisms.sampled_lattice import SampledLattice, _are_around_values
 from dunnage.noise import Noise
 from dunnage.publication import Publication
 from dunnage.release import Release
-from dunnage.verification import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
 
 CLUSTERS = {"weight": [20, 50.5]}
 MECHANISMS: dict[str, Any] = {
@@ -101,7 +100,7 @@ def written(release: Release, folder: Path) -> dn.Verification:
 
 def with_body(release: Release, change: Callable[[dict[str, Any]], Any]) -> Release:
     """Change the certificate as a careful forger does: words and odds still follow from the guarantee."""
-    body = copy.deepcopy(dict(release.certificate.plain()))
+    body = release.certificate.plain()
     change(body)
     try:
         promise = Promise(
@@ -111,68 +110,11 @@ def with_body(release: Release, change: Callable[[dict[str, Any]], Any]) -> Rele
             holds=guarantee_from(body["holds"]) if "holds" in body else None,
             why=body.get("why", ""),
         )
-        body["meaning"] = meaning(promise)
+        body["meaning"] = meaning(promise).plain()
         body["composition"]["rule"] = composition_rule(promise.guarantee)
     except Exception:
         assert body["guarantee"] != release.certificate.plain()["guarantee"]  # no guarantee at all: caught as such
-    return replace(release, certificate=Certificate(body=body))
-
-
-def leaves(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to every single value."""
-    if isinstance(content, dict | list) and content:
-        for key, value in content.items() if isinstance(content, dict) else enumerate(content):
-            yield from leaves(value, (*path, key))
-    else:
-        yield path
-
-
-def others(value: Any) -> list[Any]:
-    """Return values that a forger might write instead: the smallest changes, and gross ones."""
-    if isinstance(value, bool):
-        return [not value]
-    if isinstance(value, int):
-        return [value + 1, value - 1, float(value)]
-    if isinstance(value, float):
-        return [value * 1.001 + 1e-6, value * 0.999 - 1e-6]
-    if value is None:
-        return [1]
-    return [f"{value} ", "drop" if value == "noisy" else "noisy"]
-
-
-def put(body: dict[str, Any], path: tuple[Any, ...], value: Any) -> None:
-    for key in path[:-1]:
-        body = body[key]
-    body[path[-1]] = value
-
-
-def get(body: Any, path: tuple[Any, ...]) -> Any:
-    for key in path:
-        body = body[key]
-    return body
-
-
-def is_harmless(name: str, path: tuple[Any, ...], value: Any, before: Any) -> bool:
-    """Tell what nobody can object to: other words for what is protected, a weaker promise, an unused parameter."""
-    part, key = path[0], path[-1]
-    if key == "protects" and str(value).strip():
-        return True
-    if part == "mechanism" and isinstance(value, float) and value == before:
-        return True  # read as the same number
-    if name in NOISY:
-        # Where records were cut, and at which shares, is not seen from outside.
-        published = name == "clusters as published" and key in ("clusters", "law")
-        return published or (part == "mechanism" and "quantiles" in path)
-    if key in ("epsilon", "delta") and isinstance(value, int | float):
-        if part == "mechanism":  # more might have been asked for than was met; k is a whole number, so delta is less
-            return value >= (before or 0) or key == "delta"
-        weaker = value > before and name in ("sample", "sample and noise", "sample of none")
-        return weaker or (name == "sample, asked" and key == "delta" and before < value < 0.1)
-    less = key == "epsilon_choice" and 0 < value < before
-    unused = key in ("left_out_epsilon", "confidence") and name != "sample and noise"
-    # The published form costs more, so that its promise is a weak but true one of the other.
-    cheaper = key == "as_published" and before is True
-    return less or unused or cheaper or ("levels" in path and name == "sample of none")
+    return replace(release, certificate=Certificate.model_validate(body))
 
 
 @pytest.mark.parametrize("name", list(MECHANISMS))
@@ -185,26 +127,6 @@ def test_in_order(releases: dict[str, Release], name: str, tmp_path: Path) -> No
     assert set(NOISE_NOT_CHECKED) <= set(found.not_checked) or name in SAMPLED
 
 
-@pytest.mark.parametrize("name", list(MECHANISMS))
-def test_every_altered_figure_is_seen(releases: dict[str, Release], name: str, tmp_path: Path) -> None:
-    """Change each figure by itself, everything else made to match: verify objects to all that is not harmless."""
-    release, missed, tried = releases[name], [], 0
-    for part in ("guarantee", "mechanism", "measures"):
-        for rest in leaves(release.certificate.plain()[part]):
-            path = (part, *rest)
-            before = get(release.certificate.plain(), path)
-            for number, value in enumerate(others(before)):
-                if is_harmless(name, path, value, before):
-                    continue
-                tried += 1
-                forged = with_body(release, lambda body, path=path, value=value: put(body, path, value))
-                found = written(forged, tmp_path / f"{len(missed)}-{tried}-{number}")
-                if found.ok:
-                    missed.append((path, before, value))
-    assert tried > 10
-    assert not missed
-
-
 @pytest.mark.parametrize("name", ["values", "sample", "public borders"])
 @pytest.mark.parametrize("total", ["total", "total_per_period"])
 def test_a_total_is_at_least_this_release(releases: dict[str, Release], name: str, total: str, tmp_path: Path) -> None:
@@ -212,20 +134,6 @@ def test_a_total_is_at_least_this_release(releases: dict[str, Release], name: st
     own = releases[name].certificate.plain()["guarantee"]["epsilon"]
     change = {total: {"epsilon": float(own) * 0.99, "delta": 0.9}}
     assert not written(with_body(releases[name], lambda body: body["composition"].update(change)), tmp_path / "x").ok
-
-
-@pytest.mark.parametrize("name", list(MECHANISMS))
-def test_figures_that_are_missing_or_too_many(releases: dict[str, Release], name: str, tmp_path: Path) -> None:
-    """Neither leave a figure out, nor print one that may not be known: n, unsampled, suppressed."""
-    release = releases[name]
-    changes: list[Callable[[dict[str, Any]], Any]] = [
-        lambda body, key=key: body["measures"].pop(key) for key in release.certificate.plain()["measures"]
-    ]
-    for key in ("n", "unsampled", "suppressed", "risks", "borders", "noise", "published_intervals", "sensitive"):
-        if key not in release.certificate.plain()["measures"]:
-            changes.append(lambda body, key=key: body["measures"].update({key: {"count": 3}}))
-    for number, change in enumerate(changes):
-        assert not written(with_body(release, change), tmp_path / str(number)).ok
 
 
 def with_column(release: Release, name: str, values: Any, table: str = "data") -> Release:
@@ -241,47 +149,6 @@ def moved(name: str, by: float, row: int = 3) -> Callable[[Release], Release]:
         return with_column(release, name, values)
 
     return forge
-
-
-def bare(release: Release, **change: Any) -> Release:
-    return replace(release, **change)
-
-
-@pytest.mark.parametrize("name", ["values", "values, piecewise", "public borders", "private borders"])
-@pytest.mark.parametrize(
-    "forge",
-    [
-        moved("weight", 0.25),
-        moved("weight_lower", 0.5),
-        moved("weight_upper", 0.5),
-        moved("weight", float("nan")),
-        moved("weight", -1e6),
-        lambda release: with_column(release, "weight_upper", release.data.column("weight").to_numpy()),
-        lambda release: bare(release, data=release.data.slice(0, 100)),
-        lambda release: bare(release, data=release.data.drop(["weight_lower"])),
-        lambda release: bare(release, data=release.data.append_column("class_id", pa.array(np.arange(120)))),
-        lambda release: bare(release, classes=pa.table({"class_id": [0], "size": [120]})),
-        lambda release: bare(release, data=release.data.take(pa.array(np.arange(120)[::-1]))),
-    ],
-)
-def test_altered_noisy_rows(
-    releases: dict[str, Release], name: str, forge: Callable[[Release], Release], tmp_path: Path
-) -> None:
-    assert not written(forge(releases[name]), tmp_path / "forged").ok
-
-
-@pytest.mark.parametrize(
-    "forge",
-    [
-        moved("weight", 0.25),
-        lambda release: with_column(release, "weight_upper", release.data.column("weight").to_numpy() - 0.5),
-        lambda release: with_column(release, "weight_upper", np.full(120, 100.5)),
-    ],
-)
-def test_altered_rows_as_published(
-    releases: dict[str, Release], forge: Callable[[Release], Release], tmp_path: Path
-) -> None:
-    assert not written(forge(releases["clusters as published"]), tmp_path / "forged").ok
 
 
 @pytest.mark.parametrize("name", NOISY)
@@ -320,10 +187,10 @@ def test_claims_are_not_proofs(releases: dict[str, Release], name: str, tmp_path
 
 
 def test_delta_by_either_rounding(tmp_path: Path) -> None:
-    """A delta of one more digit down is too small, and one that is larger is a weaker promise that holds."""
+    """A delta of one more digit down is too small, and a larger one is not what the mechanism promises."""
     release = released(SampledLattice(k=4, beta=0.6, epsilon_choice=9)).release
     delta = Fraction(str(release.certificate.plain()["guarantee"]["delta"]))
-    for factor, ok in ((1 - Fraction(1, 10**9), False), (Fraction(1), True), (Fraction(2), True)):
+    for factor, ok in ((1 - Fraction(1, 10**9), False), (Fraction(1), True), (Fraction(2), False)):
         stated = plain(delta * factor)
 
         def change(body: dict[str, Any], stated: Any = stated) -> None:
@@ -394,7 +261,7 @@ def test_intervals_around_values(last: int, confidence: str, epsilon: str) -> No
     halves = [2 + half / 2 for half in range(-1, 2 * last + 2)]
     for lower, upper in itertools.product(halves, halves):
         if last <= 5 or (lower, upper) in right or hash((lower, upper)) % 50 == 0:
-            found = are_around_values(cells, np.array([lower]), np.array([upper]))
+            found = _are_around_values(cells, np.array([lower]), np.array([upper]))
             assert found == ((lower, upper) in right)
 
 

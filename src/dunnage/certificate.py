@@ -43,7 +43,7 @@ FORMAT = 1
 MOST_CERTIFICATE_BYTES = 16 << 20
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _SIGNED_PREFIX = b"dunnage certificate 1\n"
-_DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
+DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
 _ALTERED = "It was altered or damaged."
 
 Number = int | float | str
@@ -458,8 +458,9 @@ class Certificate(Model):
             certificate = cls.model_validate(content)
         except (ValidationError, RecursionError) as error:
             raise CheckFailed(f"certificate.json: {_malformed(error)} missing or malformed.") from None
-        if "signature" in content and certificate.signature is None:  # unsigned is without the key, not with nothing
-            raise CheckFailed("certificate.json: signature missing or malformed.")
+        empty = [name for name in content if content[name] is None]
+        if empty:
+            raise CheckFailed(f"certificate.json: {', '.join(empty)} missing or malformed.")
         if certificate.to_bytes() != data:
             raise CheckFailed("certificate.json: states a number in another form than certificates have.")
         return certificate
@@ -603,7 +604,7 @@ def certify(
             "composition": {"rule": composition_rule(promise.guarantee), **composed},
             "software": {"dunnage": __version__},
             "time": spend.at,
-            "digests_say": _DIGESTS_SAY,
+            "digests_say": DIGESTS_SAY,
             "files": {},
         }
     )

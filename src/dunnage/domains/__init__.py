@@ -51,6 +51,7 @@ from dunnage.errors import ParameterError
 
 __all__ = [
     "ANY",
+    "KINDS",
     "MOST_FILE_BYTES",
     "MOST_GRID",
     "MOST_IN_MATRIX",
@@ -71,14 +72,14 @@ __all__ = [
     "hierarchy_of",
 ]
 
-_KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph, Stops, Windows)}
+KINDS: dict[str, type[Any]] = {made.kind: made for made in (Numeric, Ordinal, Category, Tree, Graph, Stops, Windows)}
 
 
 def domain_from(description: Mapping[str, object]) -> Domain:
     kind = description.get("kind")
-    made = _KINDS.get(kind) if isinstance(kind, str) else None
+    made = KINDS.get(kind) if isinstance(kind, str) else None
     if made is None:
-        raise ParameterError(f"kind must be one of {', '.join(_KINDS)}. Got {kind!r}.")
+        raise ParameterError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r}.")
     given = {name: value for name, value in description.items() if name != "kind"}
     known = {field.name: field.default is MISSING for field in fields(made)}
     unknown = sorted(given.keys() - known.keys())

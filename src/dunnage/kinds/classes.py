@@ -276,6 +276,11 @@ def _check_classes(release: Release) -> str:
 def _check_domains(release: Release) -> str:
     """Check that intervals lie in the public domain, and nodes and sets in the public hierarchy."""
     classes = _classes(release)
+    for name in with_role(release, PUBLIC, SENSITIVE):
+        if release.attributes[name].domain is not None:
+            values = np.asarray(release.data.column(name).unique().to_pylist())
+            inside = domain_of(release, name).contains(values)
+            require(bool(inside.all()), f"data: a value of {name} leaves the public domain")
     for name in generalised(release):
         if is_number(release, name):
             domain = numeric_domain(release, name)
@@ -404,7 +409,11 @@ def check_figures(release: Release, rules: ClassRules) -> str:
     classes = _classes(release)
     _check_bounds(release, classes, rules.class_bounds)
     stated = release.certificate.rows.plain()
-    loss, _ = stated.pop("loss", None), stated.pop("levels", None)  # levels were looked at with the hierarchies
+    require("loss" in stated, "certificate.json: the loss is wrong")
+    loss = stated.pop("loss")
+    if rules.class_bounds == "level":  # what they are was looked at with the hierarchies
+        told = stated.pop("levels", None) is not None
+        require(told, "certificate.json: does not state one level for each generalised attribute")
     sizes = classes.column("size").to_numpy()
     if isinstance(release.certificate.guarantee, KAnonymity):
         suppressed, words = release.certificate.rows.suppressed, "k, class sizes, risks, l, t and loss"
@@ -429,7 +438,7 @@ def check_figures(release: Release, rules: ClassRules) -> str:
     else:  # what was suppressed would tell of records that are not released
         num_suppressed, words = 0, "k, class sizes and loss"
         figures = RowMeasures(**size_figures(sizes, k_of(release))).plain()
-        stated.pop("noise", None)  # looked at with the sample
+        stated.pop("noise" if release.noisy else "", None)  # looked at with the sample
     wrong = [name for name in figures.keys() | stated.keys() if not _agree(figures.get(name, ""), stated.get(name, ""))]
     require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
     if len(sizes):

@@ -36,7 +36,7 @@ from dunnage.guarantees import (
     WithinCluster,
     WithinPublishedBorders,
 )
-from dunnage.kinds.common import require
+from dunnage.kinds.common import require, same
 from dunnage.laws import Cells, cut_text, exp_bounds
 from dunnage.mechanisms.base import Confidence, Epsilon, Flag, Foresight, Number, Progress, optional
 from dunnage.mechanisms.perturb import Law, NoisyColumns, NoisyMechanism, cut_cells, foresee_intervals, noisy_domains
@@ -224,7 +224,7 @@ class NoisyClusters(NoisyMechanism):
         drawn = {name: [exact(border) for border in borders] for name, borders in (stated or {}).items()}
         fits = stated is not None and drawn.keys() == form.given.keys()
         fits = fits and all(0 < len(drawn[name]) <= len(shares) for name, shares in form.given.items())
-        fits = fits and {name: [plain(border) for border in borders] for name, borders in drawn.items()} == stated
+        fits = fits and same({name: [plain(border) for border in borders] for name, borders in drawn.items()}, stated)
         require(fits, "certificate.json: the borders are not those that the mechanism draws")
         return form.cells(drawn, self.epsilon * (1 - self.border_share))
 

@@ -99,7 +99,7 @@ class NoisyMechanism(Mechanism):
         """Check that intervals follow from noisy values, and laws from epsilon."""
         measures, cells = release.certificate.rows, self.stated_cells(release, schema)
         stated = {"records", "published_intervals"} if cells is None else {"records", "noise"}
-        stated |= {"borders"} if measures.borders is not None else set()
+        stated |= {"borders"} if measures.borders else set()
         fits = measures.model_fields_set == stated
         require(fits, "certificate.json: figures that do not belong to such noise")
         if cells is None:

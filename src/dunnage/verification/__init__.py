@@ -20,13 +20,21 @@ import pyarrow.parquet as pq
 from pydantic import Field, computed_field
 
 from dunnage._version import __version__
-from dunnage.certificate import Certificate, Total, composition_rule, load_public_key, meaning
+from dunnage.certificate import DIGESTS_SAY, Certificate, Total, composition_rule, load_public_key, meaning
 from dunnage.columns import as_text, is_set, is_text
 from dunnage.documents import Listed, Model
-from dunnage.domains import domain_from
+from dunnage.domains import KINDS, domain_from
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
-from dunnage.exact import exact
-from dunnage.guarantees import PROJECT, Assumption, Basis, Loss, Neighbours, Promise
+from dunnage.exact import exact, plain
+from dunnage.guarantees import (
+    ONE_PERIOD_PER_RECORD,
+    PROJECT,
+    Assumption,
+    Basis,
+    Loss,
+    Neighbours,
+    Promise,
+)
 from dunnage.kinds import COUNTS, ESTIMATES, kind_of
 from dunnage.kinds.common import require, same
 from dunnage.kinds.noisy import NOT_CHECKED
@@ -46,6 +54,7 @@ from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.trips import Trip
 from dunnage.verification.estimates import (
     ESTIMATES_NOT_CHECKED,
+    Rebuilt,
     check_estimate_columns,
     check_estimate_lines,
     check_estimate_loss,
@@ -173,7 +182,12 @@ def _check_digests(folder: Path, certificate: Certificate) -> None:
 def check_release(release: Release) -> None:
     """Check all that follows from certificate and tables, wherever they came from; raise :class:`CheckFailed`."""
     try:
-        for _ in (*check_statement(release), check_columns(release), *check_tables(release)):
+        for _ in (
+            *check_statement(release),
+            check_columns(release),
+            *check_tables(release),
+            *_check_proof(release),
+        ):
             continue  # each check raises if it does not hold
     except (CheckFailed, MemoryError):
         raise
@@ -214,10 +228,12 @@ def check_statement(release: Release) -> Iterator[str]:
         why=why,
         assumptions=tuple(Assumption(name, says) for name, says in certificate.assumptions.items()),
     )
-    odds_follow = certificate.meaning == meaning(stated)
+    odds_follow = same(certificate.meaning.plain(), meaning(stated).plain())
     require(odds_follow, "certificate.json: the odds do not follow from the guarantee")
     _check_composition(certificate, stated)
     require(certificate.time == certificate.spend.at, "certificate.json: its time is not that of the spend")
+    said = certificate.digests_say == DIGESTS_SAY or certificate.software.dunnage != __version__
+    require(said, "certificate.json: says something else of digests")
     yield "the odds and composition rule follow from the guarantee"
     if certificate.kind != ESTIMATES:
         yield "guarantee, basis and assumptions are what the mechanism promises with these parameters and columns"
@@ -229,9 +245,12 @@ def mechanism_of(certificate: Certificate) -> Mechanism:
     if kind is None:
         raise CheckFailed("certificate.json: a mechanism that this version does not know")
     try:
-        return kind.from_description(certificate.mechanism)
+        made = kind.from_description(certificate.mechanism)
     except ParameterError as error:
         raise CheckFailed(f"certificate.json: parameters that {kind.name} cannot have: {error}") from None
+    in_form = same(made.describe(), certificate.mechanism)
+    require(in_form, f"certificate.json: parameters of {kind.name} in another form than certificates have")
+    return made
 
 
 def _promise_of(certificate: Certificate) -> Promise:
@@ -268,7 +287,8 @@ def check_promise(certificate: Certificate, due: Promise) -> None:
         # Columns that are not released may have been the reason for leaving rows out: their lines come last.
         shown = certificate.in_clear[: len(due.in_clear)]
         more = certificate.in_clear[len(due.in_clear) :]
-        known = all("were left out" in item or "were moved to the nearest end" in item for item in more)
+        known = len(set(certificate.in_clear)) == len(certificate.in_clear)
+        known &= all("were left out" in item or "were moved to the nearest end" in item for item in more)
         wrong += ["in_clear"] if shown != list(due.in_clear) or not known else []
     wrong = list(dict.fromkeys(wrong))
     require(not wrong, f"certificate.json: {', '.join(wrong)} not what the mechanism promises")
@@ -289,6 +309,8 @@ def schema_of(certificate: Certificate) -> Schema:
 
 
 def _row_schema(certificate: Certificate) -> Schema:
+    known = all(item.kind in (None, *KINDS) for item in certificate.attributes)
+    require(known, "certificate.json: attributes of a kind that there is not")
     attributes = [
         Attribute(
             name=item.name,
@@ -335,11 +357,13 @@ def _check_proof(release: Release) -> Iterator[str]:
     """Check that the proof named, if any, is the mechanism's; another version may name its sections otherwise."""
     certificate = release.certificate
     proof = certificate.proof
-    if proof is None or certificate.kind == ESTIMATES:  # certificates of older versions name none
+    if proof is None:  # certificates of older versions name none
         return
     same_software = proof.project == PROJECT and proof.version == certificate.software.dunnage
     require(same_software, "certificate.json: the proof is not of its software")
-    notes, due = proof.sections, [f"docs/proofs/{note}" for note in mechanism_of(certificate).notes()]
+    estimates = certificate.kind == ESTIMATES
+    sections = Rebuilt.of(certificate).promise().notes if estimates else mechanism_of(certificate).notes()
+    notes, due = proof.sections, [f"docs/proofs/{note}" for note in sections]
     if proof.version != __version__:
         notes, due = (list(dict.fromkeys(note.partition("#")[0] for note in each)) for each in (notes, due))
     require(notes == due, "certificate.json: names another proof than that of its mechanism")
@@ -353,7 +377,12 @@ def _check_composition(certificate: Certificate, promise: Promise) -> None:
     require(stated.neighbours in tuple(Neighbours), "certificate.json: totals between neighbours that there are not")
     own = promise.true_loss(Neighbours(str(stated.neighbours)))
     require(stated.total is not None and stated.total_per_period is not None, "certificate.json: states no totals")
+    assumes = None if certificate.kind == ESTIMATES else ONE_PERIOD_PER_RECORD.name
+    fits = stated.total_per_period_assumes == assumes and None not in stated.plain().values()
+    require(fits, "certificate.json: the total per period rests on something else")
     totals = [total for total in (stated.total, stated.total_per_period) if isinstance(total, Total)]
+    in_form = all(same(plain(exact(part)), part) for total in totals for part in (total.epsilon, total.delta))
+    require(in_form, "certificate.json: states a total in another form than certificates have")
     require(own.bounded or not totals, "certificate.json: states a total, which does not exist after this release")
     fits = all(own.within(Loss(exact(total.epsilon), exact(total.delta))) for total in totals)
     require(fits, "certificate.json: states a total that is less than this release alone")

@@ -14,12 +14,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from dunnage.certificate import Certificate, CombinedTiers
 from dunnage.errors import CheckFailed, UserError
 from dunnage.exact import decimal_text
-from dunnage.guarantees import Basis, KAnonymity
+from dunnage.guarantees import Basis, KAnonymity, Promise
 from dunnage.kinds.common import require, same
 from dunnage.local import promises
 from dunnage.local.client import TaskLosses, check_task, mechanisms_of
@@ -52,6 +53,13 @@ _STATED = {
 _Line = Mapping[str, Any]
 
 
+@lru_cache(maxsize=4)
+def _made_again(task: str) -> tuple[Task, TaskLosses, Mapping[str, Mechanism]]:
+    """Make a task again once, however often it is asked: some laws take long."""
+    made = Task.from_json(task)
+    return made, check_task(made), mechanisms_of(made)
+
+
 @dataclass(frozen=True)
 class Rebuilt:
     """What a certificate of estimates states, and the task, losses and mechanisms made again from it."""
@@ -65,10 +73,23 @@ class Rebuilt:
     def of(cls, certificate: Certificate) -> Rebuilt:
         """Make the task of a certificate again; one that devices would refuse fails the check."""
         try:
-            task = Task.from_json(json.dumps(certificate.estimates.task))
-            return cls(certificate, task, check_task(task), mechanisms_of(task))
+            return cls(certificate, *_made_again(json.dumps(certificate.estimates.task)))
         except UserError:
             raise CheckFailed("certificate.json: the task is none that devices would take") from None
+
+    def promise(self) -> Promise:
+        """Return what the release promises, by the task and the figures stated."""
+        stated = self.stated
+        due = promises.estimates_promise(
+            self.task,
+            self.losses,
+            self.mechanisms,
+            confidence=float(str(stated.mechanism["confidence"])),
+            combine=str(stated.mechanism["combine"]),
+            rules={item.rule for told in stated.estimates.combined.values() for item in told.values()},
+            verdicts=self.verdicts(),
+        )
+        return due.voided(stated.why or "") if stated.basis is Basis.VOID else due
 
     def verdicts(self) -> dict[str, NoiseVerdict]:
         """Judge each map that there are reports for, by their number."""
@@ -88,6 +109,7 @@ def check_estimate_columns(release: Release) -> str:
     require(fits, "certificate.json: the task does not fit its digest")
     rebuilt = Rebuilt.of(stated)
     require(rebuilt.task.dataset == stated.dataset, "certificate.json: another dataset")
+    require(stated.period is None, "certificate.json: a period, which estimates do not have")
     require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
     found = [(item.name, item.type) for item in release.data.schema]
@@ -152,7 +174,11 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     """Check how many reports there were, were left out and told of each number, and what is said of each map."""
     measures = rebuilt.stated.estimates
     reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
-    fits = left_out.keys() <= set(promises.LEFT_OUT) and all(num >= 0 for num in left_out.values())
+    fits = (
+        measures.left_out != {}
+        and left_out.keys() <= set(promises.LEFT_OUT)
+        and all(num >= 0 for num in left_out.values())
+    )
     require(fits, "certificate.json: reports left out that there cannot be")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
@@ -163,7 +189,10 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
     require(any(reports.values()), "certificate.json: estimates from no report")
     maps, verdicts = measures.maps or {}, rebuilt.verdicts()
-    require(maps.keys() == verdicts.keys(), "certificate.json: maps of other purposes")
+    require(maps.keys() == verdicts.keys() and measures.maps != {}, "certificate.json: maps of other purposes")
+    on_ways = {name for name in verdicts if isinstance(rebuilt.mechanisms[name], LocalTrajectory)}
+    on_task = (measures.paths or {}).keys() == on_ways and (measures.paths is not None) == bool(on_ways)
+    require(on_task, "certificate.json: paths of other purposes")
     for name, verdict in verdicts.items():
         fits = maps[name] == verdict.message
         require(fits, f"certificate.json: what is said of the map of {name} does not follow from the task")
@@ -180,7 +209,8 @@ def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTi
     for item in stated.values():
         require((item.reports is not None) is numbers, wrong)
         silent = item.reports == 0
-        require(item.p_value is None or 0 <= item.p_value <= 1, "certificate.json: a p-value that is none")
+        sound = "p_value" not in item.model_fields_set or (item.p_value is not None and 0 <= item.p_value <= 1)
+        require(sound, "certificate.json: a p-value that is none")
         require(
             item.rule == (promises.NO_TIER if silent else promises.chosen_rule(asked, len(told), item.p_value)), wrong
         )
@@ -265,16 +295,7 @@ def check_estimate_loss(release: Release) -> str:
     task, losses, measures = rebuilt.task, rebuilt.losses, stated.estimates
     fits = same(promises.loss_measures(task, losses).plain(), measures.loss.plain())
     require(fits, "certificate.json: what vehicles give away does not follow from the task")
-    promise = promises.estimates_promise(
-        task,
-        losses,
-        rebuilt.mechanisms,
-        confidence=float(str(stated.mechanism["confidence"])),
-        combine=str(stated.mechanism["combine"]),
-        rules={item.rule for told in measures.combined.values() for item in told.values()},
-        verdicts=rebuilt.verdicts(),
-    )
-    promise = promise.voided(stated.why or "") if stated.basis is Basis.VOID else promise
+    promise = rebuilt.promise()
     require(stated.basis is promise.basis, "certificate.json: the basis does not follow from the task")
     expected, told = promise.to_dict(), stated.plain()
     for name, words in _STATED.items():

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forgeries: one value of a genuine release is changed, all else made to match, and verify must object.
+
+Every leaf of every certificate is changed in every way its type allows, every table in one cell of each column and in
+its lines. The folder stays consistent (canonical form, digests, README), so that only the meaning is forged. What
+verify accepts is on a short list, with the reason why nobody can see it from outside.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.builders import CASES, LARGER_CASES
+from tests.estimates_help import fleet_tallies, fleet_task
+
+import dunnage as dn
+from dunnage.certificate import (
+    AttributeStatement,
+    Certificate,
+    Composition,
+    OddsRow,
+)
+from dunnage.documents import canonical
+from dunnage.errors import CheckFailed
+from dunnage.kinds.common import same
+from dunnage.local.estimate import estimate
+from dunnage.release import Release
+from dunnage.verification import check_release
+
+FLEETS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "estimates": ((), {}),
+    "estimates of numbers": (("telemetry",), {"telemetry": {"method": "square-wave"}}),
+    "estimates of areas": (("places",), {"places": {"area_in_clear": True}}),
+    "estimates of numbers as published": (("telemetry",), {"telemetry": {"as_published": True}}),
+    "estimates of paths as published": (("paths",), {"paths": {"as_published": True, "method": "qlp"}}),
+}
+ROWS = {str(case): case for case in (*CASES, *LARGER_CASES)}
+LIKE_OTHERS = r"partition-(3|4-.*)|sampled-lattice-3-0.3.*|utility-clusters-(3|4-published-d.*)|noisy-counts-1"
+LIKE_OTHERS += r"|hierarchical-counts-1-H3.*|constrained-counts-1(-cells.*|-\[\['mode.*)?|estimates of numbers as.*"
+NAMES = [
+    pytest.param(name, id=name, marks=[pytest.mark.long] if re.fullmatch(LIKE_OTHERS, name) else [])
+    for name in (*ROWS, *FLEETS)
+]
+"""All releases; some that are much like others are forged in long runs alone."""
+
+
+@cache
+def genuine(name: str) -> Release:
+    """A release in order; never changed."""
+    if name in FLEETS:
+        purposes, parameters = FLEETS[name]
+        task = fleet_task(*purposes, **parameters)
+        return estimate(fleet_tallies(task, 500), task, allow_noise=True)
+    return ROWS[name].release()
+
+
+# What is changed in a certificate
+
+Way = tuple[str | int, ...]
+REMOVED = object()
+
+
+def others(value: Any) -> Iterator[Any]:
+    """Give what a forger might write instead: the smallest changes, gross ones, and nothing."""
+    yield from (None, REMOVED) if value is not None else (REMOVED, 1, "x")
+    if isinstance(value, bool):
+        yield from (not value, int(value))
+    elif isinstance(value, int):
+        yield from (value + 1, value - 1, 10 * value + 7, float(value), "x")
+    elif isinstance(value, float):
+        yield from (value * 1.001 + 1e-6, value * 0.999 - 1e-6, 10**30, "x")
+    elif isinstance(value, str):
+        yield from (f"{value} ", "x", 7)
+        if re.fullmatch(r"\d+/\d+", value):
+            above, below = value.split("/")
+            yield from (f"{int(above) + 1}/{below}", f"{2 * int(above)}/{2 * int(below)}")
+    elif isinstance(value, list):
+        yield from ([*value, value[-1] if value else "x"], *([value[1:], value[:-1], []] if value else []))
+        if len(value) > 1 and value[0] != value[1]:
+            yield [value[1], value[0], *value[2:]]
+    elif isinstance(value, dict):
+        yield from ({**value, "more": 1}, {}, [])
+
+
+def places(value: Any, path: Way = ()) -> Iterator[tuple[Way, Any]]:
+    """Give every value of plain data, with the way to it."""
+    if path:
+        yield path, value
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def additions(certificate: Certificate, body: dict[str, Any]) -> Iterator[tuple[Way, Any]]:
+    """Give what a certificate may state, and this one does not."""
+    models: list[tuple[Way, Any, Any]] = [
+        ((), Certificate, body),
+        (("measures",), type(certificate.measures), body["measures"]),
+        (("composition",), Composition, body["composition"]),
+        *((("attributes", i), AttributeStatement, item) for i, item in enumerate(body["attributes"])),
+        *((("meaning", "odds", i), OddsRow, item) for i, item in enumerate(body["meaning"]["odds"])),
+    ]
+    for path, model, stated in models:
+        for name in model.model_fields.keys() - stated.keys() - {"signature"}:
+            yield from (((*path, name), value) for value in (None, "x", {}))
+
+
+def replaced(content: Any, path: Way, value: Any) -> Any:
+    """Copy plain data with another value in one place."""
+    (key, *rest), changed = path, copy.copy(content)
+    if rest:
+        changed[key] = replaced(changed[key], tuple(rest), value)
+    elif value is REMOVED:
+        del changed[key]
+    else:
+        changed[key] = value
+    return changed
+
+
+def forgeries(certificate: Certificate) -> Iterator[tuple[Way, Any]]:
+    body = certificate.plain()
+    for path, old in places(body):
+        if path[0] != "files":  # which are worked out anew
+            yield from ((path, value) for value in others(old) if value is REMOVED or not same(value, old))
+    yield from additions(certificate, body)
+
+
+def seen(body: dict[str, Any], release: Release) -> bool:
+    """Whether verify objects to a release with another certificate, whose form and digest are made right."""
+    try:
+        digest = hashlib.sha256(canonical(body)).hexdigest()
+        certificate = Certificate.from_bytes(canonical({**body, "digest": digest}))
+        check_release(Release(certificate=certificate, **release.tables))
+    except CheckFailed:
+        return True
+    return False
+
+
+# What nobody can see from outside, by the place in a certificate, with the mechanisms or kinds that it is about
+
+UNSEEN: dict[str, tuple[str, str]] = {
+    "dataset": ("rows|counts", "a name"),
+    "period": ("rows|counts", "which period the rows are of, unless service dates follow from it"),
+    "spend.id": ("rows|counts", "the ledger is the owner's"),
+    "proof": (".*", "older certificates name none"),
+    "guarantee.protects": ("noisy-clusters|sampled", "a word for the unit, where no sentence has it"),
+    r"composition\.(total|total_per_period)(\.\w+)?": ("rows|counts", "what other releases lose is added"),
+    "attributes": ("rows", "columns are listed role by role, whatever their order in the policy"),
+    r"attributes\.\d\.kind": ("rows", "of a column without a domain"),
+    r"attributes\.\d\.domain\.(unit|doubling|resolution)": ("rows", "what the mechanism makes no use of"),
+    r"attributes\.\d\.domain\.(lower|upper)": ("noisy-clusters|sampled", "noise is not stated, or no row released"),
+    r"attributes\.\d\.(outside|missing)": ("rows", "the line that says so may be about a column that is not released"),
+    r"attributes\.\d\.domain\.zone": ("counts", "a word for people"),
+    r"mechanism\.(symmetrise|refine_seconds|price|max_risk|keep|buckets|limits|l|t|max_distortion|max_suppressed).*": (
+        "utility-clusters|full-domain",
+        "how classes were looked for, or a limit that they keep to as well",
+    ),
+    r"mechanism\.alpha": ("partition|full-domain", "a price that nothing was sold for"),
+    r"mechanism\.quantiles\.\d": ("noisy-clusters", "at which shares of private values they were cut"),
+    r"mechanism\.(epsilon|delta)": ("sampled", "more was asked for than was met"),
+    r"mechanism\.prune": ("hierarchical", "whether sums that were cut off had been looked at"),
+    r"mechanism\.threshold": ("noisy-counts", "a lower one, which no count falls below either"),
+    r"mechanism\.confidence": ("estimates", "reports are not at hand"),
+    r"measures\.importance\.factors\.\w+": ("utility-clusters", "entropy of the private values"),
+    r"measures\.k_chosen": ("utility-clusters", "from which k it was searched"),
+    r"measures\.features\.\d\.groups": ("counts", "how many zones and modes there are"),
+    r"measures\.levels\.\w+": ("sampled", "of no rows"),
+    r"measures\.kkt_residual": ("constrained", "how near to the nearest, within what is allowed"),
+    r"measures\.(reports|combined)\..*": ("estimates", "how many reports there were, and how tiers differed"),
+}
+
+
+def is_unseen(release: Release, path: Way) -> bool:
+    certificate, place = release.certificate, ".".join(map(str, path))
+    about = f"{certificate.kind} {certificate.mechanism_name}"
+    return any(re.fullmatch(pattern, place) and re.search(whom, about) for pattern, (whom, _) in UNSEEN.items())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_changed_leaf_of_a_certificate_is_seen(name: str) -> None:
+    release = genuine(name)
+    check_release(release)
+    body = release.certificate.plain()
+    tried = list(forgeries(release.certificate))
+    missed = [
+        change for change in tried if not (is_unseen(release, change[0]) or seen(replaced(body, *change), release))
+    ]
+    assert len(tried) > 400
+    assert not missed
+
+
+@pytest.mark.parametrize("name", ["partition-3", "noisy-counts-1", "estimates of areas"])
+def test_a_folder_is_judged_as_its_contents_are(name: str, tmp_path: Path) -> None:
+    """Written with all digests and words that follow, forgeries fail and what nobody can see passes."""
+    release = genuine(name)
+    plain, wrong = release.certificate.plain(), {"guarantee.protects": "", "measures": {}, "dataset": "x", "time": "x"}
+    for number, (place, value) in enumerate({**wrong, "basis": "void", "in_clear": ["nothing"]}.items()):
+        try:
+            body = replaced(plain, tuple(place.split(".")), value)
+            forged = Release(certificate=Certificate.model_validate(body), **release.tables)
+        except ValueError:
+            assert seen(body, release)
+            continue
+        (tmp_path / str(number)).mkdir()
+        forged.write_files(tmp_path / str(number))
+        assert dn.verify(tmp_path / str(number)).ok != seen(body, release), place
+
+
+# What is changed in a table
+
+
+def other_cells(column: list[Any]) -> Iterator[Any]:
+    """Give what one cell might hold instead; the last is none of the public domain, if there is one."""
+    cell = column[0]
+    yield from (other for other in column if other not in (cell, None))  # of another line
+    if isinstance(cell, int):
+        yield from (cell + 1, -7, 2**62)
+    elif isinstance(cell, float):
+        yield from (cell + 1e-3, cell - 0.5, -1.0, 1e9, float("nan"))
+    elif isinstance(cell, list):
+        yield from (cell[1:], [*cell, cell[-1]], [*cell, "x"], [])
+    elif isinstance(cell, str):
+        yield from (f"{cell} ", "x", "")
+    yield None
+
+
+def with_cell(table: pa.Table, name: str, value: Any) -> pa.Table:
+    kind = table.schema.field(name).type
+    cells = [value, *table.column(name).to_pylist()[1:]]
+    return table.set_column(table.column_names.index(name), name, pa.array(cells, kind))
+
+
+def forged_tables(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Give tables in which one cell, line or column is forged, with a name for what was done."""
+    num = table.num_rows
+    for item in table.schema:
+        cells = table.column(item.name).to_pylist()[:6]
+        for text, value in {repr(value): value for value in other_cells(cells)}.items() if num else ():
+            if text != repr(cells[0]):
+                yield item.name, with_cell(table, item.name, value)
+        yield "columns", table.drop_columns([item.name])
+        yield "columns", table.rename_columns([f"{n}{'_' * (n == item.name)}" for n in table.column_names])
+    yield "columns", table.append_column("more", pa.array(range(num)))
+    yield "lines", table.slice(1) if num else pa.table({name: [None] for name in table.column_names})
+    if num:
+        yield "lines", table.slice(0, num - 1)
+        yield "lines", pa.concat_tables([table.slice(0, 1), table])
+        yield "lines", pa.concat_tables([table, table.slice(num - 1)])
+    if num > 1:
+        yield "lines", table.take([1, 0, *range(2, num)])
+
+
+UNSEEN_CELLS: dict[str, tuple[str, str]] = {
+    "destination": ("noisy|sampled", "a public column of one record, which is in no class"),
+    "weight.*": ("noisy-(values|clusters)", "a value whose interval is all of its range; as published, any interval"),
+    "origin|destination|window|day": ("counts", "trips of another type, where no such type is listed yet"),
+    "content|rating": ("rows", "another sensitive value by which l and t stay what they are"),
+    "value|lower|upper": ("estimates", "within what shares, order and domains allow: reports are not at hand"),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_changed_cell_and_line_of_a_table_is_seen(name: str) -> None:
+    release = genuine(name)
+    about = f"{release.kind} {release.certificate.mechanism_name}"
+    missed: list[Any] = []
+    for table in release.tables:
+        for place, forged in forged_tables(release.tables[table]):
+            try:
+                check_release(Release(certificate=release.certificate, **{**release.tables, table: forged}))
+            except CheckFailed:
+                continue
+            if not any(
+                re.fullmatch(cells, place) and re.search(whom, about) for cells, (whom, _) in UNSEEN_CELLS.items()
+            ):
+                missed.append((table, place, forged.slice(0, 1).to_pylist()))
+    assert not missed
