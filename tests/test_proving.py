@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from dunnage import ledger as ledger_module
 from dunnage import noise_arrays
+from dunnage.certificate import RowMeasures
 from dunnage.cli.auditing import prove as prove_command
 from dunnage.counting.laplace import DiscreteLaplace, floating_noise
 from dunnage.domains import Numeric
@@ -74,7 +75,7 @@ def test_every_mechanism_has_a_check():
     assert set(checks()) == {*MECHANISMS, *LOCAL_MECHANISMS, NOISE}
 
 
-class Unlisted(Partition):
+class UnlistedClasses(Partition):
     name = "unlisted-classes"
 
 
@@ -95,7 +96,7 @@ class UnlistedCounts(NoisyCounts):
     name = "unlisted-counts"
 
 
-@pytest.mark.parametrize("kind", [Unlisted, UnlistedNoise, UnlistedCounts, TooLittle])
+@pytest.mark.parametrize("kind", [UnlistedClasses, UnlistedNoise, UnlistedCounts, TooLittle])
 def test_a_mechanism_without_a_check_of_its_own_is_examined_by_its_kind(kind, monkeypatch):
     monkeypatch.setitem(MECHANISMS, kind.name, kind)
     verdicts = list(checks()[kind.name](False))
@@ -215,7 +216,7 @@ class SeededNoise(NoisyValues):
 class ConstantNoise(NoisyValues):
     def perturb(self, data, prepared, source):
         told = np.clip(data.numbers("weight") + 1, 0, 4)
-        return NoisyColumns({"weight": (told, told, told)}, {})
+        return NoisyColumns({"weight": (told, told, told)}, RowMeasures(records=len(data)))
 
 
 class OwnNoise(NoisyValues):
