@@ -170,6 +170,7 @@ UNSEEN: dict[str, tuple[str, str]] = {
     r"mechanism\.threshold": ("noisy-counts", "a lower one, which no count falls below either"),
     r"mechanism\.confidence": ("estimates", "reports are not at hand"),
     r"measures\.importance\.factors\.\w+": ("utility-clusters", "entropy of the private values"),
+    r"attributes\.\d\.domain\.parents\.\w+": ("sampled", "a leaf below a node that is told instead"),
     r"measures\.k_chosen": ("utility-clusters", "from which k it was searched"),
     r"measures\.features\.\d\.groups": ("counts", "how many zones and modes there are"),
     r"measures\.levels\.\w+": ("sampled", "of no rows"),
