@@ -33,7 +33,7 @@ GROUPS = {
     "Perturb, collect, estimate": ("local.tasks", "devices", "local.estimate"),
     "Audit": ("auditing.audit", "auditing.finding", "auditing.attacks", "auditing.utility"),
     "Prove": ("proving.desk", "proving.verdict"),
-    "Generate": ("samples",),
+    "Generate": ("samples", "samples.packages", "samples.rides"),
     "The nouns: what is private": (
         "policy",
         "schema",

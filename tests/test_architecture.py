@@ -146,11 +146,12 @@ def test_functions_are_as_long_as_their_thought(parsed):
     assert sizes[-1] <= 190
 
 
-@pytest.mark.xfail(reason="names are being replaced by questions to the mechanism", strict=False)
 def test_no_mechanism_is_known_by_name(parsed):
     """Others ask the mechanism. Only what writes policies for people to start from spells a name out."""
-    mechanisms = [found for name in dunnage.__all__ if isinstance(found := getattr(dunnage, name), type)]
-    module_of = {found.name: found.__module__ for found in mechanisms if isinstance(getattr(found, "name", None), str)}
+    from dunnage.local import task
+    from dunnage.mechanisms import MECHANISMS
+
+    module_of = {name: kind.__module__ for name, kind in {**MECHANISMS, **task.MECHANISMS}.items()}
     assert {"partition", "noisy-counts", "local-numeric"} <= module_of.keys()
     places = []
     for path, _, texts in parsed:
@@ -161,20 +162,18 @@ def test_no_mechanism_is_known_by_name(parsed):
     assert places == []
 
 
-@pytest.mark.xfail(reason="documents are becoming typed models", strict=False)
 def test_documents_are_read_as_models():
     assert [str(path) for path in FILES if path.name != "documents.py" and "body[" in path.read_text()] == []
 
 
-@pytest.mark.xfail(reason="documents are becoming typed models", strict=False)
 def test_loose_mappings_are_few():
     count = sum(len(re.findall(r"\b(?:dict|Mapping)\[str, Any\]", path.read_text())) for path in FILES)
-    assert count <= 150
+    assert count <= 60
 
 
-@pytest.mark.xfail(reason="facts that stand in two places are being joined", strict=False)
-def test_the_source_is_small():
-    assert sum(len(path.read_text().splitlines()) for path in FILES) <= 70_000
+def test_the_source_does_not_grow():
+    """It is to become 70,000 lines, then 52,000: lower this with every step."""
+    assert sum(len(path.read_text().splitlines()) for path in FILES) <= 73_800
 
 
 def test_privacy_randomness_comes_from_noise_alone():

@@ -426,8 +426,8 @@ def test_the_certificate_carries_hierarchies_levels_and_importance():
     body = release.certificate.plain()
     assert body["mechanism"]["importance"] == {"kind": "1/3"}
     assert body["mechanism"]["max_suppressed"] == 0.25
-    assert release.attributes["minutes"]["domain"]["doubling"] == 2.5
-    assert release.attributes["kind"]["domain"]["parents"] == TREES[0]
+    assert release.attributes["minutes"].domain["doubling"] == 2.5
+    assert release.attributes["kind"].domain["parents"] == TREES[0]
     assert set(body["measures"]["levels"]) == {"kind", "minutes", "bag"}
     loss = body["measures"]["loss"]
     weights = {"kind": 1 / 3, "minutes": 1, "bag": 1}

@@ -169,7 +169,9 @@ def noisy_free() -> Release:
 
 
 def test_without_a_law_nothing_is_certified() -> None:
-    release = weights_release(cut(0, 500, "1", "5"), [100, 200], measures={"published_intervals": {"weight": {}}})
+    release = weights_release(
+        cut(0, 500, "1", "5"), [100, 200], measures={"published_intervals": {"weight": {"confidence": 0.9}}}
+    )
     plan = dn.pack(release, capacity=500)
     assert plan.certified is None
     assert plan.truck_linkage is None

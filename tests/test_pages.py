@@ -617,7 +617,7 @@ def test_costs_of_classes_by_hand(rides):
     release, _, external = rides
     body = release.certificate.plain()
     weights = body["measures"]["importance"]["weights"]
-    stations = dn.Graph(edges=release.attributes["board"]["domain"]["edges"])
+    stations = dn.Graph(edges=release.attributes["board"].domain["edges"])
     types = {"Person": 1.0, "Not Adult": 0.5}
     costs, sizes = [], []
     for line in release.classes.to_pylist():
@@ -646,7 +646,7 @@ def test_costs_of_classes_by_hand(rides):
 
 def test_a_map_marks_exactly_the_stations_of_its_class(rides):
     release, _, external = rides
-    edges = release.attributes["board"]["domain"]["edges"]
+    edges = release.attributes["board"].domain["edges"]
     lines = {line["class_id"]: line for line in release.classes.to_pylist()}
     for picture in ride_pictures(external)[2:]:
         line = lines[int(picture.title.split(",")[0].split()[1])]

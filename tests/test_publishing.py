@@ -155,6 +155,6 @@ def test_what_departs_from_the_truth_is_said(tmp_path):
     told = " ".join(release.certificate.plain()["in_clear"])
     assert "values of weight outside its domain were moved to the nearest end" in told
     assert "records without day were left out" in told
-    assert release.attributes["weight"]["outside"] == "clamp"
+    assert release.attributes["weight"].outside == "clamp"
     assert "values outside the domain were moved" in (tmp_path / "release" / "README.md").read_text()
     assert dn.verify(tmp_path / "release").ok

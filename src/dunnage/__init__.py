@@ -216,10 +216,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "samples": (
         "PackageSetting",
         "package_setting",
-        "packages",
         "generate_packages",
         "RideSetting",
-        "rides",
         "metro_edges",
         "generate_rides",
         "TripSetting",
@@ -234,6 +232,8 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "PositionSetting",
         "generate_positions",
     ),
+    "samples.packages": ("packages",),
+    "samples.rides": ("rides",),
     # errors
     "errors": (
         "DunnageError",

@@ -31,7 +31,6 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from dunnage._version import __version__
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact, plain
 
@@ -53,7 +52,7 @@ class Model(BaseModel):
 class Software(Model):
     """What made a document."""
 
-    dunnage: str = __version__
+    dunnage: str
 
 
 def _read_amount(value: object) -> Fraction:

@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 from pydantic import JsonValue, field_validator, model_validator
 
+from dunnage._version import __version__
 from dunnage.documents import Listed, Model, Software, read, to_text
 from dunnage.errors import OutputError, ParameterError
 from dunnage.folders import check_new_folder, new_folder
@@ -231,7 +232,7 @@ class Frontier(Model):
     limit: Limit = Limit()
     points: Listed[Point]
     failed: Listed[Failure] = ()
-    software: Software = Software()
+    software: Software = Software(dunnage=__version__)
 
     @field_validator("points")
     @classmethod

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, model_serializer
 
+from dunnage._version import __version__
 from dunnage.auditing.carriers import (
     CarrierCase,
     EstimatesSight,
@@ -209,7 +210,7 @@ class Audit(Model):
     statement: Statement = Statement()
     approved: Approval | None = None
     seconds: float
-    software: Software = Software()
+    software: Software = Software(dunnage=__version__)
 
     def __repr__(self) -> str:
         return f"Audit({self.dataset!r}, {len(self.findings)} findings, {'external' if self.external else 'private'})"

@@ -128,7 +128,7 @@ def estimate(
     Examples
     --------
     >>> from dunnage.local.batch import perturb_column
-    >>> from dunnage.local.task import Limits, Schedule, Tier
+    >>> from dunnage.local.task import Limits, Purpose, Schedule, Tier
     >>> from dunnage.noise import Noise
     >>> speed = Quantity(name="speed", low=0, high=120, unit="km/h")
     >>> duty = Purpose(name="telemetry", mechanism="local-numeric", tiers=(Tier(name="all", epsilon=2),),

@@ -16,7 +16,7 @@ from pydantic import PlainSerializer, PlainValidator
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import Distortion, RowLoss
+from dunnage.certificate import Distortion, RowLoss, RowMeasures
 from dunnage.certificate import Importance as ImportanceStatement
 from dunnage.columns import SET_TYPE
 from dunnage.domains import decimal_scale
@@ -224,7 +224,7 @@ class ClassMechanism(ClassRelease):
         }
         sizes, num_suppressed = class_sizes(class_id), len(dataset) - len(kept)
         measures = size_measures(sizes, self.least_k, num_suppressed, prepared.fewest_persons)
-        measures = measures.model_copy(update=figures)
+        measures = RowMeasures.model_validate({**measures.plain(), **figures})
         members = _member_table(dataset, prepared, kept) if self.tells == "multiset" else None
         return Drawn(data=data, measures=measures, rows=order, class_id=class_id, classes=summary, members=members)
 

@@ -174,8 +174,10 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     """Check how many reports there were, were left out and told of each number, and what is said of each map."""
     measures = rebuilt.stated.estimates
     reports, combined, left_out = measures.reports, measures.combined, measures.left_out or {}
+    stated = all(getattr(measures, name) is not None for name in measures.model_fields_set)
     fits = (
-        measures.left_out != {}
+        stated
+        and measures.left_out != {}
         and left_out.keys() <= set(promises.LEFT_OUT)
         and all(num >= 0 for num in left_out.values())
     )
