@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from pydantic import BaseModel
 from tests.scenarios.harness import Here, check
 from tests.scenarios.inputs import EDGES, MODES, STOPS, parcel_policy, parcels, rides, rides_policy, trips, trips_policy
 
@@ -65,7 +66,7 @@ def told_name(name: str, value: Any) -> list[str]:
     lines = [f"class dn.{name}({bases}){signature(value)}"]
     if dataclasses.is_dataclass(value):
         lines += [f"  field {item.name}: {item.type}" for item in dataclasses.fields(value)]
-    for key in sorted(set(dir(value)) - set(dir(object)) - set(dir(Exception))):
+    for key in sorted(set(dir(value)) - set(dir(object)) - set(dir(Exception)) - set(dir(BaseModel))):
         member = inspect.getattr_static(value, key)
         if key.startswith("_"):
             continue
