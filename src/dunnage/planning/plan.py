@@ -110,10 +110,10 @@ class PlanDocument(Model):
     kind: Literal["packing"]
     release: str
     objective: Number
-    minimises: str
-    bins: int
+    minimises: str | None = None  # it and the next follow from the rest
+    bins: int | None = None
     bound: Number
-    gap: Number
+    gap: Number | None = None
     status: str
     seconds: Number
     model: PackingModel
@@ -127,7 +127,7 @@ class PlanDocument(Model):
     trucks: list[_TruckLine]
     truck_linkage: OrEmpty[Linkage]
     unplanned: OrEmpty[Unplanned]
-    software: Software
+    software: Software | None = None
 
 
 class Waits(Model):
