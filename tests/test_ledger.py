@@ -701,7 +701,7 @@ def test_sixteen_processes_never_overspend(path):
 def test_killed_processes_leave_a_readable_ledger(path):
     rng = random.Random(5)
     printed: set[str] = set()
-    for number in range(10):
+    for number in range(24):
         with spender(path, number, "0.001", "1000", 10**6) as process:
             assert process.stdout is not None
             printed.add(process.stdout.readline().strip())

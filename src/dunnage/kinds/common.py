@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -24,44 +25,42 @@ Columns = dict[str, pa.DataType | None]
 PUBLIC, SENSITIVE, GENERALISED = "public", "sensitive", "quasi-identifier"
 
 
-class Kind:
+class Kind(abc.ABC):
     """A kind of release: its tables and columns, what is counted again, and what people are told of it."""
 
-    line = "a line"  # what a line of `data` is
-    has_key = True  # whether a key leads from its rows back to the owner's
     table_words: ClassVar[Mapping[str, str]]
 
+    @abc.abstractmethod
     def tables(self, release: Release) -> dict[str, Columns]:
         """Return the tables and columns that the certificate speaks of."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def recount(self, release: Release) -> Iterator[str]:
         """Count again what the tables alone tell; say what held, or raise :class:`CheckFailed`."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
         """Say what nobody can see from the folder alone."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
         """Say in a few words what a column is."""
-        raise NotImplementedError
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
         """Say what one protected unit loses, where the odds of the certificate do not say it all."""
         return ()
 
+    @abc.abstractmethod
     def readme(self, release: Release, columns: str) -> str:
         """Write what follows after promise and files in the README."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def figures(self, release: Release) -> list[str]:
         """Describe the figures of the certificate for a person, a line each."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
         """Say in a line or two what was released, to the owner who just did it."""
-        raise NotImplementedError
 
     def check_columns(self, release: Release) -> str:
         """Check that no table or column is there that the certificate does not speak of, and none missing."""

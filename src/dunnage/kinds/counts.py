@@ -44,7 +44,6 @@ HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 class Counts(Kind):
     """Counts per type of trips."""
 
-    line = "a type of trips"
     table_words: ClassVar = {"data": "one line a type of trips that has any; **one that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:

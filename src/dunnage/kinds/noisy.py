@@ -43,7 +43,6 @@ NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row a
 class NoisyRows(Kind):
     """Rows told by noise."""
 
-    line = "a record"
     table_words: ClassVar = {
         "data": "one line a released record",
         "classes": "one line a class of records that look alike, with its size",

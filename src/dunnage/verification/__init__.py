@@ -53,7 +53,6 @@ from dunnage.release import (
 from dunnage.schema import Attribute, Contribution, Role, Schema
 from dunnage.trips import Trip
 from dunnage.verification.estimates import (
-    ESTIMATES_NOT_CHECKED,
     Rebuilt,
     check_estimate_columns,
     check_estimate_lines,
@@ -142,7 +141,7 @@ def verify(folder: str | os.PathLike[str], *, signed_by: str | os.PathLike[str] 
         certificate = read_certificate(path)
         basis, kind = str(certificate.basis), kind_of(certificate)
         if kind is not None:
-            not_checked = kind.not_checked(certificate) or ESTIMATES_NOT_CHECKED
+            not_checked = kind.not_checked(certificate)
         checks.append("the certificate is readable, in canonical form, and fits its own digest")
         checks.append(certificate.check_signature(trusted))
         _check_digests(path, certificate)

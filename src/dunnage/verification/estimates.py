@@ -31,14 +31,6 @@ from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import Release
 from dunnage.text import several
 
-ESTIMATES_NOT_CHECKED = (
-    "that the reports were made by devices of the task, each vehicle's as scheduled, and that none was forged",
-    "that values and intervals, at their confidence, are those that the reports give, which are not at hand",
-    "how many reports there were and were left out, and whether one counted twice",
-    "that domains, grids and tiers were chosen without looking at the data",
-    "that no vehicle gave away more than its allowance, and what else was collected from it",
-    "that what is said to be in clear and assumed is complete",
-)
 _SUM_TOLERANCE = 1e-6
 _STATED = {
     "guarantee": "the guarantee does",
