@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check the documents: links that lead somewhere, and pages that say what the code says.
 
-``--write`` writes ``docs/reference.md`` again from the docstrings, ``docs/commands.md`` from the commands' help, and
-``docs/schemas/`` from the models of public documents.
+``--write`` writes ``docs/commands.md`` again from the commands' help, and ``docs/schemas/`` from the models of public
+documents. The reference is built with the site, from the docstrings (``site_hooks.py``).
 """
 
 from __future__ import annotations
@@ -15,68 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dunnage
-
 ROOT = Path(__file__).resolve().parents[1]
-REFERENCE = ROOT / "docs" / "reference.md"
 COMMANDS = ROOT / "docs" / "commands.md"
 SCHEMAS = ROOT / "docs" / "schemas"
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-GROUPS = {
-    "Draft and load": ("io",),
-    "Advise": ("advising.advice", "advising.frontier"),
-    "Publish": ("publishing",),
-    "Verify": ("verification",),
-    "Pack": ("planning.packing", "planning.models"),
-    "Size": ("planning.fleet", "planning.exports", "gtfs"),
-    "Apply": ("settle", "settle.fleets"),
-    "Perturb, collect, estimate": ("local.tasks", "devices", "local.estimate"),
-    "Audit": ("auditing.audit", "auditing.finding", "auditing.attacks", "auditing.utility"),
-    "Prove": ("proving.desk", "proving.verdict"),
-    "Generate": ("samples", "samples.packages", "samples.rides"),
-    "The nouns: what is private": (
-        "policy",
-        "schema",
-        "domains",
-        "trips",
-        "city",
-        "dataset",
-        "publication",
-        "ledger",
-        "noise",
-    ),
-    "The nouns: what leaves": ("release", "certificate"),
-    "The nouns: plans": ("planning.plan", "planning.trucks", "routes", "planning.dispatch"),
-    "The nouns: devices": (
-        "local.subjects",
-        "local.task",
-        "local.report",
-        "local.allowance",
-        "local.client",
-        "local.tally",
-        "devices.sealing",
-        "auditing.fleet",
-    ),
-    "Guarantees": ("guarantees", "sampling_loss"),
-    "Mechanisms": (
-        "mechanisms.constrained_counts",
-        "mechanisms.full_domain",
-        "mechanisms.hierarchical_counts",
-        "mechanisms.noisy_clusters",
-        "mechanisms.noisy_counts",
-        "mechanisms.noisy_values",
-        "mechanisms.partition",
-        "mechanisms.sampled_lattice",
-        "mechanisms.utility_clusters",
-        "mechanisms.base",
-        "local.numeric",
-        "local.location",
-        "local.trajectory",
-        "laws",
-    ),
-    "Errors": ("errors",),
-}
-"""Modules of the reference by what they are for: first the verbs, in the order of the loop, then the nouns."""
 
 
 def documents() -> list[Path]:
@@ -108,45 +50,6 @@ def anchors(document: Path) -> set[str]:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
-def reference() -> str:
-    """Write the reference page: every public name, grouped by use, with its signature and docstring."""
-    listed = [module for modules in GROUPS.values() for module in modules]
-    if sorted(listed) != sorted(dunnage._GROUPS):
-        differing = sorted(set(listed) ^ set(dunnage._GROUPS)) or ["one named twice"]
-        raise SystemExit(f"docs/check_docs.py: GROUPS and dunnage._GROUPS differ in {', '.join(differing)}")
-    parts = ["# Reference", "", _REFERENCE_WORDS, ""]
-    used = {title: modules for title, modules in GROUPS.items() if modules}
-    for title, modules in used.items():
-        names = [name for module in modules for name in dunnage._GROUPS[module]]
-        parts.append(f"- [{title}](#{_anchor(title)}): " + ", ".join(f"`{name}`" for name in names))
-    for title, modules in used.items():
-        parts += ["", f"## {title}", ""]
-        for module in modules:
-            for name in dunnage._GROUPS[module]:
-                parts += [*_entry(name), ""]
-        parts.pop()
-    return "\n".join(parts).rstrip() + "\n"
-
-
-_REFERENCE_WORDS = (
-    "Made from the docstrings by `make docs`. Import as `import dunnage as dn`. The verbs come first, in the order of "
-    "the loop; [commands](commands.md) do the same on the command line."
-)
-
-
-def _entry(name: str) -> list[str]:
-    value = getattr(dunnage, name)
-    lines = [f"### {name}", ""]
-    if inspect.isfunction(value):
-        lines += ["```python", f"{name}{_signature(value)}", "```", ""]
-    return [*lines, "```text", inspect.cleandoc(value.__doc__ or ""), "```"]
-
-
-def _signature(value: object) -> str:
-    text = str(inspect.signature(value))  # type: ignore[arg-type]
-    return text.replace("'", "")
 
 
 def commands() -> str:
@@ -241,7 +144,7 @@ def schemas() -> dict[Path, str]:
 
 def main() -> None:
     """Check everything, or write the pages that are made from the code."""
-    made = {REFERENCE: reference(), COMMANDS: commands(), **schemas()}
+    made = {COMMANDS: commands(), **schemas()}
     problems = []
     for page, text in made.items():
         if "--write" in sys.argv:
@@ -255,7 +158,7 @@ def main() -> None:
         print(problem, file=sys.stderr)
     if problems:
         sys.exit(1)
-    print(f"{len(documents())} documents: links, reference and commands are right")
+    print(f"{len(documents())} documents: links, commands and schemas are right")
 
 
 if __name__ == "__main__":

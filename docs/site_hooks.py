@@ -6,12 +6,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import dunnage
+
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?:[A-Z]\w*\.md|src/[^)]*|tests/[^)]*)\)")
 _SHIM = re.compile(r'<script src="https://unpkg\.com/iframe-worker/shim"></script>')
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Take links to files of the repository that are no pages for words; on the forge they lead there."""
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Turn links to files of the repository that are not pages into words, and list the public names in the reference.
+
+    On the forge such links work.
+    """
+    if page.file.src_uri == "reference.md":
+        markdown += "".join(
+            f"\n## {title}\n\n" + "".join(f"::: dunnage.{name}\n\n" for names in modules.values() for name in names)
+            for title, modules in dunnage.PUBLIC.items()
+        )
     return _OUTSIDE.sub(r"\1", markdown)
 
 
