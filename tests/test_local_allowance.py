@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.task import Grid, Limits, Purpose, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, Refusal, TaskError
-from dunnage.local.allowance import Allowance, Slot
-from dunnage.local.task import Grid, Limits, Purpose, Schedule, Task, Tier
 
 DAY = 20_000
 MIDNIGHT = DAY * 86_400
@@ -540,7 +540,7 @@ class TestKeeping:
     def test_room(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         enrol(path).close()
         made = self.play(path, range(DAY, DAY + 4))
-        monkeypatch.setattr("dunnage.local.allowance.MOST_KEPT_BYTES", Path(f"{path}.closed").stat().st_size)
+        monkeypatch.setattr("dunnage.devices.allowance.MOST_KEPT_BYTES", Path(f"{path}.closed").stat().st_size)
         with reopen(path, keep_from=DAY) as allowance:
             with pytest.raises(AllowanceError, match="fewer days"):
                 self.spend(allowance, DAY + 5)

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.client import Client, check_task, mechanism_of
+from dunnage.devices.report import Report
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, TaskError
-from dunnage.local.allowance import Allowance, Slot
-from dunnage.local.client import Client, check_task, mechanism_of
-from dunnage.local.report import Report
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.noise import Noise
 
 DAY = 20_000
@@ -421,12 +421,12 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 BARE = """
 import sys, time
 before = time.process_time()
-import dunnage.local.client
+import dunnage.devices.client
 imported = time.process_time() - before
 from dunnage.errors import AllowanceError
-from dunnage.local.allowance import Allowance
-from dunnage.local.client import Client
-from dunnage.local.task import Task
+from dunnage.devices.allowance import Allowance
+from dunnage.devices.client import Client
+from dunnage.devices.task import Task
 task = Task.from_json(open(sys.argv[1], "rb").read())
 with Allowance.open(sys.argv[2], task, tier="basic", enrol=True, now=1728000000) as allowance:
     made = Client(task, allowance, clock=lambda: 1728000000).reports({"places": (104.0, 30.6)})

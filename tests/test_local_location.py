@@ -15,13 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dunnage.errors import ParameterError, ReportError
-from dunnage.guarantees import Basis, LocalDP, MetricLocalDP, Neighbours, WithinCluster
-from dunnage.local.location import LocalLocation
-from dunnage.local.oracles import (
+from dunnage.devices.places import (
     Channel,
     HadamardResponse,
     InClear,
+    LocalLocation,
     OptimisedUnary,
     Oracle,
     PublishedUnary,
@@ -34,8 +32,10 @@ from dunnage.local.oracles import (
     draw_chance,
     enumerated_loss,
 )
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Tier
+from dunnage.devices.subjects import Grid
+from dunnage.devices.task import Tier
+from dunnage.errors import ParameterError, ReportError
+from dunnage.guarantees import Basis, LocalDP, MetricLocalDP, Neighbours, WithinCluster
 from dunnage.noise import Noise
 
 KINDS: tuple[type[Oracle], ...] = (
@@ -201,12 +201,12 @@ def test_digits_of_a_chance_are_right(weight: int, x: Fraction, bits: int) -> No
 
 def test_a_chance_is_drawn_to_the_last_digit(monkeypatch: pytest.MonkeyPatch) -> None:
     """With as few digits at a time as can be, ties go on and on: the law must not change."""
-    from dunnage.local import oracles
+    from dunnage.devices import places
 
     def few(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
         return chance_digits(weight, x, (bits // 64).bit_length())
 
-    monkeypatch.setattr(oracles, "chance_digits", few)
+    monkeypatch.setattr(places, "chance_digits", few)
     noise, num, chance = Noise(seed=3), 40_000, 3 / (math.exp(0.5) + 3)
     hits = sum(draw_chance(3, Fraction(1, 2), noise) for _ in range(num))
     assert abs(hits - num * chance) < 6.5 * math.sqrt(num * chance * (1 - chance))

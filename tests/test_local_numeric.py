@@ -21,19 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.chance_help import chance_of
 
-from dunnage.errors import ParameterError, ReportError
-from dunnage.guarantees import Basis, Neighbours
-from dunnage.local.numeric import (
-    LocalNumeric,
-    SampledReport,
-    attributes_of,
-    combination,
-    joint_report,
-    num_sampled,
-    published_report,
-    sampled_report,
-)
-from dunnage.local.numeric_laws import (
+from dunnage.devices.numbers import (
     HYBRID_FROM,
     HYBRID_TO,
     Duchi,
@@ -41,21 +29,31 @@ from dunnage.local.numeric_laws import (
     JointDuchi,
     LaplaceNumber,
     LiteralPiecewise,
+    LocalNumeric,
     OddsCoin,
     Piecewise,
     PublishedPiecewise,
     Reading,
+    SampledReport,
     SquareWave,
     Warner,
     _LiteralCoin,
     _window_moments,
+    attributes_of,
     best_window,
+    combination,
     hybrid,
+    joint_report,
+    num_sampled,
     odds_of,
+    published_report,
+    sampled_report,
 )
-from dunnage.local.oracles import enumerated_loss, spread
-from dunnage.local.subjects import Quantity
-from dunnage.local.task import Tier
+from dunnage.devices.places import enumerated_loss, spread
+from dunnage.devices.subjects import Quantity
+from dunnage.devices.task import Tier
+from dunnage.errors import ParameterError, ReportError
+from dunnage.guarantees import Basis, Neighbours
 from dunnage.noise import Noise
 
 ALPHA = 1e-9
@@ -838,7 +836,7 @@ def test_one_report_is_fast(parameters, within):
 
 
 def test_import_needs_the_standard_library_only():
-    code = "import sys, dunnage.local.numeric; print(*sys.modules)"
+    code = "import sys, dunnage.devices.numbers; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert "dunnage.local.numeric_laws" in found
+    assert "dunnage.devices.numbers" in found
     assert not {"numpy", "scipy", "pyarrow", "numba", "cryptography"} & set(found)

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from dunnage.devices.places import DIRECTIONS, LocalLocation, Planar, enumerated_loss, norm
+from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError
-from dunnage.local.location import LocalLocation
-from dunnage.local.oracles import DIRECTIONS, Planar, enumerated_loss, norm
-from dunnage.local.subjects import Grid
 from dunnage.noise import Noise
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)

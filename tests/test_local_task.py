@@ -18,8 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.errors import InputError, OutputError, ParameterError, ReportError, TaskError
-from dunnage.local.report import (
+from dunnage.devices.report import (
     ID_BYTES,
     MOST_LINE,
     MOST_PAYLOAD,
@@ -27,7 +26,8 @@ from dunnage.local.report import (
     ReportFile,
     write_reports,
 )
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.errors import InputError, OutputError, ParameterError, ReportError, TaskError
 from dunnage.noise import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from dunnage.devices.paths import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
+from dunnage.devices.places import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
+from dunnage.devices.subjects import Grid
+from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, LocalDP, Neighbours, WithinCluster
-from dunnage.local.oracles import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Tier
-from dunnage.local.trajectory import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
 from dunnage.noise import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")

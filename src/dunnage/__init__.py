@@ -21,9 +21,22 @@ if TYPE_CHECKING:
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.city import Buses, City
+    from dunnage.collecting.estimate import estimate
+    from dunnage.collecting.files import collect, perturb
+    from dunnage.collecting.fleet import simulate
+    from dunnage.collecting.identity import KeyRing, SealedRecord, open_record, rotate, seal
+    from dunnage.collecting.reading import FileColumns
+    from dunnage.collecting.tally import Tallies, Tally
+    from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
     from dunnage.dataset import Dataset
-    from dunnage.devices import FileColumns, collect, perturb, simulate
-    from dunnage.devices.sealing import KeyRing, SealedRecord, open_record, rotate, seal
+    from dunnage.devices.allowance import Allowance
+    from dunnage.devices.client import Client, check_task
+    from dunnage.devices.numbers import LocalNumeric
+    from dunnage.devices.paths import LocalTrajectory
+    from dunnage.devices.places import LocalLocation
+    from dunnage.devices.report import Report
+    from dunnage.devices.subjects import Grid, Quantity
+    from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
         AllowanceError,
@@ -66,17 +79,6 @@ if TYPE_CHECKING:
     from dunnage.io import draft, load
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
-    from dunnage.local.allowance import Allowance
-    from dunnage.local.client import Client, check_task
-    from dunnage.local.estimate import estimate
-    from dunnage.local.location import LocalLocation
-    from dunnage.local.numeric import LocalNumeric
-    from dunnage.local.report import Report
-    from dunnage.local.subjects import Grid, Quantity
-    from dunnage.local.tally import Tallies, Tally
-    from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
-    from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
-    from dunnage.local.trajectory import LocalTrajectory
     from dunnage.mechanisms.base import Foresight
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
     from dunnage.mechanisms.full_domain import FullDomain

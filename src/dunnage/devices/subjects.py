@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from dunnage.errors import ParameterError, TaskError
 from dunnage.exact import Exact, Json, exact, plain, shown
@@ -361,3 +361,56 @@ def _spread_bits(number: int) -> int:
 def _gathered_bits(code: int) -> int:
     """Take every second bit of a code, the last one included."""
     return sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2))
+
+
+class _ReportLaw(Protocol):
+    @property
+    def payload_bits(self) -> int: ...
+
+    @property
+    def loss(self) -> Fraction | None: ...
+
+
+LawType = TypeVar("LawType", bound=_ReportLaw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiered(Generic[LawType]):
+    """What local mechanisms share: public tiers, or one epsilon for all devices, and a law of reports for each."""
+
+    epsilon: Exact | None = None
+    tiers: Sequence[Tier] = ()
+    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
+    _laws: dict[str, LawType] = field(init=False, repr=False, compare=False)
+
+    def _set_levels(self) -> None:
+        given: object = self.tiers
+        if (self.epsilon is None) == (not given):
+            raise ParameterError(
+                "give either epsilon or tiers: a privacy parameter has no default. Got both or neither."
+            )
+        levels = tuple(given) if isinstance(given, tuple | list) else ()
+        if self.epsilon is not None:
+            levels = (Tier(name="all", epsilon=exact(self.epsilon, what="epsilon")),)
+            object.__setattr__(self, "epsilon", levels[0].epsilon)
+        alike = {type(tier) for tier in levels} == {Tier} and len({tier.name for tier in levels}) == len(levels)
+        if not alike:
+            raise ParameterError("tiers must be a list of Tier with different names. Give Tier(name=..., epsilon=...).")
+        object.__setattr__(self, "tiers", tuple(self.tiers))
+        object.__setattr__(self, "levels", levels)
+
+    def channel(self, tier: Tier | str) -> LawType:
+        """Return the law of one report of a tier, which may be given by its name."""
+        name = tier if isinstance(tier, str) else tier.name
+        known = next((level for level in self.levels if level.name == name), None)
+        if known is None or (isinstance(tier, Tier) and tier != known):
+            names = ", ".join(level.name for level in self.levels)
+            raise ParameterError(f"tier {shown(name)} is not one of this mechanism. Use {names}.")
+        return self._laws[name]
+
+    def payload_bits(self, tier: Tier | str) -> int:
+        return self.channel(tier).payload_bits
+
+    def true_loss(self, tier: Tier | str) -> Fraction | None:
+        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
+        return self.channel(tier).loss

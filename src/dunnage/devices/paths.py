@@ -18,21 +18,24 @@ from functools import cached_property
 from itertools import accumulate
 from typing import ClassVar, Protocol
 
-from dunnage.errors import ParameterError
-from dunnage.guarantees import Promise
-from dunnage.local.location import AREA_NOTE, OnGrid, areas_text, read_place
-from dunnage.local.oracles import (
+from dunnage.devices.places import (
+    AREA_NOTE,
     ORACLES,
     InClear,
     Law,
+    OnGrid,
     Oracle,
     PublishedUnary,
+    areas_text,
     decode_symbol,
     find_oracle,
     listed_symbols,
+    read_place,
     read_symbol,
 )
-from dunnage.local.subjects import Grid, Tier
+from dunnage.devices.subjects import Grid, Tier
+from dunnage.errors import ParameterError
+from dunnage.guarantees import Promise
 from dunnage.noise import Noise, integer
 
 Path = tuple[int, ...]  # Cells in order of time; `grid.outside` for a place that is outside or missing
@@ -292,7 +295,7 @@ class LocalTrajectory(OnGrid):
     epsilon, tiers
         What one report, of the whole path, may give away: one number for all, or public tiers.
     method
-        ``auto`` (see :func:`~dunnage.local.oracles.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
+        ``auto`` (see :func:`~dunnage.devices.places.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
         ``optimised-unary``, ``hadamard``. With ``as_published``: ``product`` (which ``auto`` means), ``qlp``, ``qjlp``.
     hops
         How many cells (to the side, up or down, or both) the next cell of a path may be away from the one before. A

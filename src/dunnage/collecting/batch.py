@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Perturb whole columns: what a gateway does for many vehicles, or a simulation.
 
-One row is one report, and what is kept is the :class:`~dunnage.local.tally.Tally`. Rows are perturbed
+One row is one report, and what is kept is the :class:`~dunnage.collecting.tally.Tally`. Rows are perturbed
 :data:`CHUNK_ROWS` at a time, so that memory does not grow with them. Every law is that of its scalar sibling in
-:mod:`dunnage.local.numeric` or :mod:`dunnage.local.location`, exactly, with the entropy of the system:
+:mod:`dunnage.devices.numbers` or :mod:`dunnage.devices.places`, exactly, with the entropy of the system:
 
 - choices are drawn by the tables of :mod:`dunnage.noise_arrays`, which round nothing;
 - one-hot rows are never made: eight bits of noise are drawn at once, as a byte (:func:`unary`);
@@ -27,23 +27,34 @@ from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.errors import ParameterError
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import Attribute, JointReport, LocalNumeric, SampledReport
-from dunnage.local.numeric_laws import (
+from dunnage.collecting.tally import BITS, SYMBOLS, Key, Tally
+from dunnage.devices.numbers import (
+    Attribute,
     Hybrid,
     JointDuchi,
+    JointReport,
     LaplaceNumber,
     LiteralPiecewise,
+    LocalNumeric,
     NumberLaw,
+    SampledReport,
     SquareWave,
     WindowLaw,
 )
-from dunnage.local.oracles import DIRECTIONS, HadamardResponse, InClear, Law, OptimisedUnary, Planar, RandomisedResponse
-from dunnage.local.subjects import Grid
-from dunnage.local.tally import BITS, SYMBOLS, Key, Tally
-from dunnage.local.task import Tier
-from dunnage.local.trajectory import AreaPaths, Independent, LocalTrajectory, PathCode, ReachablePaths
+from dunnage.devices.paths import AreaPaths, Independent, LocalTrajectory, PathCode, ReachablePaths
+from dunnage.devices.places import (
+    DIRECTIONS,
+    HadamardResponse,
+    InClear,
+    Law,
+    LocalLocation,
+    OptimisedUnary,
+    Planar,
+    RandomisedResponse,
+)
+from dunnage.devices.subjects import Grid
+from dunnage.devices.task import Tier
+from dunnage.errors import ParameterError
 from dunnage.noise import Interval, Noise, ceil_divide, exp_interval
 
 Packed = NDArray[np.uint8]
@@ -69,7 +80,7 @@ def randomised_response(noise: Noise, indices: IntArray, num_inputs: int, epsilo
 
 def unary(noise: Noise, indices: IntArray, num_inputs: int, *, own: Fraction, other: Fraction) -> Packed:
     """Draw one packed row of bits for each index."""
-    from dunnage.local.batch_kernels import set_bits
+    from dunnage.collecting.kernels import set_bits
 
     rows = noise_arrays.packed_bits(noise, other, num_inputs, indices.size)
     set_bits(rows, indices, noise_arrays.bernoulli_logistic(noise, own, indices.size))
@@ -84,7 +95,7 @@ def hadamard(noise: Noise, indices: IntArray, num_blocks: int, num_columns: int,
     have as many columns, so that this is :func:`randomised_response` among half blocks, and then a uniform column of
     the half.
     """
-    from dunnage.local.batch_kernels import hadamard_symbols
+    from dunnage.collecting.kernels import hadamard_symbols
 
     own = np.zeros(indices.size, dtype=np.int64)
     halves = randomised_response(noise, own, 2 * num_blocks, epsilon)
@@ -119,7 +130,7 @@ def round_at_random(noise: Noise, values: FloatArray, low: Fraction, high: Fract
     A number outside is clamped; one that is missing (NaN) goes to the middle. The chance of the upper neighbour is
     exactly the number's distance from the lower one, with the number read as the fraction that its double stands for.
     """
-    from dunnage.local.batch_kernels import round_values
+    from dunnage.collecting.kernels import round_values
 
     values = np.ascontiguousarray(values, dtype=np.float64)
     bits = _ROUNDING_BITS
@@ -180,7 +191,7 @@ def at_most(number: Fraction) -> float:
 def number_symbols(noise: Noise, law: NumberLaw, points: IntArray) -> Iterator[tuple[str, IntArray]]:
     """Draw a symbol for each point (0 at the low end), and yield keys of laws with the symbols they drew.
 
-    Symbols are those of :meth:`~dunnage.local.numeric_laws.NumberLaw.split`, in no order.
+    Symbols are those of :meth:`~dunnage.devices.numbers.NumberLaw.split`, in no order.
     """
     if isinstance(law, Hybrid):
         by_sign = noise_arrays.bernoulli_exp(noise, law.epsilon / 2, points.size)
@@ -230,13 +241,13 @@ def draw_sets(noise: Noise, num: int, size: int, num_rows: int) -> Iterator[IntA
 
 
 def find_cells(grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the cell of each position, the same as :meth:`~dunnage.local.task.Grid.cell` bit for bit."""
-    from dunnage.local import batch_kernels
+    """Return the cell of each position, the same as :meth:`~dunnage.devices.task.Grid.cell` bit for bit."""
+    from dunnage.collecting import kernels
 
     west, south, east, north = (Fraction(float(side)) for side in grid.box)  # as the grid reads its sides for places
     across, along = _borders(west, east, grid.num_columns), _borders(south, north, grid.num_rows)
     places = (np.ascontiguousarray(side, dtype=np.float64) for side in (longitudes, latitudes))
-    return np.asarray(batch_kernels.find_cells(*places, across, along, grid.outside))
+    return np.asarray(kernels.find_cells(*places, across, along, grid.outside))
 
 
 @lru_cache(maxsize=64)
@@ -257,7 +268,7 @@ def find_paths(code: PathCode, cells: IntArray) -> IntArray:
         groups = _joined(inner >> code.grid.inner_bits, code.grid.num_areas)
         inside = _joined(inner & (code.grid.num_inner - 1), code.grid.num_inner)
         return np.where(missing, code.num_groups * code.group_size, groups * code.group_size + inside)
-    from dunnage.local.batch_kernels import split_cells
+    from dunnage.collecting.kernels import split_cells
 
     places = np.stack([split_cells(row) for row in inner], axis=1)  # (column or row, step, path)
     columns, rows = (_ranks(code, walk) for walk in places)
@@ -283,7 +294,7 @@ def _ranks(code: ReachablePaths, walks: IntArray) -> IntArray:
 
 
 def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
-    from dunnage.local.batch_kernels import join_cells, split_cells
+    from dunnage.collecting.kernels import join_cells, split_cells
 
     last = law.grid.num_columns - 1
     places = split_cells(np.where(cells == law.grid.outside, law.centre, cells)) + _displacements(
@@ -293,7 +304,7 @@ def planar(noise: Noise, cells: IntArray, law: Planar) -> IntArray:
 
 
 def _displacements(noise: Noise, law: Planar, size: int) -> IntArray:
-    """Draw columns and rows to move by, as :meth:`~dunnage.local.oracles.Planar.displacement` does."""
+    """Draw columns and rows to move by, as :meth:`~dunnage.devices.places.Planar.displacement` does."""
     # A rate for columns and one for rows: the proposal is one of the scalar products whose maximum the law's norm is.
     rates = [law.epsilon * pitch * part / _STEEP[2] for pitch, part in zip(law.grid.pitch_km, _STEEP, strict=False)]
     found, left = np.empty((2, size), dtype=np.int64), np.arange(size)
@@ -340,7 +351,7 @@ def perturb_column(
 
     Examples
     --------
-    >>> from dunnage.local.location import LocalLocation
+    >>> from dunnage.devices.places import LocalLocation
     >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
     >>> places = LocalLocation(grid=grid, epsilon=1, method="randomised-response")
     >>> perturb_column(places, "all", (np.full(9, 104.0), np.full(9, 30.6)), Noise()).num_reports
@@ -426,7 +437,7 @@ def _path_cells(mechanism: LocalTrajectory, columns: list[FloatArray]) -> IntArr
 
 
 def find_inputs(law: Law, grid: Grid, longitudes: FloatArray, latitudes: FloatArray) -> IntArray:
-    """Return the input of each position, as :meth:`~dunnage.local.location.LocalLocation.index` does."""
+    """Return the input of each position, as :meth:`~dunnage.devices.places.LocalLocation.index` does."""
     if isinstance(law, Planar):  # puts what is outside on the border
         west, south, east, north = map(float, grid.box)
         longitudes, latitudes = longitudes.clip(west, east), latitudes.clip(south, north)
@@ -459,7 +470,7 @@ def add_paths(tally: Tally, law: Law, mechanism: LocalTrajectory, cells: IntArra
 
 
 def _split(law: InClear, indices: IntArray) -> tuple[IntArray, IntArray]:
-    """Return groups and inner inputs, as :meth:`~dunnage.local.oracles.InClear.split` does."""
+    """Return groups and inner inputs, as :meth:`~dunnage.devices.places.InClear.split` does."""
     missing = indices == law.num_inputs - 1
     groups = np.where(missing, 0, indices // law.group_size)
     return groups, np.where(missing, law.group_size, indices % law.group_size)

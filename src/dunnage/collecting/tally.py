@@ -30,14 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.numbers import Duchi, JointSign, LaplaceNumber, LocalNumeric, SquareWave, Warner
+from dunnage.devices.paths import Independent
+from dunnage.devices.places import InClear, OptimisedUnary, SymmetricUnary
+from dunnage.devices.report import MOST_BAD_NAMED, Report
+from dunnage.devices.task import Task, Tier
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
-from dunnage.local.client import mechanism_of
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import Duchi, JointSign, LaplaceNumber, SquareWave, Warner
-from dunnage.local.oracles import InClear, OptimisedUnary, SymmetricUnary
-from dunnage.local.report import MOST_BAD_NAMED, Report
-from dunnage.local.task import Task, Tier
-from dunnage.local.trajectory import Independent
 from dunnage.noise import ceil_divide
 
 Packed = NDArray[np.uint8]
@@ -125,7 +124,7 @@ class Counts:
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
     def add_symbols(self, symbols: IntArray) -> None:
-        from dunnage.local.batch_kernels import count_symbols
+        from dunnage.collecting.kernels import count_symbols
 
         count_symbols(symbols, self.counts)
         self.num += symbols.size
@@ -136,7 +135,7 @@ class Counts:
         self.num += 1
 
     def add_rows(self, rows: Packed) -> None:
-        from dunnage.local.batch_kernels import count_bytes
+        from dunnage.collecting.kernels import count_bytes
 
         by_value = np.zeros((rows.shape[1], 256), dtype=np.int64)
         count_bytes(rows, by_value)
@@ -148,7 +147,7 @@ class Counts:
 
         The last entry of each axis stands for any place, so that the counts of fewer places are in it as well.
         """
-        from dunnage.local.batch_kernels import count_together
+        from dunnage.collecting.kernels import count_together
 
         num_bits, third = self.counts.shape[0] - 1, rows[2] if len(rows) == 3 else rows[0][:0]
         count_together(rows[0], rows[1], third, num_bits, self.counts.reshape(num_bits + 1, num_bits + 1, -1))

@@ -28,10 +28,10 @@ from datetime import date
 from io import BufferedReader
 from typing import IO, Any
 
+from dunnage.devices.numbers import varint
+from dunnage.devices.task import MINUTES_PER_DAY, MOST_DAYS, PREFIX_BYTES, Task, check_keys, parse_json
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
 from dunnage.folders import new_file
-from dunnage.local.numeric import varint
-from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, PREFIX_BYTES, Task, check_keys, parse_json
 
 VERSION = 1
 ID_BYTES = 8

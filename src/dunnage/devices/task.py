@@ -20,12 +20,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
-from dunnage.errors import TaskError
-from dunnage.exact import Json, shown
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.oracles import Planar
-from dunnage.local.subjects import (
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, Planar
+from dunnage.devices.subjects import (
     MOST_TEXT,
     Described,
     Grid,
@@ -37,7 +35,8 @@ from dunnage.local.subjects import (
     set_text,
     task_error,
 )
-from dunnage.local.trajectory import LocalTrajectory
+from dunnage.errors import TaskError
+from dunnage.exact import Json, shown
 from dunnage.noise import Noise
 
 __all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", "check_keys", "parse_json"]
@@ -284,7 +283,7 @@ class Task(Described):
     ------
     TaskError
         If it contradicts itself; also if the stated epsilons of a day exceed the day's limit. Whether the *true* loss
-        fits is checked by :func:`dunnage.local.client.check_task`, which knows the mechanisms.
+        fits is checked by :func:`dunnage.devices.client.check_task`, which knows the mechanisms.
 
     Examples
     --------

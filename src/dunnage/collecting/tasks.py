@@ -26,13 +26,13 @@ from pydantic import (
     model_validator,
 )
 
+from dunnage.devices.client import check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
-from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.policy import (
     AnyRole,
     Document,
@@ -68,7 +68,7 @@ _PUBLISHED = "is for publishing, not for devices"
 class CarrierPolicy:
     """What devices may report: which numbers and places, by which mechanisms, when, and how much in all.
 
-    Read one with :func:`dunnage.local.tasks.read_carriers`.
+    Read one with :func:`dunnage.collecting.tasks.read_carriers`.
 
     Attributes
     ----------

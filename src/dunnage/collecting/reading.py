@@ -34,10 +34,10 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.devices.task import MINUTES_PER_DAY, MOST_DAYS, SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.io import CSV_ENDINGS, PARQUET_ENDINGS
-from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, SECONDS_PER_DAY, Purpose, Task
 
 BATCH_ROWS = 1 << 20
 MICROS = 1_000_000

@@ -23,16 +23,16 @@ from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.batch import perturb_column
+from dunnage.collecting.files import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
+from dunnage.collecting.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.tally import Tallies
+from dunnage.devices.client import TaskLosses, check_task, mechanism_of
+from dunnage.devices.report import ID_BYTES, Report, write_reports
+from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
-from dunnage.local.batch import perturb_column
-from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.report import ID_BYTES, Report, write_reports
-from dunnage.local.tally import Tallies
-from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
 Progress = Callable[[str], None]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled parts of :mod:`dunnage.local.batch`: what is done to every report once its random words are drawn."""
+"""Compiled parts of :mod:`dunnage.collecting.batch`: what is done to every report once its random words are drawn."""
 
 from __future__ import annotations
 

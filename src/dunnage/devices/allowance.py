@@ -43,10 +43,10 @@ from fractions import Fraction
 from types import TracebackType
 from typing import NamedTuple, TypedDict
 
+from dunnage.devices.report import packed, synchronise_folder, unpacked
+from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.local.report import packed, synchronise_folder, unpacked
-from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
 FORMAT = 1

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.report import ID_BYTES, Report
+from dunnage.devices.task import MECHANISMS, Mechanism, Purpose, Task, Tier
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.local.allowance import Allowance, Slot
-from dunnage.local.report import ID_BYTES, Report
-from dunnage.local.task import MECHANISMS, Mechanism, Purpose, Task, Tier
 from dunnage.noise import Noise
 
 

@@ -24,6 +24,12 @@ from dunnage.certificate import (
     Total,
     composition_rule,
 )
+from dunnage.devices.client import TaskLosses
+from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import Mechanism, Task
 from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
@@ -40,20 +46,12 @@ from dunnage.guarantees import (
     WithinCluster,
 )
 from dunnage.kinds.estimates import COLUMN_TYPES
-from dunnage.local.client import TaskLosses
-from dunnage.local.location import LocalLocation, NoiseVerdict
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.oracles import Planar
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import Mechanism, Task
-from dunnage.local.trajectory import LocalTrajectory
 
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
-"""How tiers may be put together; see :func:`~dunnage.local.estimators.combine_tiers`."""
+"""How tiers may be put together; see :func:`~dunnage.collecting.estimate.combine_tiers`."""
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q tiers are taken to differ
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16

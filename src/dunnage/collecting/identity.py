@@ -30,11 +30,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dunnage.devices.perturbing import check_new_file, check_not_input
+from dunnage.collecting.files import check_new_file, check_not_input
+from dunnage.devices.report import packed, unpacked
 from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, SealError
 from dunnage.exact import shown
 from dunnage.folders import new_file
-from dunnage.local.report import packed, unpacked
 
 FORMAT = 1
 NONCE_BYTES = 12
