@@ -898,7 +898,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
 
 
 def test_too_large_a_fleet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "MOST_DRAWN_BYTES", 10)
+    monkeypatch.setattr(fleet, "MAX_DRAWN_BYTES", 10)
     data = write_rows(tmp_path / "rows.parquet", fleet_rows())
     with pytest.raises(ParameterError, match="Split it"):
         fleet.simulate(data, make_task(), tmp_path / "r.bin")

@@ -540,7 +540,7 @@ class TestKeeping:
     def test_room(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         enrol(path).close()
         made = self.play(path, range(DAY, DAY + 4))
-        monkeypatch.setattr("dunnage.devices.allowance.MOST_KEPT_BYTES", Path(f"{path}.closed").stat().st_size)
+        monkeypatch.setattr("dunnage.devices.allowance.MAX_KEPT_BYTES", Path(f"{path}.closed").stat().st_size)
         with reopen(path, keep_from=DAY) as allowance:
             with pytest.raises(AllowanceError, match="fewer days"):
                 self.spend(allowance, DAY + 5)

@@ -370,7 +370,7 @@ class TestPlanar:
     @pytest.mark.parametrize("epsilon", [Fraction(1, 5), Fraction(2)])
     def test_displacements(self, size, epsilon):
         law = Planar(grid=Grid(box=BOXES[0], levels=5), epsilon=epsilon)
-        columns, rows = batch._displacements(Noise(), law, size)
+        columns, rows = batch.displacements(Noise(), law, size)
         most = 6
         inside = np.maximum(np.abs(columns), np.abs(rows)) <= most
         side = range(-most, most + 1)

@@ -19,7 +19,7 @@ from tests.estimates_help import GRID, SPEED, TIERS, fleet_tallies, fleet_task
 
 from dunnage.collecting.batch import find_cells, perturb_column
 from dunnage.collecting.estimate import (
-    MOST_LISTED,
+    MAX_LISTED,
     Estimates,
     binomial_bounds,
     combine,
@@ -170,7 +170,7 @@ def test_means_are_weighted_means_of_unbiased_values(method: str) -> None:
         tally.add_payload(mechanism, "all", payload)
         for attribute, key, symbol in mechanism.read(payload, tier="all"):
             reading = mechanism.reading("all", attribute, key)
-            values.setdefault(attribute, {}).setdefault(key, []).append((reading.value(symbol), reading))
+            values.setdefault(attribute, {}).setdefault(key, []).append((reading.scale * symbol, reading))
     means, _ = estimate_means(mechanism, [tally], confidence=0.95, rule="auto")
     for attribute, quantity in enumerate(quantities):
         total = weight = 0.0
@@ -525,7 +525,7 @@ def test_few_paths_are_listed_and_the_rest_told_together() -> None:
     task = fleet_task("paths", grid=Grid(box=GRID.box, levels=5))
     release = estimate(fleet_tallies(task, num=2000), task, allow_noise=True)
     told = release.certificate.plain()["measures"]["paths"]["paths"]
-    assert told["listed"] >= MOST_LISTED
+    assert told["listed"] >= MAX_LISTED
     assert len(release.data) == told["listed"] + 1
     last = release.data.to_pylist()[-1]
     assert last["path"] == "other"

@@ -250,7 +250,8 @@ def test_products_estimate_paths_without_bias_and_with_the_stated_variance() -> 
     """Exactly, in fractions: the mean of products, and its variance if places are spread evenly."""
     oracle, ratio = PublishedUnary(num_inputs=3, epsilon=Fraction(1)), Fraction(1, 3)
     p, q = oracle.chances(ratio)
-    offset, scale = oracle.estimator(ratio)
+    p, q = oracle.chances(ratio)
+    offset, scale = q, 1 / (p - q)
     chances = [
         {
             symbol: math.prod((p if j == i else q) if symbol >> j & 1 else 1 - (p if j == i else q) for j in range(3))

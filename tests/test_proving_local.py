@@ -341,7 +341,7 @@ def test_a_planar_law_of_too_large_exponents_is_caught():
 def test_a_planar_law_that_keeps_every_proposal_is_caught():
     class Greedy(Planar):
         def displacement(self, noise):
-            columns, rows = (noise.discrete_laplace(1 / rate) for rate in self._rates)
+            columns, rows = (noise.discrete_laplace(1 / rate) for rate in self.rates)
             noise.bernoulli_exp(0)
             return columns, rows
 

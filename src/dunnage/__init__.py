@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from dunnage.devices.paths import LocalTrajectory
     from dunnage.devices.places import LocalLocation
     from dunnage.devices.report import Report
-    from dunnage.devices.subjects import Grid, Quantity
-    from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
+    from dunnage.devices.subjects import Grid, Quantity, Tier
+    from dunnage.devices.task import Limits, Purpose, Schedule, Task
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
         AllowanceError,
@@ -141,9 +141,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.packing": ("pack",),
     "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
     "settle": ("apply", "Settlement"),
-    "local.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
-    "devices": ("perturb", "simulate", "collect", "FileColumns"),
-    "local.estimate": ("estimate",),
+    "collecting.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
+    "collecting.files": ("perturb", "collect"),
+    "collecting.fleet": ("simulate",),
+    "collecting.reading": ("FileColumns",),
+    "collecting.estimate": ("estimate",),
     "planning.fleet": ("size",),
     "settle.fleets": ("apply_fleet", "FleetSettlement"),
     "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
@@ -172,13 +174,13 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.trucks": ("Truck", "read_trucks"),
     "routes": ("Routes", "RouteSetting", "find_routes"),
     "planning.dispatch": ("Service",),
-    "local.subjects": ("Quantity", "Grid"),
-    "local.task": ("Task", "Purpose", "Tier", "Schedule", "Limits"),
-    "local.report": ("Report",),
-    "local.allowance": ("Allowance",),
-    "local.client": ("Client", "check_task"),
-    "local.tally": ("Tally", "Tallies"),
-    "devices.sealing": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
+    "devices.subjects": ("Quantity", "Grid", "Tier"),
+    "devices.task": ("Task", "Purpose", "Schedule", "Limits"),
+    "devices.report": ("Report",),
+    "devices.allowance": ("Allowance",),
+    "devices.client": ("Client", "check_task"),
+    "collecting.tally": ("Tally", "Tallies"),
+    "collecting.identity": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
     "auditing.fleet": ("Fleet",),
     # guarantees
     "guarantees": (
@@ -210,9 +212,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "mechanisms.sampled_lattice": ("SampledLattice",),
     "mechanisms.utility_clusters": ("UtilityClusters",),
     "mechanisms.base": ("Foresight",),
-    "local.numeric": ("LocalNumeric",),
-    "local.location": ("LocalLocation",),
-    "local.trajectory": ("LocalTrajectory",),
+    "devices.numbers": ("LocalNumeric",),
+    "devices.places": ("LocalLocation",),
+    "devices.paths": ("LocalTrajectory",),
     "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
     # generated data
     "samples": (

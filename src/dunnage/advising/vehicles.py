@@ -33,8 +33,8 @@ from dunnage.devices.client import check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation
-from dunnage.devices.subjects import Grid
-from dunnage.devices.task import Purpose, Tier
+from dunnage.devices.subjects import Grid, Tier
+from dunnage.devices.task import Purpose
 from dunnage.devices.task import Task as DeviceTask
 from dunnage.errors import ParameterError, PolicyError, Refusal, TaskError
 from dunnage.noise import Noise

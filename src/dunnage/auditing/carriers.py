@@ -50,8 +50,8 @@ from dunnage.devices.client import TaskLosses, check_task, mechanism_of
 from dunnage.devices.numbers import LocalNumeric, SampledReport
 from dunnage.devices.paths import Independent, LocalTrajectory
 from dunnage.devices.places import InClear, LocalLocation
-from dunnage.devices.subjects import Grid, Quantity
-from dunnage.devices.task import Purpose, Task, Tier
+from dunnage.devices.subjects import Grid, Quantity, Tier
+from dunnage.devices.task import Purpose, Task
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
 from dunnage.kinds.common import floats
 from dunnage.noise import Noise

@@ -20,7 +20,7 @@ from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.tracking import bucket_weights
 from dunnage.collecting import batch
 from dunnage.collecting.batch import find_inputs
-from dunnage.collecting.estimate import MOST_SHARES
+from dunnage.collecting.estimate import MAX_SHARES
 from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
 from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
 from dunnage.devices.client import mechanism_of
@@ -226,7 +226,7 @@ class Truth:
 
     def _add_places(self, purpose: Purpose, mechanism: Any, columns: Sequence[FloatArray]) -> None:
         law = mechanism.channel(mechanism.levels[0])
-        if law.num_inputs > MOST_SHARES:  # nothing is estimated of so many, either
+        if law.num_inputs > MAX_SHARES:  # nothing is estimated of so many, either
             return
         inputs = inputs_of(mechanism, law, columns)
         counts = np.bincount(inputs, minlength=law.num_inputs)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Perturb the rows of one vehicle as its device does: by its own allowance, slot by slot.
+"""Files of devices: perturb the rows of one vehicle as its device does, and bring reports and tallies together.
 
 Without a time, the rows are played back: for each day from the first to the last of the file, each slot that the
 allowance drew for it is reported at its moment. With a time, the device reports what is due at that time and nothing
@@ -24,12 +24,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import date
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
 import numpy as np
 
-from dunnage.arrays import IntArray
-from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Rows, Window, parse_moment, value_of
+from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Window, parse_moment, value_of
 from dunnage.collecting.tally import (
     FORMAT,
     TALLIES_KIND,
@@ -37,24 +36,21 @@ from dunnage.collecting.tally import (
     Tally,
     TallyData,
     check_tally,
-    repeated_problem,
-    tally_digest,
+    note_tally,
 )
 from dunnage.devices.allowance import Allowance, Slot
 from dunnage.devices.client import Client, check_task, mechanism_of
-from dunnage.devices.report import MOST_BAD_NAMED, Report, ReportFile, write_reports
-from dunnage.devices.task import MOST_BYTES, SECONDS_PER_DAY, Task
+from dunnage.devices.report import MAX_BAD_NAMED, Report, ReportFile, write_reports
+from dunnage.devices.task import MAX_BYTES, SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, InputError, OutputError, ParameterError, Problem, ReportError, TaskError
 from dunnage.exact import shown
 
-MOST_DAYS_OF_FILE = 3_660
+MAX_DAYS_OF_FILE = 3_660
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(kw_only=True)
 class Perturbed:
-    """What a device did."""
-
     reports: list[bytes] = field(default_factory=list)  # The reports, in the order of slots
     num_slots: int = 0  # How many slots they are of
     num_again: int = 0  # Reports that were made before, and are given again
@@ -67,8 +63,8 @@ class Perturbed:
     notes: list[str] = field(default_factory=list)  # What else there is to say
 
     def to_dict(self) -> dict[str, object]:
-        found = {item.name.removeprefix("num_"): getattr(self, item.name) for item in fields(self)}
-        return found | {"reports": len(self.reports)}
+        data = {item.name.removeprefix("num_"): getattr(self, item.name) for item in fields(self)}
+        return data | {"reports": len(self.reports)}
 
     def summary(self) -> str:
         again = f", {self.num_again} of them as made before" if self.num_again else ""
@@ -146,22 +142,30 @@ def perturb(
     target = check_report_file(out, force=force)
     check_task(task)
     names = columns or FileColumns()
-    own = _OwnRows(names, vehicle, live=now is not None, enrol=enrol)
-    log = own.read(Path(data), Window(task=task, max_age=max_age))
+    own = _read_own_rows(
+        Path(data), Window(task=task, max_age=max_age), names, vehicle, live=now is not None, enrol=enrol
+    )
     if now is None and own.days is None:
         raise InputError(str(data), [Problem("holds no rows of the vehicle", remedy="Give a file with its rows.")])
     first, last = own.days or (0, 0)
     start, keep_from = (now, None) if now is not None else (first * SECONDS_PER_DAY, first)
     with Allowance.open(
         allowance, task, tier=tier, enrol=enrol, adopt=adopt, now=start, accept_clock=accept_clock, keep_from=keep_from
-    ) as held:
-        if now is None:
-            _check_replaced(target, held, first, last)
-        device = _Device(Client(task, held), log, names)
-        slots = iter(held.due(now)) if now is not None else device.play_back(first, last)
-        done = device.report(slots, now)
-        done.spent, done.notes = str(held.spent_in_all()), own.notes
-        done.num_skipped, done.warnings = own.num_skipped, own.warnings
+    ) as account:
+        if now is None and target.exists():
+            # Reports of days to play back that the allowance has forgotten are not to be replaced.
+            today = account.seen // SECONDS_PER_DAY
+            forgotten = {day for day in range(first, last + 1) if not account.slots(day) and day < today}
+            if forgotten and any(report.day in forgotten for report in ReportFile(target, task=account.task)):
+                raise OutputError(
+                    f"{target} holds reports of days that have closed since, which cannot be made again. "
+                    "Nothing was spent, and it was left as it is; choose another name."
+                )
+        done = Perturbed(notes=own.notes, num_skipped=own.num_skipped, warnings=own.warnings)
+        client = Client(task, account)
+        for slot in account.due(now) if now is not None else _play_back(account, first, last, done):
+            _report_slot(client, own.log, names, slot, now, done)
+        done.spent = str(account.spent_in_all())
         if not done.reports and done.num_silent:
             raise AllowanceError(
                 f"the vehicle's allowance is used up: {done.spent}. Nothing was reported. It may not report any more."
@@ -173,7 +177,7 @@ def perturb(
             )
         write_reports(target, map(Report.from_bytes, done.reports), force=force)
         with suppress(AllowanceError):  # what is not forgotten now is forgotten by the next run
-            held.forget_kept(first)  # not before: now the reports have their final name
+            account.forget_kept(first)  # not before: now the reports have their final name
     return done
 
 
@@ -203,13 +207,7 @@ def check_new_file(out: str | os.PathLike[str], *, force: bool) -> Path:
 
 
 def read_clock(text: str) -> float:
-    """Read a time as it is given on the command line, ``now`` for the system's clock.
-
-    Examples
-    --------
-    >>> read_clock("1970-01-02T00:00:00")
-    86400.0
-    """
+    """Read a time as it is given on the command line, ``now`` for the system's clock."""
     if text == "now":
         return time.time()
     micros = parse_moment(text)
@@ -220,142 +218,103 @@ def read_clock(text: str) -> float:
     return micros / MICROS
 
 
-class _OwnRows:
-    """Reads the rows of one vehicle, and finds the first and the last day and what is to be said."""
-
-    def __init__(self, names: FileColumns, vehicle: str | None, *, live: bool, enrol: bool) -> None:
-        self._names, self._vehicle, self._live, self._enrol = names, vehicle, live, enrol
-        self._seen = set[str]()
-        self.days: tuple[int, int] | None = None
-        self.num_skipped = 0
-        self.notes: list[str] = []
-        self.warnings: list[str] = []
-
-    def read(self, path: Path, window: Window) -> Log:
-        names = self._names
-        source = RowFile(
-            path,
-            numbers=names.numbers_of(window.task),
-            time=names.time,
-            labels=[names.vehicle],
-            optional=[names.vehicle] if self._vehicle is None else [],
-            lenient=self._live,
-        )
-        log, days = Log(window, names), list[int]()
-        for rows in source:
-            own = _own_rows(rows, names.vehicle, self._vehicle, self._seen)
-            if self._vehicle is None and len(self._seen) > 1:
-                log, days = Log(window, names), []
-                what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
-                if not self._live or self._enrol:
-                    raise InputError(str(path), [Problem(what, where=self._names.vehicle, remedy=remedy)])
-                self.warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
-                break
-            assert rows.micros is not None
-            of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
-            days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
-            log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
-        self.days = (min(days), max(days)) if days else None
-        if not self._live and self.days and self.days[1] - self.days[0] >= MOST_DAYS_OF_FILE:
-            what = f"spans more than {MOST_DAYS_OF_FILE} days"
-            raise InputError(str(path), [Problem(what, where=self._names.time, remedy="Mend the times.")])
-        log.close()
-        self.num_skipped = source.num_skipped
-        self.warnings += source.warnings()
-        self.notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
-        return log
+class _OwnRows(NamedTuple):
+    log: Log
+    days: tuple[int, int] | None  # The first and the last day
+    num_skipped: int
+    notes: list[str]
+    warnings: list[str]
 
 
-def _own_rows(rows: Rows, column: str, vehicle: str | None, seen: set[str]) -> IntArray:
-    """Return which rows are of the vehicle, and note which vehicles there are."""
-    if column not in rows.labels:
-        return np.arange(rows.size)
-    labels = rows.labels[column]
-    codes, texts = labels.indices.to_numpy(zero_copy_only=False), labels.dictionary.to_pylist()
-    seen.update(texts[code] for code in np.unique(codes))
-    if vehicle is None:
-        return np.arange(rows.size)
-    return np.flatnonzero(np.isin(codes, [code for code, text in enumerate(texts) if text == vehicle]))
+def _read_own_rows(
+    path: Path, window: Window, names: FileColumns, vehicle: str | None, *, live: bool, enrol: bool
+) -> _OwnRows:
+    source = RowFile(
+        path,
+        numbers=names.numbers_of(window.task),
+        time=names.time,
+        labels=[names.vehicle],
+        optional=[names.vehicle] if vehicle is None else [],
+        lenient=live,
+    )
+    log, days, seen, warnings = Log(window, names), list[int](), set[str](), list[str]()
+    for rows in source:
+        own = np.arange(rows.size)
+        if names.vehicle in rows.labels:
+            labels = rows.labels[names.vehicle]
+            codes, texts = labels.indices.to_numpy(zero_copy_only=False), labels.dictionary.to_pylist()
+            seen.update(texts[code] for code in np.unique(codes))
+            if vehicle is not None:
+                own = np.flatnonzero(np.isin(codes, [code for code, text in enumerate(texts) if text == vehicle]))
+        if vehicle is None and len(seen) > 1:
+            log, days = Log(window, names), []
+            what, remedy = "holds rows of several vehicles", "Name one with --vehicle."
+            if not live or enrol:
+                raise InputError(str(path), [Problem(what, where=names.vehicle, remedy=remedy)])
+            warnings.append(f"the file {what}, so all its rows count as missing. {remedy}")
+            break
+        assert rows.micros is not None
+        of_day = rows.micros[own] // (SECONDS_PER_DAY * MICROS)
+        days += [int(of_day.min()), int(of_day.max())] if of_day.size else []
+        log.add(np.zeros(rows.size, dtype=np.int64), rows, own)
+    if not live and days and max(days) - min(days) >= MAX_DAYS_OF_FILE:
+        what = f"spans more than {MAX_DAYS_OF_FILE} days"
+        raise InputError(str(path), [Problem(what, where=names.time, remedy="Mend the times.")])
+    log.close()
+    notes = source.notes() + ([] if days else ["the file has no row of the vehicle"])
+    span = (min(days), max(days)) if days else None
+    return _OwnRows(log, span, source.num_skipped, notes, warnings + source.warnings())
 
 
-class _Device:
-    """One vehicle's client, with the rows that it reports from."""
-
-    def __init__(self, client: Client, log: Log, names: FileColumns) -> None:
-        self._client, self._log, self._names = client, log, names
-        self._held, self._task = client.allowance, client.task
-        self._num_closed = 0
-
-    def play_back(self, first: int, last: int) -> Iterator[Slot]:
-        """Yield the slots of some days, each drawn before anything of its day is looked at."""
-        for day in range(first, last + 1):
-            if not self._held.slots(day):
-                moment = max(day * SECONDS_PER_DAY, self._held.seen)
-                if moment // SECONDS_PER_DAY > day:
-                    self._num_closed += 1
-                    continue
-                self._held.advance(moment)
-            for slot in self._held.slots(day):
-                yield Slot(day, slot)
-
-    def report(self, slots: Iterator[Slot], now: float | None) -> Perturbed:
-        """Make the reports of slots, each at its moment or all now."""
-        done = Perturbed()
-        for slot in slots:
-            self._report(slot, now, done)
-        done.num_lapsed += self._num_closed
-        return done
-
-    def _report(self, slot: Slot, now: float | None, done: Perturbed) -> None:
-        before = len(done.reports)
-        schedule = self._task.schedule
-        stored = {purpose.name: self._held.stored(slot, purpose.name) for purpose in self._task.purposes}
-        moment = max(schedule.moment(*slot), self._held.seen) if now is None else now
-        lapsed = moment > schedule.deadline(*slot)
-        values = None if all(stored.values()) or lapsed else self._values(slot, done)
-        for number, purpose in enumerate(self._task.purposes):
-            report = stored[purpose.name]
-            if report is not None:
-                done.num_again += 1
-            elif lapsed:
+def _play_back(account: Allowance, first: int, last: int, done: Perturbed) -> Iterator[Slot]:
+    """Yield the slots of some days, each drawn before anything of its day is looked at."""
+    for day in range(first, last + 1):
+        if not account.slots(day):
+            moment = max(day * SECONDS_PER_DAY, account.seen)
+            if moment // SECONDS_PER_DAY > day:
+                done.num_lapsed += 1
                 continue
-            elif not (self._held.is_spent(slot, purpose.name) or self._affords(slot, purpose.name)):
-                done.num_silent += 1
-                continue
-            else:
-                assert values is not None
-                report = self._client.report(purpose.name, values[number], moment, slot=slot)
-            done.reports.append(report)
-        done.num_slots += len(done.reports) > before
-        done.num_lapsed += lapsed and len(done.reports) == before
+            account.advance(moment)
+        for slot in account.slots(day):
+            yield Slot(day, slot)
 
-    def _values(self, slot: Slot, done: Perturbed) -> list[Any]:
-        at = np.array([slot.day * self._task.schedule.num_moments + slot.slot], dtype=np.int64)
-        readings = self._log.readings(np.zeros(1, np.int64), np.zeros(1, np.int64), at)
+
+def _report_slot(client: Client, log: Log, names: FileColumns, slot: Slot, now: float | None, done: Perturbed) -> None:
+    account, task, num_before = client.allowance, client.task, len(done.reports)
+    stored = {purpose.name: account.stored(slot, purpose.name) for purpose in task.purposes}
+    moment = max(task.schedule.moment(*slot), account.seen) if now is None else now
+    lapsed = moment > task.schedule.deadline(*slot)
+    values = []
+    if not lapsed and not all(stored.values()):
+        at = np.array([slot.day * task.schedule.num_moments + slot.slot], dtype=np.int64)
+        readings = log.readings(np.zeros(1, np.int64), np.zeros(1, np.int64), at)
         done.num_missing += readings.num_missing
-        return [
-            value_of(purpose, [float(column[0]) for column in readings.columns(purpose, self._names.places)])
-            for purpose in self._task.purposes
-        ]
+        for purpose in task.purposes:
+            cells = [float(column[0]) for column in readings.columns(purpose, names.places)]
+            values.append(value_of(purpose, cells))
+    for number, purpose in enumerate(task.purposes):
+        report = stored[purpose.name]
+        if report is not None:
+            done.num_again += 1
+        elif lapsed:
+            continue
+        elif account.is_spent(slot, purpose.name) or _affords(client, slot, purpose.name):
+            report = client.report(purpose.name, values[number], moment, slot=slot)
+        else:
+            done.num_silent += 1
+            continue
+        done.reports.append(report)
+    done.num_slots += len(done.reports) > num_before
+    done.num_lapsed += lapsed and len(done.reports) == num_before
 
-    def _affords(self, slot: Slot, purpose: str) -> bool:
-        loss, limits = self._client.losses.by_report[self._held.tier, purpose], self._task.limits
-        if loss is None:
-            return True
-        in_all, on_day = self._held.spent_in_all().loss + loss, self._held.spent_on(slot.day).loss + loss
-        return in_all <= limits.lifetime and (limits.day is None or on_day <= limits.day)
 
-
-def _check_replaced(target: Path, held: Allowance, first: int, last: int) -> None:
-    """Refuse to replace reports of days to play back that the allowance has forgotten."""
-    if not target.exists():
-        return
-    forgotten = {day for day in range(first, last + 1) if not held.slots(day) and day < held.seen // SECONDS_PER_DAY}
-    if forgotten and any(report.day in forgotten for report in ReportFile(target, task=held.task)):
-        raise OutputError(
-            f"{target} holds reports of days that have closed since, which cannot be made again. "
-            "Nothing was spent, and it was left as it is; choose another name."
-        )
+def _affords(client: Client, slot: Slot, purpose: str) -> bool:
+    account, limits = client.allowance, client.task.limits
+    loss = client.losses.by_report[account.tier, purpose]
+    if loss is None:
+        return True
+    in_all, on_day = account.spent_in_all().loss + loss, account.spent_on(slot.day).loss + loss
+    return in_all <= limits.lifetime and (limits.day is None or on_day <= limits.day)
 
 
 def day_text(day: int) -> str:
@@ -363,20 +322,19 @@ def day_text(day: int) -> str:
     return date.fromordinal(_EPOCH + day).isoformat()
 
 
-MOST_TALLY_BYTES = 1 << 30
+MAX_TALLY_BYTES = 1 << 30
 
 
-class _Tallies(TypedDict):
+class _TalliesData(TypedDict):
     task: str
     tallies: list[TallyData]
 
 
 def read_task_file(path: str | os.PathLike[str]) -> Task:
-    """Read the task file that ``dunnage device task`` wrote."""
     file = Path(path)
     try:
         with file.open("rb") as source:
-            content = source.read(MOST_BYTES + 1)
+            content = source.read(MAX_BYTES + 1)
     except OSError as error:
         raise TaskError(f"the task {file} cannot be read: {error.strerror}. Name a task file.") from None
     if file.suffix == ".toml":
@@ -388,14 +346,11 @@ def read_task_file(path: str | os.PathLike[str]) -> Task:
 
 @dataclass(kw_only=True)
 class Collected:
-    """What came in for a task."""
-
     tallies: Tallies  # What is kept of the reports
-    num_read: int = 0  # Reports that were read, and those held by files of tallies
+    num_read: int = 0  # Reports that were read, and those account by files of tallies
     left_out: Counter[str] = field(default_factory=Counter)  # Reports that were not counted, by kind
     first_bad: list[str] = field(default_factory=list)  # Where the first of them were, and why
     warnings: list[str] = field(default_factory=list)  # What else is to be known
-    _seen: set[str] = field(default_factory=set, repr=False)
 
     @property
     def num_reports(self) -> int:
@@ -410,7 +365,6 @@ class Collected:
         }
 
     def lines(self) -> list[str]:
-        """Say what was left out, for a person."""
         return [f"{_KINDS[kind]}: {num:,}" for kind, num in sorted(self.left_out.items())]
 
 
@@ -421,10 +375,6 @@ _KINDS = {
     "duplicate": "sent again, and counted once",
     "conflicting": "with the id of another report, but other content",
 }
-TALLIES_AND_OTHERS = (
-    "tallies hold no ids: whether a report in one is also in another of the files cannot be told, and it would count "
-    "twice. See to it that the files are of different reports"
-)
 
 
 def collect(
@@ -448,59 +398,50 @@ def collect(
     ReportError
         If no report counts.
     """
-    found = Collected(tallies=Tallies(task))
-    told = progress or (lambda stage: None)
+    tallies = Tallies(task)
+    result, seen = Collected(tallies=tallies), set[str]()
     for path in paths:
-        if not str(path).endswith(".json"):
-            _add_reports(found, ReportFile(path), told)
+        if str(path).endswith(".json"):
+            for names, tally in read_tallies(path, task).by_tier.items():
+                note_tally(tally, seen, str(path))  # before anything is merged into it
+                result.num_read += tally.num_reports
+                if names in tallies.by_tier:
+                    tallies.by_tier[names].merge(tally)
+                else:
+                    tallies.by_tier[names] = tally
             continue
-        for names, tally in read_tallies(path, task).by_tier.items():
-            digest = tally_digest(tally)  # before anything is merged into it
-            if tally.num_reports and digest in found._seen:
-                raise InputError(str(path), [repeated_problem(tally)])
-            found._seen.add(digest)
-            found.num_read += tally.num_reports
-            if names in found.tallies.by_tier:
-                found.tallies.by_tier[names].merge(tally)
-            else:
-                found.tallies.by_tier[names] = tally
-    tallies = found.tallies
+        file = ReportFile(path)
+        for report in file:
+            result.num_read += 1
+            if progress is not None and result.num_read % 10_000 == 0:
+                progress(f"reading: {result.num_read:,} reports")
+            num_bad = tallies.num_bad
+            if report.task != task.prefix:
+                result.left_out["other_task"] += 1
+                result.first_bad.append(f"{file.path}: made for another task")
+            elif not tallies.add(report) and tallies.num_bad > num_bad:
+                result.left_out["impossible"] += 1
+                result.first_bad.append(f"{file.path}: {tallies.first_bad[-1]}")
+            del result.first_bad[MAX_BAD_NAMED:]
+        if file.num_bad:
+            result.left_out["damaged"] += file.num_bad
+            result.first_bad += [f"{file.path}, {bad}" for bad in file.first_bad]
+            del result.first_bad[MAX_BAD_NAMED:]
     counts = {"duplicate": tallies.num_duplicates, "conflicting": tallies.num_conflicting}
-    found.left_out.update({kind: num for kind, num in counts.items() if num})
-    if not found.num_reports:
-        if not found.left_out:
+    result.left_out.update({kind: num for kind, num in counts.items() if num})
+    if not result.num_reports:
+        if not result.left_out:
             raise ReportError(
                 "there is no report. Got empty files. Name files that devices or dunnage device simulate wrote."
             )
-        bad, first = "; ".join(found.lines()), f" The first: {found.first_bad[0]}" if found.first_bad else ""
+        bad, first = "; ".join(result.lines()), f" The first: {result.first_bad[0]}" if result.first_bad else ""
         raise ReportError(f"no report can be used. Got {bad}. Name the task they were made for.{first}")
     if len(paths) > 1 and any(str(path).endswith(".json") for path in paths):
-        found.warnings.append(TALLIES_AND_OTHERS)
-    return found
-
-
-def _add_reports(found: Collected, file: ReportFile, told: Callable[[str], None]) -> None:
-    tallies, prefix = found.tallies, found.tallies.task.prefix
-    for report in file:
-        found.num_read += 1
-        if found.num_read % 10_000 == 0:
-            told(f"reading: {found.num_read:,} reports")
-        before = tallies.num_bad
-        if report.task != prefix:
-            found.left_out["other_task"] += 1
-            _name(found, f"{file.path}: made for another task")
-        elif not tallies.add(report) and tallies.num_bad > before:
-            found.left_out["impossible"] += 1
-            _name(found, f"{file.path}: {tallies.first_bad[-1]}")
-    if file.num_bad:
-        found.left_out["damaged"] += file.num_bad
-        for bad in file.first_bad:
-            _name(found, f"{file.path}, {bad}")
-
-
-def _name(found: Collected, text: str) -> None:
-    if len(found.first_bad) < MOST_BAD_NAMED:
-        found.first_bad.append(text)
+        result.warnings.append(
+            "tallies hold no ids: whether a report in one is also in another of the files cannot be told, and it would "
+            "count twice. See to it that the files are of different reports"
+        )
+    return result
 
 
 def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
@@ -525,11 +466,11 @@ def read_tallies(path: str | os.PathLike[str], task: Task) -> Tallies:
     return tallies
 
 
-def _tally_content(path: Path) -> _Tallies:
+def _tally_content(path: Path) -> _TalliesData:
     try:
         with path.open("rb") as source:
-            content = source.read(MOST_TALLY_BYTES + 1)
-        data = json.loads(content) if len(content) <= MOST_TALLY_BYTES else None
+            content = source.read(MAX_TALLY_BYTES + 1)
+        data = json.loads(content) if len(content) <= MAX_TALLY_BYTES else None
     except OSError as error:
         raise _no_tallies(path, f"cannot be read: {error.strerror}", "Name a file of reports or tallies.") from None
     except (ValueError, RecursionError):
@@ -538,7 +479,7 @@ def _tally_content(path: Path) -> _Tallies:
         raise _no_tallies(path, "is damaged, or no file of tallies", "Name one that --tally wrote.")
     if data.get("format") != FORMAT:
         raise _no_tallies(path, "has a format that is not known here", "Update Dunnage, or write it again.")
-    return cast("_Tallies", data)
+    return cast("_TalliesData", data)
 
 
 def _no_tallies(path: str | os.PathLike[str], what: str, remedy: str) -> InputError:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws that hide one number: exact, discrete, unbiased.
+"""Numbers: speed, load, temperature, reported so that one report of all of them gives away no more than epsilon.
 
-A number of [-1, 1] has been rounded at random to a point i of -m .. m (:meth:`dunnage.devices.task.Quantity.point`), so
-that its mean is kept. A law takes the point on: :meth:`~NumberLaw.index_of` makes an input of it, and the law is a
+:class:`LocalNumeric` makes one report of several numbers with public bounds. The sound default draws a few of them,
+evenly and without looking at them, and hides each by a law; the published e-L_LDP, which hides all of them at epsilon
+each, is one parameter away. Which numbers were drawn is part of the report.
+
+A number of [-1, 1] is first rounded at random to a point i of -m .. m (``Quantity.point``), so that its mean is kept.
+A law takes the point on: :meth:`~NumberLaw.index_of` makes an input of it, and the law is a
 :class:`~dunnage.devices.places.Channel` from inputs to symbols. Every law's estimate is *linear* in the symbol,
-``value(symbol) = scale * symbol``, and its mean is i/m exactly, so that sums of symbols are all an estimate needs.
+``scale * symbol``, and its mean is i/m exactly, so that sums of symbols are all an estimate needs.
 
 ===================  ================================================
 law                  inputs                             symbols                     one symbol has weight
@@ -38,20 +42,23 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
-from dunnage.devices.places import MOST_ENUMERATED
-from dunnage.devices.subjects import Quantity, Tier, Tiered
+from dunnage.devices.places import MAX_ENUMERATED
+from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Quantity, Tier, Tiered
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import plain, shown, shown_number
 from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, Neighbours, Promise
 from dunnage.noise import WORD_BITS, Interval, Noise, ceil_divide, exp_interval, integer, rational
 
-LEAST_EPSILON = Fraction(1, 10**6)
-MOST_EPSILON = 100  # Smallest and largest epsilon of a law: outside, a report says nothing, or everything
 HYBRID_FROM, HYBRID_TO = Fraction(61, 100), Fraction(11, 5)
 """Up to this epsilon the hybrid law is Duchi's alone (Wang et al. 2019, eq. 8: 0.6102...)."""
-MOST_STRIDE = 16
+MAX_STRIDE = 16
+MAX_QUANTITIES = 64
+EPSILON_EACH = Fraction(5, 2)
+"""Where more than one number is drawn, each gets at least this epsilon: floor(epsilon / 2.5) of them are drawn."""
 _DIGITS = 128
 _WORTH = Fraction(1001, 1000)
+_MAX_VARINT_BYTES = 10
+_RARE = 7  # Laplace noise of more than seven scales comes up less than once in a thousand times
 
 
 @lru_cache(maxsize=1024)
@@ -62,12 +69,11 @@ def odds_of(epsilon: Fraction) -> Fraction:
     return Fraction(2 << bits, low + high)
 
 
-class Coin(ABC):
+class Coin:
     """A coin of an irrational probability, tossed exactly: 64 digits of a uniform number decide nearly always."""
 
-    @abstractmethod
-    def bounds(self, bits: int) -> Interval:
-        """Enclose the probability of yes, times ``2**bits``, between two integers a bounded number apart."""
+    def __init__(self, bounds: Callable[[int], Interval]) -> None:
+        self.bounds = bounds  # Encloses the probability of yes, times ``2**bits``, between two integers
 
     @cached_property
     def _first(self) -> Interval:
@@ -80,30 +86,28 @@ class Coin(ABC):
         return noise.invert(lambda bits: [self.bounds(bits)], word, WORD_BITS) == 0
 
 
-class OddsCoin(Coin):
-    """Yes with odds of ``likely`` to ``other * exp(-epsilon)``."""
+def odds_coin(likely: int, other: int, epsilon: Fraction) -> Coin:
+    """Return a coin that says yes with odds of ``likely`` to ``other * exp(-epsilon)``."""
 
-    def __init__(self, likely: int, other: int, epsilon: Fraction) -> None:
-        self.likely, self.other, self.epsilon = likely, other, epsilon
+    def bounds(bits: int) -> Interval:
+        width = bits + other.bit_length() + 4
+        low, high = exp_interval(epsilon, width)
+        yes = likely << width
+        return (yes << bits) // (yes + other * high), ceil_divide(yes << bits, yes + other * low)
 
-    def bounds(self, bits: int) -> Interval:
-        width = bits + self.other.bit_length() + 4
-        low, high = exp_interval(self.epsilon, width)
-        yes = self.likely << width
-        return (yes << bits) // (yes + self.other * high), ceil_divide(yes << bits, yes + self.other * low)
+    return Coin(bounds)
 
 
-class _LiteralCoin(Coin):
-    """Yes with probability ``exp(epsilon / 2) / (exp(epsilon) + 1)``, the threshold that Algorithm 1 prints."""
+def literal_coin(epsilon: Fraction) -> Coin:
+    """Return a coin of probability ``exp(epsilon / 2) / (exp(epsilon) + 1)``, the threshold that Algorithm 1 prints."""
 
-    def __init__(self, epsilon: Fraction) -> None:
-        self.epsilon = epsilon
-
-    def bounds(self, bits: int) -> Interval:
+    def bounds(bits: int) -> Interval:
         width = bits + 4
-        (half_low, half_high), (low, high) = exp_interval(self.epsilon / 2, width), exp_interval(self.epsilon, width)
+        (half_low, half_high), (low, high) = exp_interval(epsilon / 2, width), exp_interval(epsilon, width)
         one = 1 << width
         return (half_low << bits) // (one + high), ceil_divide(half_high << bits, one + low)
+
+    return Coin(bounds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,18 +115,23 @@ class Reading(ABC):
     """How the symbols of one number are read: the estimate of each, and how far it is off."""
 
     key: ClassVar[str]
+    signs: ClassVar[bool] = False  # Whether every symbol is 1 or -1
     epsilon: Fraction  # What one symbol gives away at most
     steps: int = 1  # The points are -steps .. steps
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", rational(self.epsilon, "epsilon"))
-        if not LEAST_EPSILON <= self.epsilon <= MOST_EPSILON:
+        if not MIN_EPSILON <= self.epsilon <= MAX_EPSILON:
             raise ParameterError(
-                f"epsilon for one number must lie between 0.000001 and {MOST_EPSILON}. "
+                f"epsilon for one number must lie between 0.000001 and {MAX_EPSILON}. "
                 f"Got {shown_number(self.epsilon)}. Use 1, say."
             )
         if type(self.steps) is not int or self.steps < 1:
             raise ParameterError(f"steps must be a whole number of at least 1. Got {shown(self.steps)}. Use 1024, say.")
+
+    @property
+    def loss(self) -> Fraction | None:
+        return self.epsilon
 
     @abstractmethod
     def scale_at(self, odds: Fraction) -> Fraction:
@@ -137,10 +146,6 @@ class Reading(ABC):
     def scale(self) -> float:
         """Factor that makes an unbiased estimate in [-1, 1] units of a symbol: exact, rounded once."""
         return float(self.scale_at(odds_of(self.epsilon)))
-
-    def value(self, symbol: int) -> float:
-        """Return the unbiased estimate, in units of [-1, 1], that a symbol stands for."""
-        return self.scale * symbol
 
     def variance_at(self, number: float) -> float:
         """Return the variance of the estimate of a number of [-1, 1], with its random rounding to a point."""
@@ -160,17 +165,9 @@ class Reading(ABC):
             best = max(best, self.variance_at(number) + (1 - kept) * number * number)
         return best
 
-    @cached_property
-    def worst_variance(self) -> float:
-        return self.worst()
-
 
 class NumberLaw(Reading):
     """A law of one number: a channel whose symbols can be read."""
-
-    @property
-    def loss(self) -> Fraction | None:
-        return self.epsilon
 
     @property
     def num_inputs(self) -> int:
@@ -187,8 +184,7 @@ class NumberLaw(Reading):
         return point + self.steps
 
     @abstractmethod
-    def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
+    def perturb(self, index: int, noise: Noise) -> int: ...
 
     @abstractmethod
     def exponent(self, index: int, symbol: int) -> Fraction | None:
@@ -196,12 +192,12 @@ class NumberLaw(Reading):
 
     def symbols(self) -> range:
         """All symbols there are; refuses if a check of all pairs would be too long, or endless."""
-        found = self.symbol_range
-        if found is None or len(found) * self.num_inputs > MOST_ENUMERATED:
+        symbols = self.symbol_range
+        if symbols is None or len(symbols) * self.num_inputs > MAX_ENUMERATED:
             raise ParameterError(
                 f"the symbols of the {self.key} law at {self.steps} steps are too many to list. Use fewer steps."
             )
-        return found
+        return symbols
 
     @cached_property
     def num_symbols(self) -> int | None:
@@ -223,28 +219,17 @@ class NumberLaw(Reading):
         return self.key, symbol
 
     def part(self, key: str) -> NumberLaw:
-        """Return the law of a key that :meth:`split` gave."""
         if key != self.key:
             raise ParameterError(f"the {self.key} law has no part of that name. Got {shown(key)}.")
         return self
 
-    def variance(self, index: int) -> float:
-        constant, square = self.quadratic
-        point = (index - self.steps) / self.steps
-        return constant + (square - 1) * point * point
-
 
 class _SignLaw(NumberLaw):
-    """A sign, kept with odds of e to the epsilon."""
+    """A sign, kept with odds of e to the epsilon. Inputs are minus (0) and plus (1)."""
 
-    @property
-    def num_inputs(self) -> int:
-        """Number of inputs: minus (0) and plus (1)."""
-        return 2
-
-    @property
-    def symbol_range(self) -> range:
-        return range(-1, 2, 2)
+    signs: ClassVar[bool] = True
+    num_inputs: ClassVar[int] = 2
+    symbol_range: ClassVar[range] = range(-1, 2, 2)
 
     def index_of(self, point: int, noise: Noise) -> int:
         """Round a point to plus with probability ``(1 + i/m) / 2``, else to minus."""
@@ -264,58 +249,30 @@ class _SignLaw(NumberLaw):
     def quadratic(self) -> tuple[float, float]:
         return float(self.scale_at(odds_of(self.epsilon)) ** 2), 0.0
 
-    def variance(self, index: int) -> float:
-        """Return the variance of the estimate for a sign: 4 E / (E - 1)^2."""
-        odds = odds_of(self.epsilon)
-        return float(4 * odds / (odds - 1) ** 2)
-
 
 class Duchi(_SignLaw):
     """Round a number to -1 or 1 at random and keep the sign with odds of e to the epsilon.
 
     Together that is Duchi's law for one number, P(1) = 1/2 + t (E - 1) / (2 (E + 1)), in two exact draws.
-
-    Examples
-    --------
-    >>> round(Duchi(epsilon=Fraction(1)).scale, 4)
-    2.164
     """
 
     key: ClassVar[str] = "duchi"
 
 
 class Warner(_SignLaw):
-    """Answer yes (1) or no (-1), truly with odds of e to the epsilon.
-
-    Examples
-    --------
-    >>> Warner(epsilon=Fraction(1)).share(731, 1000) > 0.99
-    True
-    """
+    """Answer yes (1) or no (-1), truly with odds of e to the epsilon."""
 
     key: ClassVar[str] = "warner"
-
-    def share(self, num_yes: int, num: int) -> float:
-        """Estimate the true share of yes, without bias: ``(n2/n1 - (1 - p)) / (2p - 1)`` with p = E / (E + 1).
-
-        Yao et al. 2024 print it (eq. 11) without p in the numerator, which is right for no p.
-        """
-        odds = odds_of(self.epsilon)
-        return float((Fraction(num_yes, num) * (odds + 1) - 1) / (odds - 1))
 
 
 class LaplaceNumber(NumberLaw):
     """Add discrete Laplace noise of scale ``2 m / epsilon`` points; nothing is clamped, so the mean stays."""
 
     key: ClassVar[str] = "laplace"
-
-    @property
-    def symbol_range(self) -> None:
-        return None
+    symbol_range: ClassVar[None] = None
 
     @property
     def noise_scale(self) -> Fraction:
-        """Scale of the noise in points."""
         return 2 * self.steps / self.epsilon
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -337,35 +294,21 @@ class LaplaceNumber(NumberLaw):
 class WindowLaw(NumberLaw):
     """Land within ``half`` of ``stride * i`` with odds of e to the epsilon for each symbol, else anywhere, evenly."""
 
-    @property
+    stride: int  # How many symbols a point is from the next (s)
+    half: int  # How far the window goes on either side (h)
+    window: int  # Number of symbols in the window: 2 h + 1
+    num_outside: int  # Number of symbols outside it: 2 m s
+    last: int  # The largest symbol N = m s + h
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        stride, half = self.design()
+        reach = self.steps * stride
+        vars(self).update(stride=stride, half=half, window=2 * half + 1, num_outside=2 * reach, last=reach + half)
+
     @abstractmethod
     def design(self) -> tuple[int, int]:
-        """Stride s and half width h: a function of epsilon and steps, the same on every machine."""
-
-    @cached_property
-    def stride(self) -> int:
-        """How many symbols a point is from the next (s)."""
-        return self.design[0]
-
-    @cached_property
-    def half(self) -> int:
-        """How far the window goes on either side (h)."""
-        return self.design[1]
-
-    @property
-    def window(self) -> int:
-        """Number of symbols in the window: 2 h + 1."""
-        return 2 * self.half + 1
-
-    @property
-    def num_outside(self) -> int:
-        """Number of symbols outside it: 2 m s."""
-        return 2 * self.steps * self.stride
-
-    @property
-    def last(self) -> int:
-        """The largest symbol N = m s + h."""
-        return self.steps * self.stride + self.half
+        """Return stride s and half width h: a function of epsilon and steps, the same on every machine."""
 
     @property
     def symbol_range(self) -> range:
@@ -373,7 +316,7 @@ class WindowLaw(NumberLaw):
 
     @cached_property
     def _inside(self) -> Coin:
-        return OddsCoin(self.window, self.num_outside, self.epsilon)
+        return odds_coin(self.window, self.num_outside, self.epsilon)
 
     def perturb(self, index: int, noise: Noise) -> int:
         below = index * self.stride  # symbols below the window; it begins at this one, counted from -N
@@ -390,18 +333,14 @@ class WindowLaw(NumberLaw):
         total = self.window * odds + self.num_outside
         return total / ((odds - 1) * self.window * self.stride * self.steps)
 
-    def quadratic_at(self, odds: Fraction) -> tuple[Fraction, Fraction]:
-        """Give a and b of the second moment ``a + b t^2`` as rational functions of E."""
-        return _window_moments(odds, self.steps, self.stride, self.half)
-
     @cached_property
     def quadratic(self) -> tuple[float, float]:
-        constant, square = self.quadratic_at(odds_of(self.epsilon))
+        constant, square = window_moments(odds_of(self.epsilon), self.steps, self.stride, self.half)
         return float(constant), float(square)
 
 
-def _window_moments(odds: Fraction, steps: int, stride: int, half: int) -> tuple[Fraction, Fraction]:
-    """Give a and b of the second moment of a window law."""
+def window_moments(odds: Fraction, steps: int, stride: int, half: int) -> tuple[Fraction, Fraction]:
+    """Give a and b of the second moment ``a + b t^2`` of a window law, as rational functions of E."""
     window, reach, last = 2 * half + 1, steps * stride, steps * stride + half
     total = window * odds + 2 * reach
     squares = Fraction(last * (last + 1) * (2 * last + 1), 3) + (odds - 1) * window * Fraction(half * (half + 1), 3)
@@ -418,36 +357,27 @@ def best_window(steps: int, epsilon: Fraction) -> tuple[int, int]:
     ``m s e^(-epsilon/2)``, which is not the best one: at epsilon 2 the worst variance falls from 1.228 to 1.092.
     """
     odds = odds_of(epsilon)
-    strides = range(1, max(MOST_STRIDE // steps, 4) + 1)
-    found = []
-    for stride in strides:
+    designs = []
+    for stride in range(1, max(MAX_STRIDE // steps, 4) + 1):
 
         def end_variance(half: int, stride: int = stride) -> Fraction:
-            constant, square = _window_moments(odds, steps, stride, half)
+            constant, square = window_moments(odds, steps, stride, half)
             return constant + square - 1
 
         low, high = 0, steps * stride
         while low < high:  # the variance at an end falls up to the best half width and rises from there on
             middle = (low + high) // 2
             low, high = (low, middle) if end_variance(middle) <= end_variance(middle + 1) else (middle + 1, high)
-        found.append((end_variance(low), low, stride))
-    enough = min(found)[0] * _WORTH
-    return next((stride, half) for variance, half, stride in found if variance <= enough)
+        designs.append((end_variance(low), low, stride))
+    enough = min(designs)[0] * _WORTH
+    return next((stride, half) for variance, half, stride in designs if variance <= enough)
 
 
 class Piecewise(WindowLaw):
-    """The piecewise mechanism in its exact discrete form, with the window that makes the worst variance least.
-
-    Examples
-    --------
-    >>> law = Piecewise(epsilon=Fraction(2), steps=100)
-    >>> law.stride, law.half, round(law.worst_variance, 3)
-    (1, 59, 1.092)
-    """
+    """The piecewise mechanism in its exact discrete form, with the window that makes the worst variance least."""
 
     key: ClassVar[str] = "piecewise"
 
-    @property
     def design(self) -> tuple[int, int]:
         return best_window(self.steps, self.epsilon)
 
@@ -460,7 +390,6 @@ class SquareWave(WindowLaw):
 
     key: ClassVar[str] = "square-wave"
 
-    @property
     def design(self) -> tuple[int, int]:
         odds = odds_of(self.epsilon)
         share = (self.epsilon * odds - odds + 1) / (2 * odds * (odds - 1 - self.epsilon))
@@ -473,12 +402,6 @@ class Hybrid(NumberLaw):
     Symbols -N .. N are the piecewise law's, -N-1 and N+1 the signs of Duchi's. The coin does not look at the number,
     and each law is unbiased by itself, so that whoever estimates may weigh the two as is best. An input is a point
     with a sign drawn from it, ``2 (i + m) + sign``, of which the law drawn uses one.
-
-    Examples
-    --------
-    >>> law = Hybrid(epsilon=Fraction(2), steps=100)
-    >>> round(law.worst_variance, 3), law.split(law.last), law.split(3)
-    (1.059, ('duchi', 1), ('piecewise', 3))
     """
 
     key: ClassVar[str] = "hybrid"
@@ -493,7 +416,6 @@ class Hybrid(NumberLaw):
 
     @cached_property
     def share(self) -> float:
-        """Probability of the piecewise law."""
         return float(1 - 1 / odds_of(self.epsilon / 2))
 
     @property
@@ -537,21 +459,10 @@ class Hybrid(NumberLaw):
         """Refuse: each part has its own."""
         raise ParameterError("the hybrid law has a scale for each of its parts. Use split and part.")
 
-    def value(self, symbol: int) -> float:
-        key, inner = self.split(symbol)
-        return self.part(key).value(inner)
-
     @cached_property
     def quadratic(self) -> tuple[float, float]:
         constant, square = self.piecewise.quadratic
         return self.share * constant + (1 - self.share) * self.duchi.quadratic[0], self.share * square
-
-    def variance(self, index: int) -> float:
-        """Return the variance of the estimate for an input, about the mean that the input has."""
-        point, sign = (index >> 1) / self.steps - 1, 2 * (index & 1) - 1
-        constant, square = self.quadratic
-        mean = self.share * point + (1 - self.share) * sign
-        return constant + square * point * point - mean * mean
 
 
 def hybrid(*, epsilon: Fraction, steps: int) -> Hybrid | Duchi | Piecewise:
@@ -574,10 +485,9 @@ class PublishedPiecewise(WindowLaw):
 
     key: ClassVar[str] = "published-piecewise"
 
-    @property
     def design(self) -> tuple[int, int]:
-        """Enough symbols for a close window on a coarse grid, and the nearest half width."""
-        stride = max(1, MOST_STRIDE // self.steps)
+        """Return enough symbols for a close window on a coarse grid, and the nearest half width."""
+        stride = max(1, MAX_STRIDE // self.steps)
         return stride, round(self.steps * stride / odds_of(self.epsilon / 2))
 
 
@@ -594,12 +504,11 @@ class LiteralPiecewise(PublishedPiecewise):
 
     @cached_property
     def _inside(self) -> Coin:
-        return _LiteralCoin(self.epsilon)
+        return literal_coin(self.epsilon)
 
     @property
     def inside(self) -> float:
-        odds = odds_of(self.epsilon)
-        return float(odds_of(self.epsilon / 2) / (odds + 1))
+        return float(odds_of(self.epsilon / 2) / (odds_of(self.epsilon) + 1))
 
     @property
     def loss(self) -> Fraction | None:
@@ -614,19 +523,17 @@ class LiteralPiecewise(PublishedPiecewise):
 
     def ratio_bounds(self) -> tuple[Fraction, Fraction]:
         """Enclose the largest ratio of two probabilities of one symbol."""
-        low, high = self._inside.bounds(_DIGITS)
         one = 1 << _DIGITS
-        bounds = [Fraction(yes * self.num_outside, (one - yes) * self.window) for yes in (low, high)]
-        return (bounds[0], bounds[1]) if bounds[0] >= 1 else (1 / bounds[1], 1 / bounds[0])
+        low, high = (
+            Fraction(yes * self.num_outside, (one - yes) * self.window) for yes in self._inside.bounds(_DIGITS)
+        )
+        return (low, high) if low >= 1 else (1 / high, 1 / low)
 
     @property
     def slope(self) -> float:
         """Mean of an estimate over the number it estimates: 1 would be unbiased, about 1 / (e^epsilon + 1) it is."""
         shift = self.inside - (1 - self.inside) * self.window / self.num_outside
         return self.scale * shift * self.stride * self.steps
-
-    def bias(self, number: float) -> float:
-        return (self.slope - 1) * number
 
     @cached_property
     def quadratic(self) -> tuple[float, float]:
@@ -638,33 +545,23 @@ class LiteralPiecewise(PublishedPiecewise):
         constant = scale * (self.inside * inner + each * (everything - window * inner))
         return constant, scale * reach * reach * (self.inside - each * window)
 
-    def variance(self, index: int) -> float:
-        """Return the variance of the estimate for an input, about its own, biased, mean."""
-        constant, square = self.quadratic
-        point = (index - self.steps) / self.steps
-        return constant + (square - self.slope**2) * point * point
-
 
 @dataclass(frozen=True, kw_only=True)
-class JointDuchi:
+class JointDuchi(Reading):
     """Duchi's law for d numbers at once, each rounded to -1 or 1: one symbol of d signs for all of epsilon.
 
     A sign vector that agrees with the input in more than half of the places is likelier by e^epsilon. At even d the
     vectors that agree in exactly half of them count with the unlikely ones, all of them: as usually printed they are in
-    both halves, and the loss is ln(e^epsilon + 1). On the unlikely side they make the scale smallest.
-
-    Examples
-    --------
-    >>> JointDuchi(epsilon=Fraction(1), dimensions=1).reading.scale == Duchi(epsilon=Fraction(1)).scale
-    True
+    both halves, and the loss is ln(e^epsilon + 1). On the unlikely side they make the scale smallest. As a reading it
+    is that of one sign of a symbol.
     """
 
     key: ClassVar[str] = Duchi.key
-    epsilon: Fraction  # What one symbol gives away
+    signs: ClassVar[bool] = True
     dimensions: int  # How many numbers (d)
 
     def __post_init__(self) -> None:
-        Duchi(epsilon=self.epsilon)
+        super().__post_init__()
         if type(self.dimensions) is not int or self.dimensions < 1:
             raise ParameterError(f"dimensions must be a whole number of at least 1. Got {shown(self.dimensions)}.")
 
@@ -672,10 +569,6 @@ class JointDuchi:
     def num_inputs(self) -> int:
         """Number of sign vectors; bit j of one is set where number j is plus."""
         return 1 << self.dimensions
-
-    @property
-    def loss(self) -> Fraction | None:
-        return self.epsilon
 
     @cached_property
     def num_likely(self) -> int:
@@ -688,10 +581,10 @@ class JointDuchi:
 
     @cached_property
     def _side(self) -> Coin:
-        return OddsCoin(self.num_likely, self.num_inputs - self.num_likely, self.epsilon)
+        return odds_coin(self.num_likely, self.num_inputs - self.num_likely, self.epsilon)
 
     def symbols(self) -> range:
-        if self.num_inputs**2 > MOST_ENUMERATED:
+        if self.num_inputs**2 > MAX_ENUMERATED:
             raise ParameterError(f"the sign vectors of {self.dimensions} numbers are too many to list. Use fewer.")
         return range(self.num_inputs)
 
@@ -713,41 +606,22 @@ class JointDuchi:
         return (odds * likely + self.num_inputs - likely) * dimensions / ((odds - 1) * agreement)
 
     @cached_property
-    def reading(self) -> JointSign:
-        return JointSign(epsilon=self.epsilon, dimensions=self.dimensions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JointSign(Reading):
-    """One sign of a symbol of :class:`JointDuchi`."""
-
-    key: ClassVar[str] = Duchi.key
-    dimensions: int
-
-    def scale_at(self, odds: Fraction) -> Fraction:
-        return JointDuchi(epsilon=self.epsilon, dimensions=self.dimensions).scale_at(odds)
-
-    @cached_property
     def quadratic(self) -> tuple[float, float]:
         return self.scale**2, 0.0
 
 
-MOST_QUANTITIES = 64
-EPSILON_EACH = Fraction(5, 2)
-"""Where more than one number is drawn, each gets at least this epsilon: floor(epsilon / 2.5) of them are drawn."""
-_MOST_VARINT_BYTES = 10
-_RARE = 7  # Laplace noise of more than seven scales comes up less than once in a thousand times
+# Whole reports
 
 Entry = tuple[int, int]  # An attribute and its symbol
 Symbol = tuple[int, str, int]  # An attribute, the key of the law that drew its symbol, and the symbol
-Points = Callable[[int], int]  # From an attribute to its point; only those drawn are asked for
+Points = Callable[[int], int]  # From an attribute to its point; called for those drawn alone
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
     """What is drawn and hidden by itself: a quantity, or whether it is there."""
 
-    quantity: Quantity  # The quantity
+    quantity: Quantity
     # Whether this is the virtual number that is 1 if the quantity has a value and -1 if it is missing
     presence: bool = False
 
@@ -757,11 +631,10 @@ class Attribute:
 
     @property
     def steps(self) -> int:
-        """The points are -steps .. steps."""
         return 1 if self.presence else self.quantity.steps
 
     def point(self, value: object, noise: Noise) -> int:
-        """Round a value to a point; never raises."""
+        """Round a value to a point of -steps .. steps; never raises."""
         if self.presence:
             return 1 if self.quantity.present(value) else -1
         return self.quantity.point(value, noise)
@@ -774,13 +647,7 @@ def attributes_of(quantities: Sequence[Quantity]) -> tuple[Attribute, ...]:
 
 
 def combination(rank: int, num: int, size: int) -> Iterator[int]:
-    """Yield the members of a set of ``size`` out of ``num``, by the rank of the set in lexicographic order.
-
-    Examples
-    --------
-    >>> [tuple(combination(rank, 3, 2)) for rank in range(3)]
-    [(0, 1), (0, 2), (1, 2)]
-    """
+    """Yield the members of a set of ``size`` out of ``num``, by the rank of the set in lexicographic order."""
     for member in range(num):
         if not size:
             return
@@ -799,10 +666,6 @@ def _refused(what: str) -> ReportError:
 def _symbol_of(payload: bytes) -> int:
     """Return a payload as a whole number that tells its length, too."""
     return int.from_bytes(payload + b"\x01", "little")
-
-
-def _payload_of(symbol: int) -> bytes:
-    return symbol.to_bytes((symbol.bit_length() + 7) // 8, "little")[:-1]
 
 
 def _num_bytes(num: int) -> int:
@@ -844,13 +707,9 @@ class SampledReport:
         return sum(losses[: self.num_sampled], Fraction(0))
 
     @cached_property
-    def _sizes(self) -> tuple[int | None, ...]:
-        return tuple(law.num_symbols for law in self.laws)
-
-    @cached_property
     def _num_payloads(self) -> int | None:
         """How many payloads there are at most, by the laws with most symbols; None if they are endless."""
-        sizes = sorted(size for size in self._sizes if size is not None)
+        sizes = sorted(law.num_symbols for law in self.laws if law.num_symbols is not None)
         return self.num_sets * math.prod(sizes[-self.num_sampled :]) if len(sizes) == len(self.laws) else None
 
     @property
@@ -875,25 +734,25 @@ class SampledReport:
 
     def draw(self, points: Points, noise: Noise) -> bytes:
         rank = noise.below(self.num_sets)
-        drawn = []
+        entries = []
         for attribute in combination(rank, len(self.laws), self.num_sampled):
             law = self.laws[attribute]
-            drawn.append((attribute, law.perturb(law.index_of(points(attribute), noise), noise)))
-        return self._pack(rank, drawn)
+            entries.append((attribute, law.perturb(law.index_of(points(attribute), noise), noise)))
+        return self._pack(rank, entries)
 
-    def _pack(self, rank: int, drawn: Sequence[Entry]) -> bytes:
+    def _pack(self, rank: int, entries: Sequence[Entry]) -> bytes:
         if self._num_payloads is None:
-            varints = (varint(self.laws[attribute].code(symbol)) for attribute, symbol in drawn)
+            varints = (varint(self.laws[attribute].code(symbol)) for attribute, symbol in entries)
             return rank.to_bytes(_num_bytes(self.num_sets), "little") + b"".join(varints)
         number = 0
-        for attribute, symbol in reversed(drawn):
+        for attribute, symbol in reversed(entries):
             law = self.laws[attribute]
             number = number * (law.num_symbols or 1) + law.code(symbol)
         return (number * self.num_sets + rank).to_bytes(_num_bytes(self._num_payloads), "little")
 
     def entries(self, payload: bytes) -> list[Entry]:
         """Unpack a payload: the exact inverse of packing."""
-        endless, found = self._num_payloads is None, []
+        endless, entries = self._num_payloads is None, []
         start, number = _num_bytes(self.num_sets), 0
         rank, rest = int.from_bytes(payload[:start], "little"), payload[start:]
         if endless and (len(payload) < start or rank >= self.num_sets):
@@ -904,22 +763,21 @@ class SampledReport:
                 raise _refused(f"{len(payload)} bytes where {due} are due")
             number, rank = divmod(int.from_bytes(payload, "little"), self.num_sets)
         for attribute in combination(rank, len(self.laws), self.num_sampled):
-            size = self._sizes[attribute]
+            law = self.laws[attribute]
             if endless:
                 code, rest = _read_varint(rest)
-                if size is not None and code >= size:
+                if law.num_symbols is not None and code >= law.num_symbols:
                     raise _refused("a symbol is none of its law")
             else:
-                number, code = divmod(number, size or 1)
-            found.append((attribute, self.laws[attribute].symbol(code)))
+                number, code = divmod(number, law.num_symbols or 1)
+            entries.append((attribute, law.symbol(code)))
         if number:
             raise _refused("its number is too large")
         if endless and rest:
             raise _refused(f"{len(rest)} bytes too many")
-        return found
+        return entries
 
     def read(self, payload: bytes) -> list[Symbol]:
-        """Read a payload as attributes, keys of laws and their symbols."""
         return [(attribute, *self.laws[attribute].split(symbol)) for attribute, symbol in self.entries(payload)]
 
     def perturb(self, index: int, noise: Noise) -> int:
@@ -928,30 +786,31 @@ class SampledReport:
         return _symbol_of(self._pack(rank, [(at, self.laws[at].perturb(inputs[at], noise)) for at in members]))
 
     def _inputs(self, index: int) -> list[int]:
-        found = []
+        inputs = []
         for law in self.laws:
             index, own = divmod(index, law.num_inputs)
-            found.append(own)
-        return found
+            inputs.append(own)
+        return inputs
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
         inputs = self._inputs(index)
-        parts = [self.laws[at].exponent(inputs[at], own) for at, own in self.entries(_payload_of(symbol))]
-        known = [part for part in parts if part is not None]
-        return sum(known, Fraction(0)) if len(known) == len(parts) else None
+        payload = symbol.to_bytes((symbol.bit_length() + 7) // 8, "little")[:-1]
+        parts = [self.laws[at].exponent(inputs[at], own) for at, own in self.entries(payload)]
+        possible = [part for part in parts if part is not None]
+        return sum(possible, Fraction(0)) if len(possible) == len(parts) else None
 
     def symbols(self) -> list[int]:
         """All symbols there are; refuses where they are too many, or endlessly many."""
         most = self._num_payloads
-        if most is None or most * self.num_inputs > MOST_ENUMERATED:
+        if most is None or most * self.num_inputs > MAX_ENUMERATED:
             raise ParameterError("the reports are too many to list. Use fewer steps or quantities, or another method.")
-        found = []
+        symbols = []
         for rank in range(self.num_sets):
             members = combination(rank, len(self.laws), self.num_sampled)
-            num = math.prod(self._sizes[at] or 1 for at in members)
+            num = math.prod(self.laws[at].num_symbols or 1 for at in members)
             numbers = range(rank, num * self.num_sets, self.num_sets)
-            found += [_symbol_of(number.to_bytes(_num_bytes(most), "little")) for number in numbers]
-        return found
+            symbols += [_symbol_of(number.to_bytes(_num_bytes(most), "little")) for number in numbers]
+        return symbols
 
 
 @dataclass(frozen=True)
@@ -961,13 +820,9 @@ class JointReport:
     A payload holds one bit for each attribute, the first lowest. As a channel it is :class:`JointDuchi`.
     """
 
-    law: JointDuchi  # The joint law
+    law: JointDuchi
     steps: tuple[int, ...]  # The points of each attribute are -steps .. steps
-
-    @property
-    def share(self) -> float:
-        """Share of the reports that tell of one attribute: all."""
-        return 1.0
+    share: ClassVar[float] = 1.0  # Share of the reports that tell of one attribute: all
 
     @property
     def payload_bits(self) -> int:
@@ -984,10 +839,10 @@ class JointReport:
     def reading(self, attribute: int, key: str) -> Reading:
         if key != self.law.key or not 0 <= attribute < len(self.steps):
             raise ParameterError(f"the joint law has no part {shown(key)} for attribute {attribute}.")
-        return self.law.reading
+        return self.law
 
     def worst(self, attribute: int) -> float:
-        return self.law.reading.worst()
+        return self.law.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
         """Round every attribute to a sign at random, draw signs for all, and pack them."""
@@ -1014,18 +869,18 @@ class JointReport:
 
 def varint(number: int) -> bytes:
     """Write seven bits a byte, lowest first, the highest bit set on all bytes but the last."""
-    found = bytearray()
+    data = bytearray()
     while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
+        data.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    data.append(number)
+    return bytes(data)
 
 
 def _read_varint(data: bytes) -> tuple[int, bytes]:
     """Read a number and return what follows it; only the shortest form is taken."""
     number = 0
-    for place, byte in enumerate(data[:_MOST_VARINT_BYTES]):
+    for place, byte in enumerate(data[:_MAX_VARINT_BYTES]):
         number |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
             if place and not byte:
@@ -1046,14 +901,14 @@ _LAWS: Mapping[str, Callable[..., NumberLaw]] = {
 }
 
 
-def _law(make: Callable[..., NumberLaw], attribute: Attribute, epsilon: Fraction) -> NumberLaw:
+def _laws(make: Callable[..., NumberLaw], attributes: Sequence[Attribute], epsilon: Fraction) -> tuple[NumberLaw, ...]:
     # For a yes or no, keeping it with odds of e^epsilon is the best there is.
-    return (Warner if attribute.presence else make)(epsilon=epsilon, steps=attribute.steps)
+    return tuple((Warner if at.presence else make)(epsilon=epsilon, steps=at.steps) for at in attributes)
 
 
 def published_report(attributes: Sequence[Attribute], epsilon: Fraction) -> SampledReport:
     """Return e-L_LDP: every attribute through L-PM (with its right threshold) at the whole epsilon."""
-    return SampledReport(tuple(_law(PublishedPiecewise, at, epsilon) for at in attributes), len(attributes))
+    return SampledReport(_laws(PublishedPiecewise, attributes, epsilon), len(attributes))
 
 
 def sampled_report(
@@ -1061,7 +916,7 @@ def sampled_report(
 ) -> SampledReport:
     """Return the sound report: ``sampled`` attributes, drawn evenly, share epsilon."""
     num = sampled or (1 if method == "harmony" else num_sampled(epsilon, len(attributes)))
-    return SampledReport(tuple(_law(_LAWS[method], attribute, epsilon / num) for attribute in attributes), num)
+    return SampledReport(_laws(_LAWS[method], attributes, epsilon / num), num)
 
 
 def joint_report(attributes: Sequence[Attribute], epsilon: Fraction) -> JointReport:
@@ -1137,9 +992,9 @@ class LocalNumeric(Tiered[Report]):
     def __post_init__(self) -> None:
         self._set_levels()
         quantities = tuple(self.quantities) if isinstance(self.quantities, tuple | list) else ()
-        if not 1 <= len(quantities) <= MOST_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
+        if not 1 <= len(quantities) <= MAX_QUANTITIES or not all(isinstance(each, Quantity) for each in quantities):
             raise ParameterError(
-                f"quantities must be a list of 1 to {MOST_QUANTITIES} Quantity. Give Quantity(name=...)."
+                f"quantities must be a list of 1 to {MAX_QUANTITIES} Quantity. Give Quantity(name=...)."
             )
         if len({quantity.name for quantity in quantities}) < len(quantities):
             raise ParameterError("quantities must have different names. Rename one.")
@@ -1155,8 +1010,8 @@ class LocalNumeric(Tiered[Report]):
             raise ParameterError("as_published has a method of its own and tells all numbers. Leave the others out.")
         if self.method == "warner" and any(quantity.steps != 1 for quantity in self.quantities):
             raise ParameterError("warner is for a yes or no. Give every quantity steps = 1, or use hybrid.")
-        fixed = {"harmony": 1, "duchi": len(self.attributes)}.get(self.method)
         most = len(self.attributes)
+        fixed = {"harmony": 1, "duchi": most}.get(self.method)
         if self.sampled is not None and (type(self.sampled) is not int or not 1 <= self.sampled <= most):
             raise ParameterError(f"sampled must be a whole number from 1 to {most}. Got {shown(self.sampled)}.")
         if fixed and self.sampled not in (None, fixed):
@@ -1175,23 +1030,20 @@ class LocalNumeric(Tiered[Report]):
 
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
         """Draw a report of a value for each quantity; there is always one, whatever the values."""
-        report, values = self.channel(tier), self._values(value)
+        report = self.channel(tier)
+        values: Mapping[Any, object] = value if isinstance(value, Mapping) else {}
+        if not isinstance(value, Mapping):
+            names = [quantity.name for quantity in self.quantities]
+            try:
+                values = dict(zip(names, value, strict=False))  # type: ignore[call-overload]
+            except Exception:  # a private value of any type at all must not stop the report
+                values = {}
 
         def point(at: int) -> int:
             attribute = self.attributes[at]
             return attribute.point(values.get(attribute.quantity.name), noise)
 
         return report.draw(point, noise)
-
-    def _values(self, value: object) -> Mapping[Any, object]:
-        """Return private values by the names of their quantities."""
-        if isinstance(value, Mapping):
-            return value
-        names = [quantity.name for quantity in self.quantities]
-        try:
-            return dict(zip(names, value, strict=False))  # type: ignore[call-overload]
-        except Exception:  # a private value of any type at all must not stop the report
-            return {}
 
     def read(self, payload: bytes, *, tier: Tier | str) -> list[Symbol]:
         """Read a payload as triples: attribute (see :attr:`attributes`), key of the law, symbol of that law."""
@@ -1229,14 +1081,14 @@ class LocalNumeric(Tiered[Report]):
     def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""
         epsilon, num = max(tier.epsilon for tier in self.levels), len(self.attributes)
-        drawn = any(self.channel(tier).share < 1 for tier in self.levels)
+        some = any(self.channel(tier).share < 1 for tier in self.levels)
         middle = [quantity.name for quantity in self.quantities if quantity.missing == "middle"]
         stated = Promise(
             guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
             basis=Basis.PROVED,
             mechanism=self.describe(),
             assumptions=REPORT_ASSUMPTIONS,
-            in_clear=("which of the numbers a report tells, drawn without looking at them",) if drawn else (),
+            in_clear=("which of the numbers a report tells, drawn without looking at them",) if some else (),
             warnings=(f"a missing number counts as the middle of its domain: {', '.join(middle)}",) if middle else (),
             notes=("local-numeric.md#whole-reports",),
         )

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What reports of a cell or path are drawn from: channels, frequency oracles and the planar law.
+"""Places: which cell of a public grid a vehicle is in, reported so that no report gives away more than epsilon.
 
-A channel takes one of finitely many public inputs to a symbol, at random. Every channel here is *exponential*: the
-probability of a symbol is ``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does
-not depend on the input. So the loss between two inputs is a difference of rational numbers, and the worst case over all
-inputs and symbols is exact, without a floating-point number on the way.
+:class:`LocalLocation` reports a cell, or that there is none, through a channel. A channel takes one of finitely many
+public inputs to a symbol, at random. Every channel here is *exponential*: the probability of a symbol is
+``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does not depend on the input. So
+the loss between two inputs is a difference of rational numbers, and the worst case over all inputs and symbols is
+exact, without a floating-point number on the way.
 
 Frequency oracles tell one of k inputs so that the share of each can be estimated. They differ in the variance of the
 estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
@@ -31,30 +32,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
-from dunnage.devices.subjects import Grid, Tier, Tiered, read_number
+from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Grid, Tier, Tiered, read_number
 from dunnage.errors import ParameterError, ReportError
 from dunnage.exact import plain, shown, shown_number
 from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, MetricLocalDP, Neighbours, Promise, WithinCluster
 from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
 
-MOST_ENUMERATED = 1 << 20  # Most pairs of an input and a symbol that :func:`enumerated_loss` looks at
+MAX_ENUMERATED = 1 << 20  # Pairs of an input and a symbol that :func:`enumerated_loss` looks at, at most
+MAX_INPUTS = 1 << 48
+MAX_UNARY_INPUTS = 1 << 20
+MAX_REPORT_BITS = 4097  # Longest report that :func:`choose_oracle` makes: half a kilobyte
+NEARLY_AS_GOOD = Fraction(11, 10)
+"""An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
+ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
+NOISE_FACTOR = Fraction(5, 2)
+"""A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
+Number = TypeVar("Number", float, Fraction)
 
 
 class Channel(Protocol):
-    """A randomiser with exact probabilities, from inputs ``0 .. num_inputs - 1`` to symbols: whole numbers."""
+    """A randomiser with exact probabilities, from public inputs ``0 .. num_inputs - 1`` to symbols: whole numbers."""
 
     @property
-    def num_inputs(self) -> int:
-        """Number of inputs; all are public."""
+    def num_inputs(self) -> int: ...
 
     @property
     def loss(self) -> Fraction | None:
         """What one symbol gives away at worst, in closed form; None if there is no bound."""
 
-    def perturb(self, index: int, noise: Noise) -> int:
-        """Draw a symbol for an input."""
+    def perturb(self, index: int, noise: Noise) -> int: ...
 
     def symbols(self) -> Sequence[int] | range:
         """All symbols there are; refuses where there are too many, or endlessly many."""
@@ -64,14 +72,13 @@ class Channel(Protocol):
 
 
 def enumerated_loss(channel: Channel) -> Fraction | None:
-    """Find what a symbol gives away at worst by looking at every symbol and every input."""
+    """Return what a symbol gives away at worst, by looking at every symbol and every input; None without a bound."""
     worst = Fraction(0)
     for symbol in channel.symbols():
-        exponents = [channel.exponent(index, symbol) for index in range(channel.num_inputs)]
-        found = spread(exponents)
-        if found is None:
+        loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
+        if loss is None:
             return None
-        worst = max(worst, found)
+        worst = max(worst, loss)
     return worst
 
 
@@ -84,15 +91,44 @@ def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
     return max(possible) - min(possible) if len(possible) == len(given) else None
 
 
-Number = TypeVar("Number", float, Fraction)
+class Law(ABC):
+    """A channel of finitely many symbols, with the variance of what is estimated from it."""
 
-LEAST_EPSILON, MOST_EPSILON = Fraction(1, 10**6), 100
-"""What a report of a place or path may be asked to give away: below it is noise alone, above it hides nothing."""
-MOST_INPUTS = 1 << 48
-MOST_UNARY_INPUTS = 1 << 20
-MOST_REPORT_BITS = 4097  # Longest report that :func:`choose_oracle` makes unless told otherwise: half a kilobyte
-NEARLY_AS_GOOD = Fraction(11, 10)
-"""An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
+    if TYPE_CHECKING:  # fields or properties, as it suits
+
+        @property
+        def num_inputs(self) -> int: ...
+
+        @property
+        def num_symbols(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def loss(self) -> Fraction | None: ...
+
+    @property
+    def payload_bits(self) -> int:
+        return (self.num_symbols - 1).bit_length()
+
+    @abstractmethod
+    def perturb(self, index: int, noise: Noise) -> int: ...
+
+    @abstractmethod
+    def exponent(self, index: int, symbol: int) -> Fraction | None: ...
+
+    @abstractmethod
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input."""
+
+    def symbols(self) -> range:
+        if self.num_inputs * self.num_symbols > MAX_ENUMERATED:
+            raise ParameterError("there are too many symbols to look at them all. Use the closed form, loss.")
+        return range(self.num_symbols)
+
+    def read(self, symbol: int) -> list[tuple[int | None, int]]:
+        """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle; for each place."""
+        return [(None, symbol)]
+
 
 # Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0: an irrational number, whose
 # binary digits are found by enclosing e^-x as closely as it takes.
@@ -107,20 +143,20 @@ def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
     lower = (weight * low << width) // (one + weight * low)
     upper = min(ceil_divide(weight * high << width, one + weight * high), one - 1)  # the chance is below 1
     # The whole part of chance * 2^width lies from lower to upper: the digits that these two share are right.
-    known = width - (lower ^ upper).bit_length()
-    return lower >> max(width - bits, width - known), min(known, bits)
+    certain = width - (lower ^ upper).bit_length()
+    return lower >> max(width - bits, width - certain), min(certain, bits)
 
 
 def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
     """Draw ``True`` with probability ``weight / (exp(x) + weight)``."""
-    drawn = shown = 0
+    word = num_drawn = 0
     bits = 64
     while True:
-        digits, known = chance_digits(weight, x, bits)
-        if known > shown:
-            drawn, shown = drawn << known - shown | noise.bits(known - shown), known
-            if drawn != digits:
-                return drawn < digits
+        digits, certain = chance_digits(weight, x, bits)
+        if certain > num_drawn:
+            word, num_drawn = word << certain - num_drawn | noise.bits(certain - num_drawn), certain
+            if word != digits:
+                return word < digits
         bits *= 2
 
 
@@ -142,12 +178,12 @@ def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
 
 
 def _digits(x: Fraction) -> Iterator[int]:
-    shown, bits = 0, 64
+    num_given, bits = 0, 64
     while True:
-        digits, known = chance_digits(1, x, bits)
-        for place in range(known - 1 - shown, -1, -1):
+        digits, certain = chance_digits(1, x, bits)
+        for place in range(certain - 1 - num_given, -1, -1):
             yield digits >> place & 1
-        shown, bits = max(known, shown), 2 * bits
+        num_given, bits = max(certain, num_given), 2 * bits
 
 
 @lru_cache(maxsize=512)
@@ -157,49 +193,46 @@ def best_blocks(epsilon: Fraction, most: int) -> int:
     With inputs dealt out evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
     many have less just if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
     """
+
+    def odds_exceed(limit: Fraction) -> bool:
+        """Return whether exp(epsilon) is above a rational number; never equal, as it is irrational."""
+        bits = 64 + limit.numerator.bit_length()
+        while True:
+            low, high = exp_interval(epsilon, bits)
+            border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
+            if high <= border or low > border:
+                return high <= border
+            bits *= 2
+
     blocks = 1
-    while 2 * blocks <= most and _odds_exceed(epsilon, 1 + Fraction(17 * blocks, 6)):
+    while 2 * blocks <= most and odds_exceed(1 + Fraction(17 * blocks, 6)):
         blocks *= 2
     return blocks
 
 
-def _odds_exceed(epsilon: Fraction, limit: Fraction) -> bool:
-    """Return whether exp(epsilon) is above a rational number; never equal, as it is irrational."""
-    bits = 64 + limit.numerator.bit_length()
-    while True:
-        low, high = exp_interval(epsilon, bits)
-        border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
-        if high <= border:
-            return True
-        if low > border:
-            return False
-        bits *= 2
-
-
 def check_epsilon(epsilon: Fraction) -> Fraction:
-    """Return an epsilon that a report of a place or path may have."""
-    if not LEAST_EPSILON <= positive(epsilon, "epsilon") <= MOST_EPSILON:
+    if not MIN_EPSILON <= positive(epsilon, "epsilon") <= MAX_EPSILON:
         raise ParameterError(
-            f"epsilon of a report of a place or path must lie between 0.000001 and {MOST_EPSILON}. "
+            f"epsilon of a report of a place or path must lie between 0.000001 and {MAX_EPSILON}. "
             f"Got {shown_number(epsilon)}. Choose 1, say."
         )
     return epsilon
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Oracle(ABC):
+class _Oracle(Law):
     """Fields and arithmetic that all frequency oracles share; not an oracle by itself."""
 
     num_inputs: int
     epsilon: Fraction
     name: ClassVar[str]
-    most_inputs: ClassVar[int] = MOST_INPUTS
+    max_inputs: ClassVar[int] = MAX_INPUTS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
-        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.most_inputs:
+        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.max_inputs:
             raise ParameterError(
-                f"{self.name} takes 2 to {self.most_inputs} inputs. Got {self.num_inputs}. "
+                f"{self.name} takes 2 to {self.max_inputs} inputs. Got {self.num_inputs}. "
                 "Choose another method or fewer levels."
             )
 
@@ -209,7 +242,7 @@ class _Oracle(ABC):
 
     @property
     def ratio_epsilon(self) -> Fraction:
-        """The x whose ``exp(-x)`` is the ratio that :meth:`chances` and :meth:`estimator` are written in."""
+        """The x whose ``exp(-x)`` is the ratio that :meth:`chances` is written in."""
         return self.epsilon
 
     @property
@@ -220,10 +253,6 @@ class _Oracle(ABC):
     @property
     def num_symbols(self) -> int:
         return self.num_inputs
-
-    @property
-    def payload_bits(self) -> int:
-        return (self.num_symbols - 1).bit_length()
 
     @property
     def p(self) -> float:
@@ -238,32 +267,26 @@ class _Oracle(ABC):
     @property
     def offset(self) -> float:
         """What is taken off the mean score of an input; see :meth:`score`."""
-        return self.estimator(self.ratio)[0]
+        return self.q
 
     @property
     def scale(self) -> float:
         """What the mean score less the offset is multiplied by to estimate the share of an input without bias."""
-        return self.estimator(self.ratio)[1]
-
-    def symbols(self) -> range:
-        return listed_symbols(self.num_inputs, self.num_symbols)
+        return 1 / (self.p - self.q)
 
     @abstractmethod
     def chances(self, ratio: Number) -> tuple[Number, Number]:
         """Return p and q for a ratio ``exp(-ratio_epsilon)``, in the arithmetic of the ratio."""
 
     @abstractmethod
-    def supports(self, symbol: int, index: int) -> bool:
-        """Return whether a symbol speaks for an input."""
-
     def score(self, symbol: int, index: int) -> int:
-        """Return what a symbol counts for an input: its share is estimated by scale * (mean score - offset)."""
-        return int(self.supports(symbol, index))
+        """Return what a symbol counts for an input, 1 if it supports it.
 
-    def estimator(self, ratio: Number) -> tuple[Number, Number]:
-        """Return offset and scale of the unbiased estimate, in the arithmetic of the ratio."""
-        p, q = self.chances(ratio)
-        return q, 1 / (p - q)
+        The share of the input is estimated by scale * (mean score - offset).
+        """
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        return self.loss if self.score(symbol, index) == 1 else Fraction(0)
 
     def variance(self, share: float, num: float) -> float:
         return self.variance_of_one(share, self.ratio) / num
@@ -274,21 +297,8 @@ class _Oracle(ABC):
         return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
 
 
-def listed_symbols(num_inputs: int, num_symbols: int) -> range:
-    """Return the symbols of a channel if they can be looked at with every input."""
-    if num_inputs * num_symbols > MOST_ENUMERATED:
-        raise ParameterError("there are too many symbols to look at them all. Use the closed form, loss.")
-    return range(num_symbols)
-
-
 class RandomisedResponse(_Oracle):
-    """Report the true input with odds exp(epsilon) to 1 against each other one.
-
-    Examples
-    --------
-    >>> RandomisedResponse(num_inputs=5, epsilon=Fraction(1)).payload_bits
-    3
-    """
+    """Report the true input with odds exp(epsilon) to 1 against each other one."""
 
     name: ClassVar[str] = "randomised-response"
 
@@ -298,12 +308,8 @@ class RandomisedResponse(_Oracle):
             return other + (other >= index)
         return index
 
-    def exponent(self, index: int, symbol: int) -> Fraction:
-        return self.epsilon if symbol == index else Fraction(0)
-
-    def supports(self, symbol: int, index: int) -> bool:
-        """Return whether a symbol speaks for an input: it is the input."""
-        return symbol == index
+    def score(self, symbol: int, index: int) -> int:
+        return int(symbol == index)
 
     def chances(self, ratio: Number) -> tuple[Number, Number]:
         p = 1 / (1 + (self.num_inputs - 1) * ratio)
@@ -313,7 +319,7 @@ class RandomisedResponse(_Oracle):
 class _Unary(_Oracle):
     """A symbol is a number of k bits, bit j for input j; before the noise only the own bit is 1."""
 
-    most_inputs: ClassVar[int] = MOST_UNARY_INPUTS
+    max_inputs: ClassVar[int] = MAX_UNARY_INPUTS
 
     @property
     def num_symbols(self) -> int:
@@ -323,23 +329,12 @@ class _Unary(_Oracle):
     def payload_bits(self) -> int:
         return self.num_inputs
 
-    def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return the part of the logarithm of the probability that depends on the input: the loss, or nothing."""
-        return self.loss if symbol >> index & 1 else Fraction(0)
-
-    def supports(self, symbol: int, index: int) -> bool:
-        """Return whether a symbol speaks for an input: its bit is 1."""
-        return bool(symbol >> index & 1)
+    def score(self, symbol: int, index: int) -> int:
+        return symbol >> index & 1
 
 
 class OptimisedUnary(_Unary):
-    """Unary encoding of least variance: the own bit is a fair coin, any other is 1 with odds 1 to exp(epsilon).
-
-    Examples
-    --------
-    >>> OptimisedUnary(num_inputs=257, epsilon=Fraction(1)).p
-    0.5
-    """
+    """Unary encoding of least variance: the own bit is a fair coin, any other is 1 with odds 1 to exp(epsilon)."""
 
     name: ClassVar[str] = "optimised-unary"
 
@@ -371,8 +366,6 @@ class SymmetricUnary(_Unary):
 class PublishedUnary(SymmetricUnary):
     """L-RR as published: turn each bit over with odds 1 to exp(epsilon), which gives away 2 epsilon.
 
-    References
-    ----------
     Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit where two differ.
     """
 
@@ -380,7 +373,6 @@ class PublishedUnary(SymmetricUnary):
 
     @property
     def loss(self) -> Fraction:
-        """What one symbol gives away at worst: twice the stated epsilon."""
         return 2 * self.epsilon
 
     @property
@@ -394,14 +386,10 @@ class HadamardResponse(_Oracle):
     There are B blocks of b columns, both powers of two; symbol ``block * b + column``. Input i belongs to block
     ``i % B`` (so that neighbouring cells are in different blocks) and owns row ``1 + i // B`` of the matrix of order b.
     The b/2 columns of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
-
-    Examples
-    --------
-    >>> HadamardResponse(num_inputs=4097, epsilon=Fraction(1)).payload_bits
-    13
     """
 
     name: ClassVar[str] = "hadamard"
+    offset: ClassVar[float] = 0.0  # an entry has mean 0 for any other input
 
     @cached_property
     def num_blocks(self) -> int:
@@ -428,13 +416,6 @@ class HadamardResponse(_Oracle):
             column ^= row & -row  # takes the two halves of a block to each other, one to one
         return (block + (half >> 1)) % blocks * columns + column
 
-    def exponent(self, index: int, symbol: int) -> Fraction:
-        return self.epsilon if self.supports(symbol, index) else Fraction(0)
-
-    def supports(self, symbol: int, index: int) -> bool:
-        """Return whether a symbol speaks for an input: a column of its block in which its row has a 1."""
-        return self.score(symbol, index) == 1
-
     def score(self, symbol: int, index: int) -> int:
         """Return the matrix entry of the input's row, 1 or -1, and 0 in another block."""
         row, block = divmod(index, self.num_blocks)
@@ -448,22 +429,13 @@ class HadamardResponse(_Oracle):
         p = 1 / (1 + (2 * self.num_blocks - 1) * ratio)
         return p, ratio * p
 
-    def estimator(self, ratio: Number) -> tuple[Number, Number]:
-        """Return offset and scale: an entry has mean p - q for its own input and 0 for any other."""
-        p, q = self.chances(ratio)
-        return p - p, 1 / (p - q)
-
-    def variance(self, share: float, num: float, *, block_share: float | None = None) -> float:
-        if block_share is None:
-            return self.variance_of_one(share, self.ratio) / num
-        return self._variance(share, block_share, self.ratio) / num
-
     def variance_of_one(self, share: Number, ratio: Number) -> Number:
         """Return ``num`` times the variance if all other inputs are alike, for an input of a largest block."""
         others = ceil_divide(self.num_inputs, self.num_blocks) - 1
-        return self._variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
+        return self.block_variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
 
-    def _variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
+    def block_variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance for an input of a block of that share."""
         p, q = self.chances(ratio)
         # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other; less
         # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q no nearly equal terms are left.
@@ -481,43 +453,37 @@ ORACLES: Mapping[str, type[Oracle]] = {
 
 
 @lru_cache(maxsize=256)
-def choose_oracle(num_inputs: int, epsilon: Fraction, *, most_bits: int | None = None) -> Oracle:
+def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
     """Choose the oracle that estimates shares best, or nearly so in a smaller report.
 
     Of randomised response, optimised unary encoding and Hadamard response, those whose report fits are compared by the
     variance at a share of 0 (all other inputs alike); among those within 10 % of the least, and none worse than
     symmetric unary encoding if that fits, the smallest report wins. So randomised response is chosen up to about
     3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
-
-    Examples
-    --------
-    >>> [choose_oracle(k, Fraction(2)).name for k in (17, 257, 65537)]
-    ['randomised-response', 'optimised-unary', 'hadamard']
     """
-    limit = MOST_REPORT_BITS if most_bits is None else integer(most_bits, "most_bits", least=1)
-    kinds = (RandomisedResponse, HadamardResponse) + ((OptimisedUnary,) if num_inputs <= MOST_UNARY_INPUTS else ())
-    fitting = [
-        oracle for kind in kinds if (oracle := kind(num_inputs=num_inputs, epsilon=epsilon)).payload_bits <= limit
-    ]
-    if not fitting:
-        raise ParameterError(
-            f"no report of {num_inputs} inputs fits into {limit} bits. Allow more, or choose fewer levels."
-        )
+
     # Device and platform must come to the same choice: the variances are compared in fractions, not in floats.
-    variances = [_variance_at_zero(oracle) for oracle in fitting]
-    bound = NEARLY_AS_GOOD * min(variances)
-    if num_inputs <= min(limit, MOST_UNARY_INPUTS):
-        bound = min(bound, _variance_at_zero(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon)))
-    near = [pair for pair in zip(variances, fitting, strict=True) if pair[0] <= bound]
-    return min(near, key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
+    def variance_at_zero(oracle: Oracle) -> Fraction:
+        return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
+
+    unary_fits = num_inputs <= MAX_REPORT_BITS
+    kinds: tuple[type[Oracle], ...] = (RandomisedResponse, HadamardResponse, *((OptimisedUnary,) if unary_fits else ()))
+    oracles: list[Oracle] = [kind(num_inputs=num_inputs, epsilon=epsilon) for kind in kinds]
+    pairs = [(variance_at_zero(oracle), oracle) for oracle in oracles]
+    bound = NEARLY_AS_GOOD * min(variance for variance, _ in pairs)
+    if unary_fits:
+        bound = min(bound, variance_at_zero(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon)))
+    return min((pair for pair in pairs if pair[0] <= bound), key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
 
 
-def _variance_at_zero(oracle: Oracle) -> Fraction:
-    return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
+def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
+    if method == "auto":
+        return choose_oracle(num_inputs, epsilon)
+    return ORACLES[method](num_inputs=num_inputs, epsilon=epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
-class InClear:
+class InClear(Law):
     """A channel that shows a group (an area) as it is, and reports the place inside it through an oracle.
 
     Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
@@ -525,7 +491,7 @@ class InClear:
     """
 
     oracle: Oracle  # The law of the place inside its group
-    num_groups: int  # Number of groups
+    num_groups: int
     # Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0
     num_filled: int = 0
 
@@ -542,17 +508,12 @@ class InClear:
         return self.num_groups * self.oracle.num_symbols
 
     @property
-    def payload_bits(self) -> int:
-        return (self.num_symbols - 1).bit_length()
-
-    @property
     def loss(self) -> Fraction | None:
         """What a symbol gives away at worst: no bound, as it shows the group, unless there is one group only."""
         return None if self.num_groups > 1 else self.oracle.loss
 
     @property
     def loss_within(self) -> Fraction:
-        """What a symbol gives away at worst between inputs of one group."""
         return self.oracle.loss
 
     def split(self, index: int) -> tuple[int, int]:
@@ -560,9 +521,8 @@ class InClear:
             return 0, self.group_size
         return divmod(index, self.group_size)
 
-    def symbols(self) -> range:
-        """Return all symbols; refuses if there are too many to look at."""
-        return listed_symbols(self.num_inputs, self.num_symbols)
+    def read(self, symbol: int) -> list[tuple[int | None, int]]:
+        return [divmod(symbol, self.oracle.num_symbols)]
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
         """Return the exponent of the oracle; None, for probability 0, where the symbol shows another group."""
@@ -580,73 +540,19 @@ class InClear:
         return self.oracle.variance(min(share * filled, 1.0), num / filled) / filled**2
 
 
-class Law(Channel, Protocol):
-    """A channel of finitely many symbols, with the variance of what is estimated from it."""
-
-    @property
-    def num_symbols(self) -> int:
-        """Number of symbols."""
-
-    @property
-    def payload_bits(self) -> int:
-        """Bits of one report."""
-
-    def variance(self, share: float, num: float) -> float:
-        """Return the variance of the estimated share of one input."""
-
-
-def encode_symbol(symbol: int, law: Law) -> bytes:
-    return symbol.to_bytes(ceil_divide(law.payload_bits, 8), "little")
-
-
-def decode_symbol(payload: bytes, law: Law) -> int:
-    size = ceil_divide(law.payload_bits, 8)
-    if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
-        raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
-    symbol = int.from_bytes(payload, "little")
-    if symbol >= law.num_symbols:
-        raise ReportError("the payload holds a number that no report of this task can hold. Drop the report.")
-    return symbol
-
-
-def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
-    """Return the oracle of a method; ``auto`` chooses one."""
-    if method == "auto":
-        return choose_oracle(num_inputs, epsilon)
-    return ORACLES[method](num_inputs=num_inputs, epsilon=epsilon)
-
-
-def read_symbol(symbol: int, law: Channel) -> tuple[int | None, int]:
-    """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle."""
-    return divmod(symbol, law.oracle.num_symbols) if isinstance(law, InClear) else (None, symbol)
-
-
 DIRECTIONS = (
     *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
     *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
 )
 """Points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all."""
 
-_STEEP = DIRECTIONS[4]  # the proposal: near the diagonal, so that it is refused least
-
-
-def norm(across: Fraction, along: Fraction) -> Fraction:
-    """Return the longest scalar product of a displacement with one of the 36 directions: nearly its length.
-
-    Examples
-    --------
-    >>> norm(Fraction(-12), Fraction(5)), norm(Fraction(0), Fraction(2))
-    (Fraction(13, 1), Fraction(2, 1))
-    """
-    across, along = abs(across), abs(along)
-    return max((a * across + b * along) / c for a, b, c in DIRECTIONS)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Planar:
+class Planar(Law):
     """The law of a report that is a cell near the true one.
 
     Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
+    The norm of a displacement is its longest scalar product with one of the 36 directions: nearly its length.
 
     Guarantee
     ---------
@@ -659,7 +565,7 @@ class Planar:
     """
 
     name: ClassVar[str] = "planar"
-    grid: Grid  # The public grid
+    grid: Grid
     epsilon: Fraction  # What is kept per kilometre between two cells
 
     def __post_init__(self) -> None:
@@ -674,10 +580,6 @@ class Planar:
         return self.grid.num_cells
 
     @property
-    def payload_bits(self) -> int:
-        return (self.num_symbols - 1).bit_length()
-
-    @property
     def loss(self) -> Fraction:
         """What a report gives away at worst between any two places of the box, however far apart."""
         last = self.grid.num_columns - 1
@@ -689,19 +591,16 @@ class Planar:
         return self.grid.cell_at(middle, middle)
 
     @property
-    def mean_distance_km(self) -> float:
-        """About how far a report lies from the true place (as if cells were small and the box endless)."""
-        return float(2 / self.epsilon)
-
-    @property
     def blurs_all(self) -> bool:
-        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side."""
-        return self.mean_distance_km > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
+        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side.
+
+        A report lies about 2 / epsilon from the true place (as if cells were small and the box endless).
+        """
+        return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
 
     def index(self, longitude: object, latitude: object) -> int:
         """Return the input for a place: one outside the box is moved to its border, a missing one is its own input."""
-        # The grid's sides stand for the nearest doubles where places are concerned.
-        west, south, east, north = (Fraction(float(side)) for side in self.grid.box)
+        west, south, east, north = self.grid.sides
         across, along = read_number(longitude), read_number(latitude)
         if across is None or along is None:
             return self.grid.outside
@@ -714,7 +613,6 @@ class Planar:
         )
 
     def exponent(self, index: int, symbol: int) -> Fraction:
-        """Return the exponent of drawing the lattice point of a cell, before anything is put on the border."""
         column, row = self._at(index)
         to_column, to_row = self.grid.column_row(symbol)
         return self.displacement_exponent(to_column - column, to_row - row)
@@ -734,7 +632,7 @@ class Planar:
 
     def displacement(self, noise: Noise) -> tuple[int, int]:
         """Draw columns and rows to move by, with probability proportional to the exponential of their exponent."""
-        across, along = self._rates
+        across, along = self.rates
         while True:
             columns, rows = noise.discrete_laplace(1 / across), noise.discrete_laplace(1 / along)
             # The proposal's exponent is one of the scalar products whose maximum the norm is: never below the law's.
@@ -755,32 +653,14 @@ class Planar:
         return [(int(across * denominator), int(along * denominator)) for across, along in slopes], denominator
 
     @cached_property
-    def _rates(self) -> tuple[Fraction, Fraction]:
-        a, b, c = _STEEP
+    def rates(self) -> tuple[Fraction, Fraction]:
+        """Rates of the proposals for columns and rows: of a direction near the diagonal, which is refused least."""
+        a, b, c = DIRECTIONS[4]
         width, height = self.grid.pitch_km
         return self.epsilon * width * a / c, self.epsilon * height * b / c
 
     def _at(self, index: int) -> tuple[int, int]:
         return self.grid.column_row(self.centre if index == self.grid.outside else index)
-
-
-__all__ = [
-    "HadamardResponse",
-    "InClear",
-    "LocalLocation",
-    "NoiseVerdict",
-    "OptimisedUnary",
-    "Planar",
-    "PublishedUnary",
-    "RandomisedResponse",
-    "SymmetricUnary",
-    "choose_oracle",
-]
-
-
-ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
-NOISE_FACTOR = Fraction(5, 2)
-"""A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -795,9 +675,6 @@ class NoiseVerdict:
     levels: int | None
     epsilon: Fraction | None
     message: str  # All of this in a sentence
-
-
-_EPSILONS_TRIED = tuple(Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -826,16 +703,14 @@ class OnGrid(Tiered[Law], ABC):
     def _check_method(self) -> None: ...
 
     @abstractmethod
-    def law(self, grid: Grid, epsilon: Fraction) -> Law:
-        """Return the law of a report on a grid at an epsilon."""
+    def law(self, grid: Grid, epsilon: Fraction) -> Law: ...
 
     @abstractmethod
     def num_shares(self, grid: Grid) -> int:
         """Return how many shares are told apart on a grid if nothing is in clear."""
 
     @abstractmethod
-    def index(self, value: object) -> int:
-        """Return the input for a value; never raises."""
+    def index(self, value: object) -> int: ...
 
     def oracle(self, tier: Tier | str) -> Oracle | Planar:
         """Return the law that a payload is read as symbols of: on the places of one area if that is in clear."""
@@ -845,7 +720,21 @@ class OnGrid(Tiered[Law], ABC):
     def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
         """Draw a report of a place ``(longitude, latitude)``, or a path; there is always one, whatever the value."""
         law = self.channel(tier)
-        return encode_symbol(law.perturb(self.index(value), noise), law)
+        return law.perturb(self.index(value), noise).to_bytes(ceil_divide(law.payload_bits, 8), "little")
+
+    def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
+        """Read a payload as pairs of what is in clear (an area, or areas as one number; else None) and a symbol.
+
+        Symbols are those of :meth:`oracle`. There is one pair, or for a path reported place by place one for each.
+        """
+        law = self.channel(tier)
+        size = ceil_divide(law.payload_bits, 8)
+        if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
+            raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
+        symbol = int.from_bytes(payload, "little")
+        if symbol >= law.num_symbols:
+            raise ReportError("the payload holds a number that no report of this task can hold. Drop the report.")
+        return law.read(symbol)
 
     def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
         """Return the standard deviation of an estimated share, if cells, or reachable paths, are all alike.
@@ -872,7 +761,8 @@ class OnGrid(Tiered[Law], ABC):
             replace(grid, levels=at, area_levels=min(grid.area_levels, at)) for at in range(grid.levels - 1, 1, -1)
         )
         depth = next((on.levels for on in coarser if not judged(on, epsilons)[2]), None)
-        more = next((e for e in _EPSILONS_TRIED if e > max(epsilons) and not judged(grid, [e])[2]), None)
+        tried = (Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
+        more = next((e for e in tried if e > max(epsilons) and not judged(grid, [e])[2]), None)
         advice = [f"level {depth}"] if depth is not None else []
         advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
         text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
@@ -894,16 +784,16 @@ class OnGrid(Tiered[Law], ABC):
         """State what one report guarantees, for the tier that gives away most, or what is claimed for it."""
         epsilon = max(tier.epsilon for tier in self.levels)
         law, in_clear = self.law(self.grid, epsilon), ""
-        held: LocalDP | WithinCluster
+        bound: LocalDP | WithinCluster
         if law.loss is not None:
-            held = LocalDP(epsilon=law.loss, protects="report", neighbours=Neighbours.REPLACE_ONE)
+            bound = LocalDP(epsilon=law.loss, protects="report", neighbours=Neighbours.REPLACE_ONE)
         else:
             within: Fraction = law.loss_within  # type: ignore[attr-defined]
-            held = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
+            bound = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
             in_clear = f"which of {areas} a report comes from; "
             in_clear += "one of a place outside the box, or missing, comes from the first"
         stated = Promise(
-            guarantee=held,
+            guarantee=bound,
             basis=Basis.PROVED,
             mechanism=self.describe(),
             assumptions=REPORT_ASSUMPTIONS,
@@ -913,15 +803,14 @@ class OnGrid(Tiered[Law], ABC):
         )
         if not self.as_published:
             return stated
-        why = (
-            f"every bit is turned over with odds of its own: two {what} differ by epsilon {shown_number(held.epsilon)}"
-        )
+        loss = shown_number(bound.epsilon)
+        why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {loss}"
         return replace(
             stated,
             guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
             basis=Basis.CLAIMED,
             claim=f"epsilon {shown_number(epsilon)} between any two {what}",
-            holds=held,
+            holds=bound,
             why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
         )
 
@@ -1004,10 +893,6 @@ class LocalLocation(OnGrid):
         longitude, latitude = read_place(value)
         law = self._laws[self.levels[0].name]
         return law.index(longitude, latitude) if isinstance(law, Planar) else self.grid.cell(longitude, latitude)
-
-    def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as one pair: the area (None if it is hidden) and a symbol of :meth:`oracle`."""
-        return [read_symbol(decode_symbol(payload, law := self.channel(tier)), law)]
 
     def promise(self) -> Promise:
         """State what one report guarantees, for the tier that gives away most; needs no data."""

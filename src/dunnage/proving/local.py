@@ -33,8 +33,8 @@ from dunnage.devices.client import Client, mechanism_of
 from dunnage.devices.numbers import LiteralPiecewise, LocalNumeric
 from dunnage.devices.paths import LocalTrajectory
 from dunnage.devices.places import LocalLocation, spread
-from dunnage.devices.subjects import Grid, Quantity
-from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task, Tier
+from dunnage.devices.subjects import Grid, Quantity, Tier
+from dunnage.devices.task import SECONDS_PER_DAY, Limits, Purpose, Schedule, Task
 from dunnage.errors import AllowanceError, ParameterError
 from dunnage.exact import shown_number
 from dunnage.guarantees import Promise, WithinCluster
