@@ -516,7 +516,7 @@ def test_predicted_sd_of_the_worst_spread():
     law = report.laws[0]
     # Mean of those who tell (half of n): noise, and the spread of a sample without replacement.
     noise, between = law.variance_at(1.0), 1.0
-    assert report.worst(0) == pytest.approx((noise + between * (1 - 0.5)) / 0.5)
+    assert report.worst_of(0) == pytest.approx((noise + between * (1 - 0.5)) / 0.5)
 
 
 @pytest.mark.parametrize("num", [2, 4, 6, 8, 10])
@@ -526,7 +526,7 @@ def test_sound_beats_published_at_equal_true_loss(num):
         sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
         published = published_report(attributes(num, 1024), epsilon / num)
         assert sound.loss == published.loss == epsilon
-        gain = published.worst(0) / sound.worst(0)
+        gain = published.worst_of(0) / sound.worst_of(0)
         evenly = [
             (a + b / 3 - report.share / 3) / report.share
             for report in (sound, published)
@@ -537,7 +537,7 @@ def test_sound_beats_published_at_equal_true_loss(num):
         assert evenly[1] / evenly[0] >= at_least
     for epsilon in (Fraction(5), Fraction(10)):
         sound = sampled_report(attributes(num, 1024), epsilon, method="hybrid", sampled=None)
-        assert published_report(attributes(num, 1024), epsilon / num).worst(0) > sound.worst(0)
+        assert published_report(attributes(num, 1024), epsilon / num).worst_of(0) > sound.worst_of(0)
 
 
 def test_hybrid_is_best_of_its_parts():

@@ -453,7 +453,7 @@ def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatAr
         if table is None:
             found.append(NumberGuess(told=1.0, share=report.share, baseline=1.0))
             continue
-        law: Reading | NumberLaw = report.law if isinstance(report, JointReport) else report.laws[place]
+        law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
         baseline = float(table.sum(axis=1).max())
         told = min(1.0, max(number_guess(law, table), baseline))
         found.append(NumberGuess(told=told, share=report.share, baseline=baseline))

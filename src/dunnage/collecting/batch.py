@@ -359,9 +359,9 @@ def add_numbers(
         for place, (attribute, column) in enumerate(attributes):
             points = find_points(attribute, column, noise)
             signs |= draw_signs(noise, points, attribute.steps).astype(np.int64) << place
-        signs = joint_signs(noise, signs, report.law)
+        signs = joint_signs(noise, signs, report)
         for place in range(len(attributes)):
-            tally.sums(place, report.law.key).add(2 * (signs >> place & 1) - 1)
+            tally.sums(place, report.key).add(2 * (signs >> place & 1) - 1)
         return
     members = draw_sets(noise, len(attributes), report.num_sampled, num_rows)
     for place, ((attribute, column), rows) in enumerate(zip(attributes, members, strict=True)):

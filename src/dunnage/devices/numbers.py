@@ -724,7 +724,7 @@ class SampledReport:
         """Return how symbols of a key that :meth:`read` gave for an attribute are read."""
         return self.laws[attribute].part(key)
 
-    def worst(self, attribute: int) -> float:
+    def worst_of(self, attribute: int) -> float:
         """Return the variance of an attribute's estimated mean, times the number of devices, at worst.
 
         It comes from the noise in the reports that tell of the attribute, and from these being a sample of all; the
@@ -813,58 +813,40 @@ class SampledReport:
         return symbols
 
 
-@dataclass(frozen=True)
-class JointReport:
+@dataclass(frozen=True, kw_only=True)
+class JointReport(JointDuchi):
     """A report of all attributes at once by Duchi's law for many numbers: one sign each, for all of epsilon.
 
-    A payload holds one bit for each attribute, the first lowest. As a channel it is :class:`JointDuchi`.
+    A payload holds one bit for each attribute, the first lowest.
     """
 
-    law: JointDuchi
-    steps: tuple[int, ...]  # The points of each attribute are -steps .. steps
+    attribute_steps: tuple[int, ...]  # The points of each attribute are -steps .. steps
     share: ClassVar[float] = 1.0  # Share of the reports that tell of one attribute: all
 
     @property
     def payload_bits(self) -> int:
-        return len(self.steps)
-
-    @property
-    def num_inputs(self) -> int:
-        return self.law.num_inputs
-
-    @property
-    def loss(self) -> Fraction | None:
-        return self.law.loss
+        return self.dimensions
 
     def reading(self, attribute: int, key: str) -> Reading:
-        if key != self.law.key or not 0 <= attribute < len(self.steps):
+        if key != self.key or not 0 <= attribute < self.dimensions:
             raise ParameterError(f"the joint law has no part {shown(key)} for attribute {attribute}.")
-        return self.law
+        return self
 
-    def worst(self, attribute: int) -> float:
-        return self.law.worst()
+    def worst_of(self, attribute: int) -> float:
+        return self.worst()
 
     def draw(self, points: Points, noise: Noise) -> bytes:
         """Round every attribute to a sign at random, draw signs for all, and pack them."""
         index = 0
-        for attribute, steps in enumerate(self.steps):
+        for attribute, steps in enumerate(self.attribute_steps):
             index |= (noise.below(2 * steps) < steps + points(attribute)) << attribute
         return self.perturb(index, noise).to_bytes(_num_bytes(self.num_inputs), "little")
 
     def read(self, payload: bytes) -> list[Symbol]:
         due, signs = _num_bytes(self.num_inputs), int.from_bytes(payload, "little")
         if len(payload) != due or signs >= self.num_inputs:
-            raise _refused(f"{len(payload)} bytes where {len(self.steps)} bits in {due} are due")
-        return [(attribute, self.law.key, 1 if signs >> attribute & 1 else -1) for attribute in range(len(self.steps))]
-
-    def perturb(self, index: int, noise: Noise) -> int:
-        return self.law.perturb(index, noise)
-
-    def symbols(self) -> range:
-        return self.law.symbols()
-
-    def exponent(self, index: int, symbol: int) -> Fraction:
-        return self.law.exponent(index, symbol)
+            raise _refused(f"{len(payload)} bytes where {self.dimensions} bits in {due} are due")
+        return [(attribute, self.key, 1 if signs >> attribute & 1 else -1) for attribute in range(self.dimensions)]
 
 
 def varint(number: int) -> bytes:
@@ -920,8 +902,8 @@ def sampled_report(
 
 
 def joint_report(attributes: Sequence[Attribute], epsilon: Fraction) -> JointReport:
-    law = JointDuchi(epsilon=epsilon, dimensions=len(attributes))
-    return JointReport(law, tuple(attribute.steps for attribute in attributes))
+    steps = tuple(attribute.steps for attribute in attributes)
+    return JointReport(epsilon=epsilon, dimensions=len(attributes), attribute_steps=steps)
 
 
 def num_sampled(epsilon: Fraction, num_attributes: int) -> int:
@@ -1056,7 +1038,7 @@ class LocalNumeric(Tiered[Report]):
         with ``missing = "symbol"`` is taken to be missing hardly ever.
         """
         report, num = self.channel(tier), integer(num_devices, "num_devices", least=1)
-        variances = [report.worst(at) / num for at in range(len(self.attributes))]
+        variances = [report.worst_of(at) / num for at in range(len(self.attributes))]
         # A mean over those present is a ratio; where all are present its variance gains that of their share.
         shares = {at.quantity.name: v / 4 for at, v in zip(self.attributes, variances, strict=True) if at.presence}
         return tuple(
