@@ -31,13 +31,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.apart import run_apart
-from dunnage.devices.reading import RowFile
-from dunnage.local import batch
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.oracles import HadamardResponse, Law, OptimisedUnary
-from dunnage.local.tally import Tally
-from dunnage.local.task import Grid, Quantity
+from dunnage.collecting import batch
+from dunnage.collecting.reading import RowFile
+from dunnage.collecting.tally import Tally
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.places import HadamardResponse, Law, LocalLocation, OptimisedUnary
+from dunnage.devices.task import Grid, Quantity
 from dunnage.noise import Noise
 
 RATE, GIGABYTES = "million users per CPU second", "GB at most"

@@ -21,12 +21,12 @@ import numpy.typing as npt
 from picture_parts import joined, legend, mark, panel, picture
 
 from dunnage.auditing.tracking import locate
-from dunnage.local.batch import find_cells, find_paths, perturb_column
-from dunnage.local.estimators import estimate_means, estimate_shares
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.trajectory import LocalTrajectory
+from dunnage.collecting.batch import find_cells, find_paths, perturb_column
+from dunnage.collecting.estimate import estimate_means, estimate_shares
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.subjects import Grid, Quantity
 from dunnage.noise import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from dunnage.svg import Scale, Svg, tag

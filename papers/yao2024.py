@@ -19,7 +19,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import dunnage as dn
-from dunnage.local.task import Tier
+from dunnage.devices.task import Tier
 from papers import report
 from papers import yao2024_runs as runs
 from papers.fioretto2018 import short

@@ -3,7 +3,7 @@
 
 The census records and taxis of the paper are not ours to use. Numbers follow the laws that it states (``dunnage
 generate telemetry --law gauss|uniform|census``); the fleet is as large as its own, 9,858 vehicles and 265 moments, and
-drives through a made-up city (``dunnage generate positions``). Reports are drawn by the laws of :mod:`dunnage.local`,
+drives through a made-up city (``dunnage generate positions``). Reports are drawn by the laws of :mod:`dunnage.devices`,
 exactly and seeded, so that everything comes out the same again.
 
 Every method is run on *terms*: at the budget that it declares, and with reports that all give away the same.
@@ -22,26 +22,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dunnage.local import batch
-from dunnage.local.batch_kernels import split_cells
-from dunnage.local.estimators import hadamard_scores, project_shares
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import (
+from dunnage.collecting import batch
+from dunnage.collecting.estimate import hadamard_scores, project_shares
+from dunnage.collecting.kernels import split_cells
+from dunnage.collecting.tally import Counts, Sums, Tally
+from dunnage.devices.numbers import (
     Attribute,
+    Duchi,
     JointReport,
+    LiteralPiecewise,
     LocalNumeric,
+    PublishedPiecewise,
     SampledReport,
     attributes_of,
     joint_report,
     num_sampled,
     published_report,
 )
-from dunnage.local.numeric_laws import Duchi, LiteralPiecewise, PublishedPiecewise
-from dunnage.local.oracles import Channel, HadamardResponse, InClear, PublishedUnary, enumerated_loss
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.tally import Counts, Sums, Tally
-from dunnage.local.task import Tier
-from dunnage.local.trajectory import Independent, LocalTrajectory, ReachablePaths
+from dunnage.devices.paths import Independent, LocalTrajectory, ReachablePaths
+from dunnage.devices.places import Channel, HadamardResponse, InClear, LocalLocation, PublishedUnary, enumerated_loss
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import Tier
 from dunnage.noise import Noise
 from dunnage.samples.telemetry import CITY_BOX, PositionSetting, TelemetrySetting, positions, telemetry
 from papers.fioretto2018_runs import mean_interval

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from dunnage.local.numeric_laws import PublishedPiecewise, odds_of
-from dunnage.local.oracles import PublishedUnary
-from dunnage.local.subjects import Quantity
+from dunnage.devices.numbers import PublishedPiecewise, odds_of
+from dunnage.devices.places import PublishedUnary
+from dunnage.devices.subjects import Quantity
 from papers import yao2024_runs as runs
 from papers.report import Quoted, verdict
 from papers.yao2024_runs import (

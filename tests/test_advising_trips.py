@@ -39,13 +39,13 @@ from dunnage.advising.vehicles import CARRIER_ERROR, CarrierCase, carrier_tasks,
 from dunnage.auditing.tracking import channel_matrix
 from dunnage.city import City
 from dunnage.cli.auditing import advise
+from dunnage.collecting.batch import find_inputs
+from dunnage.collecting.tasks import read_task
 from dunnage.dataset import Dataset
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.subjects import Grid
 from dunnage.errors import ParameterError, Refusal, UserError
 from dunnage.ledger import Ledger
-from dunnage.local.batch import find_inputs
-from dunnage.local.location import LocalLocation
-from dunnage.local.subjects import Grid
-from dunnage.local.tasks import read_task
 from dunnage.mechanisms.counting import true_counts
 from dunnage.noise import Noise
 from dunnage.policy import Policy

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dunnage.collecting.reading import RowFile
+from dunnage.collecting.tasks import carriers_from_text
 from dunnage.dataset import Dataset
-from dunnage.devices.reading import RowFile
 from dunnage.errors import InputError, PolicyError
 from dunnage.gtfs import load_city
-from dunnage.local.tasks import carriers_from_text
 from dunnage.policy import Policy
 from dunnage.publishing import mechanism_of
 

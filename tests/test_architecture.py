@@ -148,7 +148,7 @@ def test_functions_are_as_long_as_their_thought(parsed):
 
 def test_no_mechanism_is_known_by_name(parsed):
     """Others ask the mechanism. Only what writes policies for people to start from spells a name out."""
-    from dunnage.local import task
+    from dunnage.devices import task
     from dunnage.mechanisms import MECHANISMS
 
     module_of = {name: kind.__module__ for name, kind in {**MECHANISMS, **task.MECHANISMS}.items()}

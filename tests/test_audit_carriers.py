@@ -53,24 +53,34 @@ from dunnage.auditing.tracking import (
 )
 from dunnage.certificate import Certificate
 from dunnage.cli import app
-from dunnage.devices import FileColumns, collect, simulate
-from dunnage.errors import InputError, ParameterError, ReleaseError
-from dunnage.local.estimate import estimate, write_estimates
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import Duchi, Hybrid, LaplaceNumber, Piecewise, PublishedPiecewise, SquareWave, Warner
-from dunnage.local.oracles import (
+from dunnage.collecting.estimate import estimate, write_estimates
+from dunnage.collecting.files import collect
+from dunnage.collecting.fleet import simulate
+from dunnage.collecting.reading import FileColumns
+from dunnage.collecting.tasks import carriers_from_text, read_task, task_of
+from dunnage.devices.numbers import (
+    Duchi,
+    Hybrid,
+    LaplaceNumber,
+    LocalNumeric,
+    Piecewise,
+    PublishedPiecewise,
+    SquareWave,
+    Warner,
+)
+from dunnage.devices.paths import Independent
+from dunnage.devices.places import (
     HadamardResponse,
     InClear,
+    LocalLocation,
     OptimisedUnary,
     Planar,
     PublishedUnary,
     RandomisedResponse,
     SymmetricUnary,
 )
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.tasks import carriers_from_text, read_task, task_of
-from dunnage.local.trajectory import Independent
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.errors import InputError, ParameterError, ReleaseError
 from dunnage.noise import Noise
 from dunnage.pages.audit import audit_page
 from dunnage.release import Release

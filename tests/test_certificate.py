@@ -35,6 +35,11 @@ from dunnage.certificate import (
     meaning,
     odds,
 )
+from dunnage.collecting.promises import estimates_promise
+from dunnage.devices.client import check_task, mechanisms_of
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import MECHANISMS as DEVICES
+from dunnage.devices.task import Limits, Purpose, Schedule, Task, Tier
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.guarantees import (
     UNBOUNDED,
@@ -50,11 +55,6 @@ from dunnage.guarantees import (
     PureDP,
     WithinCluster,
 )
-from dunnage.local.client import check_task, mechanisms_of
-from dunnage.local.promises import estimates_promise
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import MECHANISMS as DEVICES
-from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
 from dunnage.mechanisms import MECHANISMS
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from dunnage.cli import main
 from dunnage.cli.devices import device_keys
-from dunnage.devices.sealing import KeyRing
+from dunnage.collecting.identity import KeyRing
 from dunnage.samples import PositionSetting, TelemetrySetting, generate_positions, generate_telemetry
 
 VEHICLES = 40

@@ -17,15 +17,15 @@ from typing import Any
 
 import pytest
 
+from dunnage.devices.allowance import Allowance
+from dunnage.devices.client import Client, check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.report import Report
+from dunnage.devices.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import AllowanceError, ParameterError, ReportError
 from dunnage.guarantees import Basis, Neighbours, guarantee_from
-from dunnage.local.allowance import Allowance
-from dunnage.local.client import Client, check_task, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.report import Report
-from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.noise import Noise
 
 GRID = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3, area_levels=2)

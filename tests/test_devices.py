@@ -23,10 +23,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage import devices
-from dunnage.devices import fleet, reading
-from dunnage.devices.reading import MICROS, FileColumns, Log, RowFile, Window
-from dunnage.devices.sealing import KeyRing
+from dunnage.collecting import files, fleet, identity, reading
+from dunnage.collecting.identity import KeyRing
+from dunnage.collecting.reading import MICROS, FileColumns, Log, RowFile, Window
+from dunnage.collecting.tally import Tally
+from dunnage.devices.allowance import Allowance
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.report import Report, ReportFile, write_reports
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import (
     AllowanceError,
     InputError,
@@ -36,11 +40,6 @@ from dunnage.errors import (
     SealError,
     TaskError,
 )
-from dunnage.local.allowance import Allowance
-from dunnage.local.client import mechanism_of
-from dunnage.local.report import Report, ReportFile, write_reports
-from dunnage.local.tally import Tally
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 
 DAY = 20_740  # 14 October 2026
 SECONDS = 86_400
@@ -358,8 +357,8 @@ def test_ages_out_of_range(max_age: int) -> None:
 # One vehicle
 
 
-def perturbed(tmp_path: Path, data: Path, task: Task, out: str = "reports.jsonl", **more: Any) -> devices.Perturbed:
-    return devices.perturb(data, task, tmp_path / "truck.allowance", tmp_path / out, **more)
+def perturbed(tmp_path: Path, data: Path, task: Task, out: str = "reports.jsonl", **more: Any) -> files.Perturbed:
+    return files.perturb(data, task, tmp_path / "truck.allowance", tmp_path / out, **more)
 
 
 def slots_of(task: Task, tmp_path: Path, day: int) -> tuple[int, ...]:
@@ -470,7 +469,7 @@ def test_a_crash_among_several_days_loses_nothing(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Allowance, "store", note)
     if at == "write":
-        monkeypatch.setattr("dunnage.devices.perturbing.write_reports", crash)
+        monkeypatch.setattr("dunnage.collecting.files.write_reports", crash)
     elif at == "rename":
         monkeypatch.setattr(os, "replace", crash)
     with pytest.raises(KeyboardInterrupt):
@@ -624,7 +623,7 @@ def test_a_report_file_that_is_an_input(tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="which is needed"):
             perturbed(tmp_path, data, task, out, force=True)
     with pytest.raises(OutputError, match="which is needed"):  # not there yet
-        devices.perturb(data, task, tmp_path / "y.jsonl", tmp_path / "." / "y.jsonl", enrol=True)
+        files.perturb(data, task, tmp_path / "y.jsonl", tmp_path / "." / "y.jsonl", enrol=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert (tmp_path / "soft.bin").is_symlink()
 
@@ -658,7 +657,7 @@ def test_times_centuries_apart(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="spans"):
         perturbed(tmp_path, data, make_task(), enrol=True)
     with pytest.raises(InputError, match="spans"):
-        devices.simulate(data, make_task(), tmp_path / "r.bin")
+        fleet.simulate(data, make_task(), tmp_path / "r.bin")
 
 
 def test_allowance_and_lock_are_private(tmp_path: Path) -> None:
@@ -670,11 +669,11 @@ def test_allowance_and_lock_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "25:00", "-5"])
 def test_times_that_are_none(text: str) -> None:
     with pytest.raises(ParameterError):
-        devices.read_clock(text)
+        files.read_clock(text)
 
 
 def test_the_clock_of_the_system() -> None:
-    assert abs(devices.read_clock("now") - datetime.now(UTC).timestamp()) < 60
+    assert abs(files.read_clock("now") - datetime.now(UTC).timestamp()) < 60
 
 
 # A fleet
@@ -688,7 +687,7 @@ def fleet_rows(num: int = 6, days: int = 1) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_fleet_by_schedule(tmp_path: Path, ending: str) -> None:
     task, data = make_task(), write_rows(tmp_path / f"rows{ending}", fleet_rows(days=2))
-    done = devices.simulate(data, task, tmp_path / "reports.bin")
+    done = fleet.simulate(data, task, tmp_path / "reports.bin")
     reports = list(ReportFile(tmp_path / "reports.bin", task=task))
     assert done.num_reports == len(reports) == 6 * 2 * 4 * 3
     assert (done.num_vehicles, done.num_rows, done.first_day, done.last_day) == (6, 6 * 48, DAY, DAY + 1)
@@ -731,7 +730,7 @@ def test_what_was_drawn_stays_drawn() -> None:
 def test_vehicles_without_rows_on_a_day_still_report(tmp_path: Path) -> None:
     task = make_task()
     rows = rows_of("V0", range(48), [3] * 48) + rows_of("V1", [47], [4])
-    done = devices.simulate(write_rows(tmp_path / "rows.parquet", rows), task, tmp_path / "reports.jsonl")
+    done = fleet.simulate(write_rows(tmp_path / "rows.parquet", rows), task, tmp_path / "reports.jsonl")
     assert done.num_reports == 2 * 2 * 4 * 3
     assert done.num_missing >= 7
 
@@ -739,7 +738,7 @@ def test_vehicles_without_rows_on_a_day_still_report(tmp_path: Path) -> None:
 def test_a_fleet_falls_silent(tmp_path: Path) -> None:
     task = make_task(epsilon="1", lifetime="18")  # six slots of three reports
     data = write_rows(tmp_path / "rows.parquet", fleet_rows(days=3))
-    done = devices.simulate(data, task, tmp_path / "reports.bin")
+    done = fleet.simulate(data, task, tmp_path / "reports.bin")
     assert (done.num_reports, done.num_silent) == (6 * 6 * 3, 6 * 6)
     days = Counter(r.day for r in ReportFile(tmp_path / "reports.bin") if r.purpose == 0)
     assert days == {DAY: 24, DAY + 1: 12}
@@ -748,7 +747,7 @@ def test_a_fleet_falls_silent(tmp_path: Path) -> None:
 
 def test_every_row_is_a_slot(tmp_path: Path) -> None:
     task, data = make_task(epsilon="60", lifetime="1000"), write_rows(tmp_path / "rows.parquet", fleet_rows())
-    done = devices.simulate(data, task, tmp_path / "reports.bin", every_row=True)
+    done = fleet.simulate(data, task, tmp_path / "reports.bin", every_row=True)
     reports = list(ReportFile(tmp_path / "reports.bin", task=task))
     assert len(reports) == 6 * 24 * 3
     assert "24 slots of a vehicle compose to epsilon 4320" in done.composed[0]
@@ -785,7 +784,7 @@ def test_paths_of_rows_across_batches(tmp_path: Path, monkeypatch: pytest.Monkey
     data = write_rows(tmp_path / "rows.parquet", rows)
     for size in (1, 2, 5, 7, 1_000):
         monkeypatch.setattr(reading, "BATCH_ROWS", size)
-        devices.simulate(data, task, tmp_path / "reports.bin", every_row=True, force=True)
+        fleet.simulate(data, task, tmp_path / "reports.bin", every_row=True, force=True)
         reports = list(ReportFile(tmp_path / "reports.bin", task=task))
         assert Counter(cells_told(task, report) for report in reports) == expected
 
@@ -795,7 +794,7 @@ def test_paths_of_rows_need_order(tmp_path: Path) -> None:
     rows[3], rows[4] = rows[4], rows[3]
     data = write_rows(tmp_path / "rows.parquet", rows)
     with pytest.raises(InputError, match="Sort the file"):
-        devices.simulate(data, make_task(), tmp_path / "reports.bin", every_row=True)
+        fleet.simulate(data, make_task(), tmp_path / "reports.bin", every_row=True)
     assert not list(tmp_path.glob("*reports*"))
 
 
@@ -803,10 +802,10 @@ def test_paths_of_rows_need_order(tmp_path: Path) -> None:
 def test_tallies_are_those_of_reports(tmp_path: Path, every_row: bool) -> None:
     task, data = make_task(tiers=("basic", "strict")), write_rows(tmp_path / "rows.parquet", fleet_rows())
     options: dict[str, Any] = {"every_row": every_row, "seed": 5}
-    devices.simulate(data, task, tmp_path / "reports.bin", **options)
-    devices.simulate(data, task, tmp_path / "tallies.json", tally=True, **options)
-    counted = devices.collect([tmp_path / "reports.bin"], task).tallies
-    tallied = devices.read_tallies(tmp_path / "tallies.json", task)
+    fleet.simulate(data, task, tmp_path / "reports.bin", **options)
+    fleet.simulate(data, task, tmp_path / "tallies.json", tally=True, **options)
+    counted = files.collect([tmp_path / "reports.bin"], task).tallies
+    tallied = files.read_tallies(tmp_path / "tallies.json", task)
     # At this epsilon places and paths are told as they are, so both must agree; numbers are rounded at random.
     for names in counted.by_tier:
         one, other = counted.by_tier[names], tallied.by_tier[names]
@@ -819,7 +818,7 @@ def test_tiers_of_a_public_column(tmp_path: Path) -> None:
     task = make_task(tiers=("basic", "strict"))
     rows = [{**row, "tier": "strict" if row["vehicle"] == "V5" else "basic"} for row in fleet_rows()]
     data = write_rows(tmp_path / "rows.parquet", rows)
-    devices.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
+    fleet.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
     told = {(cells_told(task, r), r.tier) for r in ReportFile(tmp_path / "reports.bin") if r.purpose == 1}
     assert told == {*((cell, 0) for cell in range(5)), (5, 1)}
 
@@ -831,7 +830,7 @@ def test_tiers_that_do_not_fit(tmp_path: Path, tier: str, says: str) -> None:
     rows[-1]["tier"] = tier
     data = write_rows(tmp_path / "rows.parquet", rows)
     with pytest.raises(InputError, match=says):
-        devices.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
+        fleet.simulate(data, task, tmp_path / "reports.bin", tiers_column="tier")
 
 
 def test_tiers_are_drawn_evenly_and_a_seed_repeats_them(tmp_path: Path) -> None:
@@ -840,7 +839,7 @@ def test_tiers_are_drawn_evenly_and_a_seed_repeats_them(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "rows.parquet", rows)
     slots = []
     for out in ("one.bin", "two.bin"):
-        devices.simulate(data, task, tmp_path / out, seed=4)
+        fleet.simulate(data, task, tmp_path / out, seed=4)
         slots.append(Counter((r.tier, r.day, r.slot) for r in ReportFile(tmp_path / out)))
     assert slots[0] == slots[1]
     basic = sum(num for (tier, _, _), num in slots[0].items() if tier == 0) / 12
@@ -852,7 +851,7 @@ def test_tiers_are_drawn_evenly_and_a_seed_repeats_them(tmp_path: Path) -> None:
 def test_reports_of_a_vehicle_do_not_lie_together(tmp_path: Path) -> None:
     task = make_task(schedule=Schedule(slots_per_day=24, slot_minutes=60))
     rows = [row for at in range(200) for row in rows_of(f"V{at}", [12], [at % 16])]
-    devices.simulate(write_rows(tmp_path / "rows.parquet", rows), task, tmp_path / "reports.bin")
+    fleet.simulate(write_rows(tmp_path / "rows.parquet", rows), task, tmp_path / "reports.bin")
     at_noon = [r for r in ReportFile(tmp_path / "reports.bin") if r.slot == 12]
     assert len(at_noon) == 600
     told = [cells_told(task, report) for report in at_noon if report.purpose == 1]
@@ -867,7 +866,7 @@ def test_names_in_a_dictionary_that_no_row_has(tmp_path: Path) -> None:
     )
     path = tmp_path / "rows.parquet"
     pq.write_table(table.set_column(0, "vehicle", names), path)
-    assert devices.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
+    assert fleet.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
 
 
 def test_vehicles_may_be_numbers(tmp_path: Path) -> None:
@@ -875,7 +874,7 @@ def test_vehicles_may_be_numbers(tmp_path: Path) -> None:
     numbers = pa.array([int(name[1:]) for name in table["vehicle"].to_pylist()])
     path = tmp_path / "rows.parquet"
     pq.write_table(table.set_column(0, "vehicle", numbers), path)
-    assert devices.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
+    assert fleet.simulate(path, make_task(), tmp_path / "reports.bin").num_vehicles == 6
 
 
 def test_an_empty_fleet(tmp_path: Path) -> None:
@@ -884,34 +883,34 @@ def test_an_empty_fleet(tmp_path: Path) -> None:
     for options in ({}, {"every_row": True}, {"every_row": True, "tally": True}):
         out = tmp_path / ("t.json" if "tally" in options else "r.bin")
         with pytest.raises(InputError, match="holds no rows"):
-            devices.simulate(path, make_task(), out, **options)
+            fleet.simulate(path, make_task(), out, **options)
     assert [item.name for item in tmp_path.iterdir()] == ["rows.parquet"]
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "rows.parquet", fleet_rows())
     with pytest.raises(ParameterError, match="max-age"):
-        devices.simulate(data, make_task(), tmp_path / "r.bin", every_row=True, max_age=5)
+        fleet.simulate(data, make_task(), tmp_path / "r.bin", every_row=True, max_age=5)
     with pytest.raises(ParameterError, match="json"):
-        devices.simulate(data, make_task(), tmp_path / "r.bin", tally=True)
+        fleet.simulate(data, make_task(), tmp_path / "r.bin", tally=True)
     with pytest.raises(ParameterError, match="bin"):
-        devices.simulate(data, make_task(), tmp_path / "r.json")
+        fleet.simulate(data, make_task(), tmp_path / "r.json")
 
 
 def test_too_large_a_fleet_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleet, "MOST_DRAWN_BYTES", 10)
+    monkeypatch.setattr(fleet, "MAX_DRAWN_BYTES", 10)
     data = write_rows(tmp_path / "rows.parquet", fleet_rows())
     with pytest.raises(ParameterError, match="Split it"):
-        devices.simulate(data, make_task(), tmp_path / "r.bin")
+        fleet.simulate(data, make_task(), tmp_path / "r.bin")
 
 
 def test_old_rows_count_if_asked(tmp_path: Path) -> None:
     rows = [row for at in range(6) for row in rows_of(f"V{at}", [0, 12], [at, at])]
     data, task = write_rows(tmp_path / "rows.parquet", rows), make_task()
-    strict = devices.simulate(data, task, tmp_path / "one.bin")
+    strict = fleet.simulate(data, task, tmp_path / "one.bin")
     assert strict.num_missing > 12
     assert any("--max-age" in note for note in strict.notes)
-    assert devices.simulate(data, task, tmp_path / "two.bin", max_age=720).num_missing == 0
+    assert fleet.simulate(data, task, tmp_path / "two.bin", max_age=720).num_missing == 0
 
 
 # Tasks, reports and tallies of files
@@ -920,22 +919,22 @@ def test_old_rows_count_if_asked(tmp_path: Path) -> None:
 @pytest.fixture
 def reported(tmp_path: Path) -> tuple[Task, Path]:
     task = make_task()
-    devices.simulate(write_rows(tmp_path / "rows.parquet", fleet_rows()), task, tmp_path / "reports.jsonl")
+    fleet.simulate(write_rows(tmp_path / "rows.parquet", fleet_rows()), task, tmp_path / "reports.jsonl")
     return task, tmp_path / "reports.jsonl"
 
 
 def test_task_files(tmp_path: Path) -> None:
     path, task = tmp_path / "task.json", make_task()
     path.write_text(task.to_json())
-    assert devices.read_task_file(path).digest == task.digest
+    assert files.read_task_file(path).digest == task.digest
     path.write_text(task.to_json().replace('"format": 1', '"format": 2'))
     with pytest.raises(TaskError, match="format 1"):
-        devices.read_task_file(path)
+        files.read_task_file(path)
     policy = tmp_path / "policy.toml"
     policy.write_text("")
     for wrong, says in ((tmp_path / "none.json", "cannot be read"), (tmp_path, "cannot be read"), (policy, "policy")):
         with pytest.raises(TaskError, match=says):
-            devices.read_task_file(wrong)
+            files.read_task_file(wrong)
 
 
 def test_bad_reports_are_counted_by_kind(reported: tuple[Task, Path]) -> None:
@@ -947,7 +946,7 @@ def test_bad_reports_are_counted_by_kind(reported: tuple[Task, Path]) -> None:
     twin = Report(**{**vars(impossible), "slot": (impossible.slot + 1) % 24})
     extra = [json.dumps(other), longer.to_json(), lines[2], twin.to_json(), lines[3][:-9], "{}"]
     path.write_text("\n".join([*lines, *extra]))
-    found = devices.collect([path], task)
+    found = files.collect([path], task)
     assert found.num_reports == len(lines)
     assert found.left_out == {"other_task": 1, "impossible": 1, "duplicate": 1, "conflicting": 1, "damaged": 2}
     assert len(found.lines()) == 5
@@ -962,13 +961,13 @@ def make_other(line: str) -> str:
 def test_only_bad_reports_are_refused(reported: tuple[Task, Path], tmp_path: Path) -> None:
     task, path = reported
     with pytest.raises(ReportError, match="another task"):
-        devices.collect([path], make_task(version=2))
+        files.collect([path], make_task(version=2))
     empty = tmp_path / "empty.bin"
     empty.write_bytes(b"")
     with pytest.raises(ReportError, match="no report"):
-        devices.collect([empty], task)
+        files.collect([empty], task)
     with pytest.raises(InputError):
-        devices.collect([tmp_path / "none.bin"], task)
+        files.collect([tmp_path / "none.bin"], task)
 
 
 def test_a_truncated_file_keeps_what_came_before(reported: tuple[Task, Path], tmp_path: Path) -> None:
@@ -978,17 +977,17 @@ def test_a_truncated_file_keeps_what_came_before(reported: tuple[Task, Path], tm
     write_reports(whole, reports)
     cut = tmp_path / "cut.bin"
     cut.write_bytes(whole.read_bytes()[:-3])
-    found = devices.collect([cut], task)
+    found = files.collect([cut], task)
     assert (found.num_reports, found.left_out) == (len(reports) - 1, {"damaged": 1})
 
 
 def test_reports_and_tallies_add_up(reported: tuple[Task, Path], tmp_path: Path) -> None:
     task, path = reported
-    devices.simulate(tmp_path / "rows.parquet", task, tmp_path / "tallies.json", tally=True)
-    once = devices.collect([path], task)
-    both = devices.collect([path, tmp_path / "tallies.json"], task)
+    fleet.simulate(tmp_path / "rows.parquet", task, tmp_path / "tallies.json", tally=True)
+    once = files.collect([path], task)
+    both = files.collect([path, tmp_path / "tallies.json"], task)
     assert both.num_reports == 2 * once.num_reports
-    assert once.warnings == devices.collect([tmp_path / "tallies.json"], task).warnings == []
+    assert once.warnings == files.collect([tmp_path / "tallies.json"], task).warnings == []
     assert len(both.warnings) == 1
     assert "no ids" in both.to_dict()["warnings"][0]
 
@@ -998,12 +997,12 @@ def test_the_same_tallies_are_not_collected_twice(reported: tuple[Task, Path], t
     one, again, other = (tmp_path / f"{name}.json" for name in ("one", "again", "other"))
     fewer = write_rows(tmp_path / "fewer.parquet", fleet_rows(5))
     for data, out in ((tmp_path / "rows.parquet", one), (fewer, other)):
-        devices.simulate(data, task, out, tally=True)
+        fleet.simulate(data, task, out, tally=True)
     again.write_text(json.dumps(json.loads(one.read_text()), indent=3))
     for paths in ((one, one), (one, path, again), (other, one, again)):
         with pytest.raises(InputError, match="count twice"):
-            devices.collect(paths, task)
-    assert devices.collect([one, other], task).num_reports == (6 + 5) * 4 * 3
+            files.collect(paths, task)
+    assert files.collect([one, other], task).num_reports == (6 + 5) * 4 * 3
 
 
 @pytest.mark.parametrize(
@@ -1030,13 +1029,13 @@ def test_the_same_tallies_are_not_collected_twice(reported: tuple[Task, Path], t
 )
 def test_tallies_that_cannot_be(tmp_path: Path, change: Any) -> None:
     task, path = make_task(), tmp_path / "tallies.json"
-    devices.simulate(write_rows(tmp_path / "rows.parquet", fleet_rows()), task, path, tally=True)
+    fleet.simulate(write_rows(tmp_path / "rows.parquet", fleet_rows()), task, path, tally=True)
     data = json.loads(path.read_text())
     assert [item["purpose"] for item in data["tallies"]] == ["paths", "places", "telemetry"]
     change(data)
     path.write_text(json.dumps(data))
     with pytest.raises(InputError):
-        devices.read_tallies(path, task)
+        files.read_tallies(path, task)
 
 
 @pytest.mark.parametrize(
@@ -1073,26 +1072,26 @@ def test_tallies_of_every_law_come_back(tmp_path: Path, mechanism: str, paramete
         limits=Limits(lifetime=Fraction(10_000), allow_unbounded=True),
     )
     data = write_rows(tmp_path / "rows.parquet", fleet_rows())
-    devices.simulate(data, task, tmp_path / "tallies.json", tally=True)
-    devices.simulate(data, task, tmp_path / "reports.bin")
-    tallies = devices.read_tallies(tmp_path / "tallies.json", task)
-    assert tallies.num_reports == devices.collect([tmp_path / "reports.bin"], task).num_reports == 24
+    fleet.simulate(data, task, tmp_path / "tallies.json", tally=True)
+    fleet.simulate(data, task, tmp_path / "reports.bin")
+    tallies = files.read_tallies(tmp_path / "tallies.json", task)
+    assert tallies.num_reports == files.collect([tmp_path / "reports.bin"], task).num_reports == 24
     # What is counted from reports must pass the same check.
-    counted = devices.collect([tmp_path / "reports.bin"], task).tallies
+    counted = files.collect([tmp_path / "reports.bin"], task).tallies
     (tmp_path / "again.json").write_text(json.dumps(counted.to_dict()))
-    again = devices.read_tallies(tmp_path / "again.json", task)
+    again = files.read_tallies(tmp_path / "again.json", task)
     assert again.to_dict() == counted.to_dict()
     assert all(isinstance(tally, Tally) for tally in again.by_tier.values())
 
 
 def test_files_are_described(reported: tuple[Task, Path], tmp_path: Path) -> None:
     task, path = reported
-    data, text = devices.describe_reports(path)
+    data, text = files.describe_reports(path)
     assert data["reports"] == 72
     assert {group["task"] for group in data["groups"]} == {task.prefix.hex()}
     assert "2026-10-14" in text
-    devices.simulate(tmp_path / "rows.parquet", task, tmp_path / "tallies.json", tally=True)
-    data, text = devices.describe_tallies(tmp_path / "tallies.json")
+    fleet.simulate(tmp_path / "rows.parquet", task, tmp_path / "tallies.json", tally=True)
+    data, text = files.describe_tallies(tmp_path / "tallies.json")
     assert data["reports"] == 72
     assert "telemetry, tier all: 24" in text
 
@@ -1111,10 +1110,10 @@ def ring() -> KeyRing:
 def test_records_come_back_from_their_seals(tmp_path: Path, ring: KeyRing) -> None:
     plain, sealed, back = (tmp_path / name for name in ("plain.csv", "sealed.jsonl", "back.csv"))
     plain.write_text(RECORDS, encoding="utf-8")
-    assert devices.seal_file(plain, ring, sealed) == 2
+    assert identity.seal_file(plain, ring, sealed) == 2
     written = sealed.read_text(encoding="utf-8")
     assert not any(name in written for name in ("Zoë", "Zo\\u00eb", "XY "))
-    assert devices.open_file(sealed, ring, back) == 2
+    assert identity.open_file(sealed, ring, back) == 2
     with plain.open(newline="", encoding="utf-8") as one, back.open(newline="", encoding="utf-8") as other:
         assert list(csv.reader(one)) == list(csv.reader(other))
     assert stat.S_IMODE(back.stat().st_mode) == 0o600
@@ -1123,26 +1122,26 @@ def test_records_come_back_from_their_seals(tmp_path: Path, ring: KeyRing) -> No
 def test_keys_are_rotated(tmp_path: Path, ring: KeyRing) -> None:
     plain, sealed, anew, back = (tmp_path / name for name in ("p.csv", "s.jsonl", "n.jsonl", "b.csv"))
     plain.write_text(RECORDS, encoding="utf-8")
-    devices.seal_file(plain, ring, sealed)
+    identity.seal_file(plain, ring, sealed)
     renewed = ring.renewed()
-    assert devices.rotate_file(sealed, renewed, anew) == 2
+    assert identity.rotate_file(sealed, renewed, anew) == 2
     without = renewed.without(ring.active.key_id)
-    assert devices.open_file(anew, without, back) == 2
+    assert identity.open_file(anew, without, back) == 2
     back.unlink()
     with pytest.raises(SealError):
-        devices.open_file(sealed, without, back)
+        identity.open_file(sealed, without, back)
     assert not list(tmp_path.glob("*b.csv*"))
 
 
 def test_a_record_moved_to_another_alias(tmp_path: Path, ring: KeyRing) -> None:
     plain, sealed = tmp_path / "p.csv", tmp_path / "s.jsonl"
     plain.write_text(RECORDS, encoding="utf-8")
-    devices.seal_file(plain, ring, sealed)
+    identity.seal_file(plain, ring, sealed)
     sealed.write_text(sealed.read_text().replace('"V1"', '"V9"'))
     with pytest.raises(SealError):
-        devices.open_file(sealed, ring, tmp_path / "b.csv")
+        identity.open_file(sealed, ring, tmp_path / "b.csv")
     with pytest.raises(SealError):
-        devices.rotate_file(sealed, ring.renewed(), tmp_path / "n.jsonl")
+        identity.rotate_file(sealed, ring.renewed(), tmp_path / "n.jsonl")
     assert sorted(os.listdir(tmp_path)) == ["p.csv", "s.jsonl"]
 
 
@@ -1163,7 +1162,7 @@ def test_records_that_cannot_be_sealed(tmp_path: Path, ring: KeyRing, text: str,
     plain = tmp_path / "p.csv"
     plain.write_text(text)
     with pytest.raises(InputError, match=says):
-        devices.seal_file(plain, ring, tmp_path / "s.jsonl")
+        identity.seal_file(plain, ring, tmp_path / "s.jsonl")
     assert os.listdir(tmp_path) == ["p.csv"]
 
 
@@ -1172,4 +1171,4 @@ def test_lines_that_are_no_sealed_records(tmp_path: Path, ring: KeyRing, text: s
     sealed = tmp_path / "s.jsonl"
     sealed.write_text(text)
     with pytest.raises(InputError):
-        devices.open_file(sealed, ring, tmp_path / "b.csv")
+        identity.open_file(sealed, ring, tmp_path / "b.csv")

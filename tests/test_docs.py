@@ -247,7 +247,7 @@ def read_trips(text, folder):
 
 
 def test_proof_notes_are_listed_and_say_where_they_are_checked():
-    from dunnage.local.task import MECHANISMS as ON_DEVICES
+    from dunnage.devices.task import MECHANISMS as ON_DEVICES
     from dunnage.mechanisms import MECHANISMS
 
     index = (ROOT / "docs/proofs/index.md").read_text()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dunnage.collecting.tasks import carriers_from_text
 from dunnage.errors import InputError, ParameterError, PolicyError
 from dunnage.io import draft
-from dunnage.local.tasks import carriers_from_text
 from dunnage.policy import Policy, ReadOptions
 from dunnage.policy.draft import SEEN, STORIES, draft_policy, likely_story
 

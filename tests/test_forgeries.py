@@ -28,10 +28,10 @@ from dunnage.certificate import (
     Composition,
     OddsRow,
 )
+from dunnage.collecting.estimate import estimate
 from dunnage.documents import canonical
 from dunnage.errors import CheckFailed
 from dunnage.kinds.common import same
-from dunnage.local.estimate import estimate
 from dunnage.release import Release
 from dunnage.verification import check_release
 

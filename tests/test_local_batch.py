@@ -16,27 +16,26 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dunnage import noise_arrays
-from dunnage.errors import InputError, ParameterError
-from dunnage.local import batch
-from dunnage.local.client import mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import (
+from dunnage.collecting import batch
+from dunnage.collecting.tally import Counts, Sums, Tally
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.numbers import (
     Duchi,
     Hybrid,
     JointDuchi,
     LaplaceNumber,
     LiteralPiecewise,
+    LocalNumeric,
     Piecewise,
     PublishedPiecewise,
     SquareWave,
     Warner,
 )
-from dunnage.local.oracles import Planar
-from dunnage.local.report import Report
-from dunnage.local.tally import Counts, Sums, Tally
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.trajectory import AreaPaths, LocalTrajectory, PlaceByPlace, ReachablePaths
+from dunnage.devices.paths import AreaPaths, LocalTrajectory, PlaceByPlace, ReachablePaths
+from dunnage.devices.places import LocalLocation, Planar
+from dunnage.devices.report import Report
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
+from dunnage.errors import InputError, ParameterError
 from dunnage.noise import Noise
 
 ALPHA = 1e-9
@@ -371,7 +370,7 @@ class TestPlanar:
     @pytest.mark.parametrize("epsilon", [Fraction(1, 5), Fraction(2)])
     def test_displacements(self, size, epsilon):
         law = Planar(grid=Grid(box=BOXES[0], levels=5), epsilon=epsilon)
-        columns, rows = batch._displacements(Noise(), law, size)
+        columns, rows = batch.displacements(Noise(), law, size)
         most = 6
         inside = np.maximum(np.abs(columns), np.abs(rows)) <= most
         side = range(-most, most + 1)

@@ -17,15 +17,14 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests.estimates_help import GRID, SPEED, TIERS, fleet_tallies, fleet_task
 
-from dunnage.errors import InputError, ParameterError, Refusal
-from dunnage.local.batch import find_cells, perturb_column
-from dunnage.local.client import mechanism_of
-from dunnage.local.estimate import MOST_LISTED, estimate
-from dunnage.local.estimators import (
+from dunnage.collecting.batch import find_cells, perturb_column
+from dunnage.collecting.estimate import (
+    MAX_LISTED,
     Estimates,
     binomial_bounds,
     combine,
     combine_tiers,
+    estimate,
     estimate_means,
     estimate_shares,
     fit_distribution,
@@ -40,16 +39,16 @@ from dunnage.local.estimators import (
     walsh_hadamard,
     wave_matrix,
 )
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.oracles import ORACLES, InClear, Planar, PublishedUnary
-from dunnage.local.promises import path_text
-from dunnage.local.report import Report
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.tally import Counts, Sums, Tallies, Tally
-from dunnage.local.task import Tier
-from dunnage.local.trajectory import Independent, LocalTrajectory
+from dunnage.collecting.promises import path_text
+from dunnage.collecting.tally import Counts, Sums, Tallies, Tally
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.paths import Independent, LocalTrajectory
+from dunnage.devices.places import ORACLES, InClear, LocalLocation, Planar, PublishedUnary
+from dunnage.devices.report import Report
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import Tier
+from dunnage.errors import InputError, ParameterError, Refusal
 from dunnage.noise import Noise
 
 RARE = 1e-9
@@ -171,7 +170,7 @@ def test_means_are_weighted_means_of_unbiased_values(method: str) -> None:
         tally.add_payload(mechanism, "all", payload)
         for attribute, key, symbol in mechanism.read(payload, tier="all"):
             reading = mechanism.reading("all", attribute, key)
-            values.setdefault(attribute, {}).setdefault(key, []).append((reading.value(symbol), reading))
+            values.setdefault(attribute, {}).setdefault(key, []).append((reading.scale * symbol, reading))
     means, _ = estimate_means(mechanism, [tally], confidence=0.95, rule="auto")
     for attribute, quantity in enumerate(quantities):
         total = weight = 0.0
@@ -526,7 +525,7 @@ def test_few_paths_are_listed_and_the_rest_told_together() -> None:
     task = fleet_task("paths", grid=Grid(box=GRID.box, levels=5))
     release = estimate(fleet_tallies(task, num=2000), task, allow_noise=True)
     told = release.certificate.plain()["measures"]["paths"]["paths"]
-    assert told["listed"] >= MOST_LISTED
+    assert told["listed"] >= MAX_LISTED
     assert len(release.data) == told["listed"] + 1
     last = release.data.to_pylist()[-1]
     assert last["path"] == "other"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dunnage.devices.sealing import (
+from dunnage.collecting.identity import (
     KEY_BYTES,
     KeyRing,
     SealedRecord,

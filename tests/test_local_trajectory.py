@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from dunnage.devices.paths import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
+from dunnage.devices.places import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
+from dunnage.devices.subjects import Grid
+from dunnage.devices.task import Tier
 from dunnage.errors import ParameterError, ReportError
 from dunnage.guarantees import Basis, LocalDP, Neighbours, WithinCluster
-from dunnage.local.oracles import InClear, OptimisedUnary, PublishedUnary, RandomisedResponse, enumerated_loss
-from dunnage.local.subjects import Grid
-from dunnage.local.task import Tier
-from dunnage.local.trajectory import PUBLISHED, AreaPaths, Independent, LocalTrajectory, PlaceByPlace, ReachablePaths
 from dunnage.noise import Noise
 
 BOX = ("103.9", "30.5", "104.2", "30.8")
@@ -250,7 +250,8 @@ def test_products_estimate_paths_without_bias_and_with_the_stated_variance() -> 
     """Exactly, in fractions: the mean of products, and its variance if places are spread evenly."""
     oracle, ratio = PublishedUnary(num_inputs=3, epsilon=Fraction(1)), Fraction(1, 3)
     p, q = oracle.chances(ratio)
-    offset, scale = oracle.estimator(ratio)
+    p, q = oracle.chances(ratio)
+    offset, scale = q, 1 / (p - q)
     chances = [
         {
             symbol: math.prod((p if j == i else q) if symbol >> j & 1 else 1 - (p if j == i else q) for j in range(3))

@@ -17,9 +17,9 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dunnage.collecting.tasks import CarrierPolicy, carriers_from_text, read_carriers, read_task, task_of
+from dunnage.devices.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
 from dunnage.errors import PolicyError
-from dunnage.local.task import Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.tasks import CarrierPolicy, carriers_from_text, read_carriers, read_task, task_of
 from dunnage.policy import Policy, is_for_devices
 
 QUASI = "quasi-identifier"

@@ -24,11 +24,11 @@ from dunnage import noise_arrays
 from dunnage.certificate import RowMeasures
 from dunnage.cli.auditing import prove as prove_command
 from dunnage.counting.laplace import DiscreteLaplace, floating_noise
+from dunnage.devices.task import MECHANISMS as LOCAL_MECHANISMS
 from dunnage.domains import Numeric
 from dunnage.errors import ParameterError
 from dunnage.guarantees import NO_LOSS
 from dunnage.laws import Cells
-from dunnage.local.task import MECHANISMS as LOCAL_MECHANISMS
 from dunnage.mechanisms import MECHANISMS, hierarchical_counts, noisy_clusters, noisy_counts
 from dunnage.mechanisms.counting import true_counts
 from dunnage.mechanisms.hierarchical_counts import HierarchicalCounts

@@ -15,12 +15,11 @@ import pytest
 
 import dunnage as dn
 from dunnage import noise_arrays
-from dunnage.guarantees import KAnonymity
-from dunnage.local.allowance import Allowance, Spent
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric, SampledReport
-from dunnage.local.numeric_laws import LaplaceNumber, Piecewise
-from dunnage.local.oracles import (
+from dunnage.devices.allowance import Allowance, Spent
+from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, Piecewise, SampledReport
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import (
+    LocalLocation,
     OptimisedUnary,
     Planar,
     PublishedUnary,
@@ -28,9 +27,9 @@ from dunnage.local.oracles import (
     SymmetricUnary,
     draw_chance,
 )
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import MECHANISMS, Purpose, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import MECHANISMS, Purpose, Task, Tier
+from dunnage.guarantees import KAnonymity
 from dunnage.mechanisms.full_domain import FullDomain
 from dunnage.mechanisms.partition import Partition
 from dunnage.mechanisms.utility_clusters import UtilityClusters
@@ -342,7 +341,7 @@ def test_a_planar_law_of_too_large_exponents_is_caught():
 def test_a_planar_law_that_keeps_every_proposal_is_caught():
     class Greedy(Planar):
         def displacement(self, noise):
-            columns, rows = (noise.discrete_laplace(1 / rate) for rate in self._rates)
+            columns, rows = (noise.discrete_laplace(1 / rate) for rate in self.rates)
             noise.bernoulli_exp(0)
             return columns, rows
 

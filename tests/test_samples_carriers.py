@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dunnage.cli import app
+from dunnage.collecting.tasks import carriers_from_text, read_carriers, read_task, task_of
+from dunnage.devices.client import mechanism_of
 from dunnage.errors import OutputError, ParameterError
-from dunnage.local.client import mechanism_of
-from dunnage.local.tasks import carriers_from_text, read_carriers, read_task, task_of
 from dunnage.samples import (
     CITY_BOX,
     TELEMETRY_LAWS,

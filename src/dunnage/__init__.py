@@ -21,9 +21,22 @@ if TYPE_CHECKING:
     from dunnage.auditing.utility import PlanUtility, plan_utility
     from dunnage.certificate import Certificate
     from dunnage.city import Buses, City
+    from dunnage.collecting.estimate import estimate
+    from dunnage.collecting.files import collect, perturb
+    from dunnage.collecting.fleet import simulate
+    from dunnage.collecting.identity import KeyRing, SealedRecord, open_record, rotate, seal
+    from dunnage.collecting.reading import FileColumns
+    from dunnage.collecting.tally import Tallies, Tally
+    from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
     from dunnage.dataset import Dataset
-    from dunnage.devices import FileColumns, collect, perturb, simulate
-    from dunnage.devices.sealing import KeyRing, SealedRecord, open_record, rotate, seal
+    from dunnage.devices.allowance import Allowance
+    from dunnage.devices.client import Client, check_task
+    from dunnage.devices.numbers import LocalNumeric
+    from dunnage.devices.paths import LocalTrajectory
+    from dunnage.devices.places import LocalLocation
+    from dunnage.devices.report import Report
+    from dunnage.devices.subjects import Grid, Quantity, Tier
+    from dunnage.devices.task import Limits, Purpose, Schedule, Task
     from dunnage.domains import Category, Graph, Numeric, Ordinal, Stops, Tree, Windows
     from dunnage.errors import (
         AllowanceError,
@@ -66,17 +79,6 @@ if TYPE_CHECKING:
     from dunnage.io import draft, load
     from dunnage.laws import Cells, LaplaceLaw, PiecewiseLaw
     from dunnage.ledger import Ledger
-    from dunnage.local.allowance import Allowance
-    from dunnage.local.client import Client, check_task
-    from dunnage.local.estimate import estimate
-    from dunnage.local.location import LocalLocation
-    from dunnage.local.numeric import LocalNumeric
-    from dunnage.local.report import Report
-    from dunnage.local.subjects import Grid, Quantity
-    from dunnage.local.tally import Tallies, Tally
-    from dunnage.local.task import Limits, Purpose, Schedule, Task, Tier
-    from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
-    from dunnage.local.trajectory import LocalTrajectory
     from dunnage.mechanisms.base import Foresight
     from dunnage.mechanisms.constrained_counts import ConstrainedCounts
     from dunnage.mechanisms.full_domain import FullDomain
@@ -139,9 +141,11 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.packing": ("pack",),
     "planning.models": ("Standard", "Robust", "Stochastic", "Sealed"),
     "settle": ("apply", "Settlement"),
-    "local.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
-    "devices": ("perturb", "simulate", "collect", "FileColumns"),
-    "local.estimate": ("estimate",),
+    "collecting.tasks": ("CarrierPolicy", "read_carriers", "task_of"),
+    "collecting.files": ("perturb", "collect"),
+    "collecting.fleet": ("simulate",),
+    "collecting.reading": ("FileColumns",),
+    "collecting.estimate": ("estimate",),
     "planning.fleet": ("size",),
     "settle.fleets": ("apply_fleet", "FleetSettlement"),
     "planning.exports": ("export_plan", "export_fleetpy", "export_geojson"),
@@ -170,13 +174,13 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "planning.trucks": ("Truck", "read_trucks"),
     "routes": ("Routes", "RouteSetting", "find_routes"),
     "planning.dispatch": ("Service",),
-    "local.subjects": ("Quantity", "Grid"),
-    "local.task": ("Task", "Purpose", "Tier", "Schedule", "Limits"),
-    "local.report": ("Report",),
-    "local.allowance": ("Allowance",),
-    "local.client": ("Client", "check_task"),
-    "local.tally": ("Tally", "Tallies"),
-    "devices.sealing": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
+    "devices.subjects": ("Quantity", "Grid", "Tier"),
+    "devices.task": ("Task", "Purpose", "Schedule", "Limits"),
+    "devices.report": ("Report",),
+    "devices.allowance": ("Allowance",),
+    "devices.client": ("Client", "check_task"),
+    "collecting.tally": ("Tally", "Tallies"),
+    "collecting.identity": ("KeyRing", "SealedRecord", "seal", "open_record", "rotate"),
     "auditing.fleet": ("Fleet",),
     # guarantees
     "guarantees": (
@@ -208,9 +212,9 @@ _GROUPS: dict[str, tuple[str, ...]] = {
     "mechanisms.sampled_lattice": ("SampledLattice",),
     "mechanisms.utility_clusters": ("UtilityClusters",),
     "mechanisms.base": ("Foresight",),
-    "local.numeric": ("LocalNumeric",),
-    "local.location": ("LocalLocation",),
-    "local.trajectory": ("LocalTrajectory",),
+    "devices.numbers": ("LocalNumeric",),
+    "devices.places": ("LocalLocation",),
+    "devices.paths": ("LocalTrajectory",),
     "laws": ("Cells", "LaplaceLaw", "PiecewiseLaw"),
     # generated data
     "samples": (

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The laws of reports as a task's text states them: what each purpose draws from, how far its shares are off.
 
-A second statement of what :mod:`dunnage.local` says, written from the public task alone, to compare the two.
+A second statement of what :mod:`dunnage.devices` says, written from the public task alone, to compare the two.
 """
 
 from __future__ import annotations

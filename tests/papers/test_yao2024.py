@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dunnage.local.numeric_laws import PublishedPiecewise
-from dunnage.local.oracles import PublishedUnary, enumerated_loss
-from dunnage.local.tally import Tally
-from dunnage.local.task import Tier
+from dunnage.collecting.tally import Tally
+from dunnage.devices.numbers import PublishedPiecewise
+from dunnage.devices.places import PublishedUnary, enumerated_loss
+from dunnage.devices.task import Tier
 from dunnage.noise import Noise
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -37,9 +37,9 @@ from dunnage.advising.sweep import ON, Asked, Case, Goal, Store, digest_of, meas
 from dunnage.advising.trips import TRIP_ERROR
 from dunnage.advising.trucks import TRUCKS
 from dunnage.advising.vehicles import CARRIER_ERROR, MAP_ERROR, advised_kind
+from dunnage.devices.numbers import LocalNumeric
 from dunnage.documents import suggestion
 from dunnage.errors import NoPlanError, ParameterError
-from dunnage.local.numeric import LocalNumeric
 from dunnage.mechanisms import MECHANISMS
 from dunnage.policy import Policy
 from dunnage.text import large_percent

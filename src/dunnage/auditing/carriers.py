@@ -45,16 +45,15 @@ from dunnage.auditing.tracking import (
     unique_by_slots,
     unique_shares,
 )
+from dunnage.collecting.promises import OTHER, OUTSIDE
+from dunnage.devices.client import TaskLosses, check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric, SampledReport
+from dunnage.devices.paths import Independent, LocalTrajectory
+from dunnage.devices.places import InClear, LocalLocation
+from dunnage.devices.subjects import Grid, Quantity, Tier
+from dunnage.devices.task import Purpose, Task
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError, TaskError
 from dunnage.kinds.common import floats
-from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric, SampledReport
-from dunnage.local.oracles import InClear
-from dunnage.local.promises import OTHER, OUTSIDE
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import Purpose, Task, Tier
-from dunnage.local.trajectory import Independent, LocalTrajectory
 from dunnage.noise import Noise
 from dunnage.release import Release
 from dunnage.text import number_text, percent, several

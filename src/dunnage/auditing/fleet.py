@@ -18,18 +18,17 @@ import numpy as np
 
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.tracking import bucket_weights
-from dunnage.devices.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting import batch
+from dunnage.collecting.batch import find_inputs
+from dunnage.collecting.estimate import MAX_SHARES
+from dunnage.collecting.reading import FileColumns, Log, Readings, RowFile, Rows, Window, most_steps
+from dunnage.collecting.tasks import CarrierPolicy, read_carriers, task_of
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.paths import LocalTrajectory, PlaceByPlace
+from dunnage.devices.places import LocalLocation, Planar
+from dunnage.devices.subjects import Grid
+from dunnage.devices.task import SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import InputError
-from dunnage.local import batch
-from dunnage.local.batch import find_inputs
-from dunnage.local.client import mechanism_of
-from dunnage.local.estimators import MOST_SHARES
-from dunnage.local.location import LocalLocation
-from dunnage.local.oracles import Planar
-from dunnage.local.subjects import Grid
-from dunnage.local.task import SECONDS_PER_DAY, Purpose, Task
-from dunnage.local.tasks import CarrierPolicy, read_carriers, task_of
-from dunnage.local.trajectory import LocalTrajectory, PlaceByPlace
 
 NUM_BUCKETS = 10  # Buckets of equal width that a number is guessed in
 _CHUNK_SLOTS = 1 << 21
@@ -227,7 +226,7 @@ class Truth:
 
     def _add_places(self, purpose: Purpose, mechanism: Any, columns: Sequence[FloatArray]) -> None:
         law = mechanism.channel(mechanism.levels[0])
-        if law.num_inputs > MOST_SHARES:  # nothing is estimated of so many, either
+        if law.num_inputs > MAX_SHARES:  # nothing is estimated of so many, either
             return
         inputs = inputs_of(mechanism, law, columns)
         counts = np.bincount(inputs, minlength=law.num_inputs)

@@ -30,13 +30,21 @@ from numpy.typing import NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.auditing.finding import wilson
+from dunnage.collecting import batch
+from dunnage.collecting.estimate import walsh_hadamard
+from dunnage.devices.numbers import (
+    Hybrid,
+    JointReport,
+    LaplaceNumber,
+    NumberLaw,
+    Reading,
+    SampledReport,
+    WindowLaw,
+    odds_of,
+)
+from dunnage.devices.paths import Independent
+from dunnage.devices.places import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
 from dunnage.errors import ParameterError
-from dunnage.local import batch
-from dunnage.local.estimators import walsh_hadamard
-from dunnage.local.numeric import JointReport, SampledReport
-from dunnage.local.numeric_laws import Hybrid, LaplaceNumber, NumberLaw, Reading, WindowLaw, odds_of
-from dunnage.local.oracles import HadamardResponse, InClear, OptimisedUnary, Planar, RandomisedResponse, SymmetricUnary
-from dunnage.local.trajectory import Independent
 from dunnage.noise import Noise
 
 SIMULATIONS, FEWEST_SIMULATIONS = 2_000, 200
@@ -234,7 +242,7 @@ def channel_matrix(law: Any) -> FloatArray:
 
 
 def _planar_rows(law: Planar) -> FloatArray:
-    from dunnage.local.estimators import planar_matrix
+    from dunnage.collecting.estimate import planar_matrix
 
     if law.num_inputs * law.num_symbols > MOST_ENTRIES:
         raise ParameterError("the grid is too fine for the attack on the planar law. Choose fewer levels.")
@@ -445,7 +453,7 @@ def guess_numbers(report: SampledReport | JointReport, weights: Sequence[FloatAr
         if table is None:
             found.append(NumberGuess(told=1.0, share=report.share, baseline=1.0))
             continue
-        law: Reading | NumberLaw = report.law.reading if isinstance(report, JointReport) else report.laws[place]
+        law: Reading | NumberLaw = report if isinstance(report, JointReport) else report.laws[place]
         baseline = float(table.sum(axis=1).max())
         told = min(1.0, max(number_guess(law, table), baseline))
         found.append(NumberGuess(told=told, share=report.share, baseline=baseline))

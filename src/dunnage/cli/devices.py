@@ -12,8 +12,8 @@ from dunnage.cli.shared import ForceFlag, JsonFlag, SeedOption, SignOption, prin
 from dunnage.errors import OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from dunnage.devices import FileColumns
-    from dunnage.devices.sealing import KeyRing
+    from dunnage.collecting.identity import KeyRing
+    from dunnage.collecting.reading import FileColumns
     from dunnage.release import Release
 
 device_app = typer.Typer(
@@ -50,9 +50,9 @@ def device_task(
 
     Example: dunnage device task fleet.toml -o task.json
     """
+    from dunnage.collecting.tasks import read_task
+    from dunnage.devices.client import check_task
     from dunnage.folders import new_file
-    from dunnage.local.client import check_task
-    from dunnage.local.tasks import read_task
     from dunnage.showing.devices import predictions
 
     if out.suffix != ".json":
@@ -72,7 +72,7 @@ def device_task(
 
 
 def _columns(vehicle: str, time: str, places: str) -> FileColumns:
-    from dunnage.devices import FileColumns
+    from dunnage.collecting.reading import FileColumns
 
     return FileColumns(vehicle=vehicle, time=time, places=tuple(name.strip() for name in places.split(",")))  # type: ignore[arg-type]
 
@@ -106,8 +106,7 @@ def device_perturb(
 
     Example: dunnage device perturb truck.csv --task task.json --allowance truck.own --enrol --tier basic -o truck.jsonl
     """
-    from dunnage.devices import perturb, read_clock, read_task_file
-    from dunnage.devices.perturbing import check_not_input
+    from dunnage.collecting.files import check_not_input, perturb, read_clock, read_task_file
 
     check_not_input(out, [task])
     with progress() as tell:
@@ -155,7 +154,8 @@ def device_simulate(
 
     Example: dunnage device simulate positions.parquet --task task.json -o reports.jsonl
     """
-    from dunnage.devices import read_task_file, simulate
+    from dunnage.collecting.files import read_task_file
+    from dunnage.collecting.fleet import simulate
 
     if tiers_column is not None and seed is not None and every_row:
         raise ParameterError("there is nothing for --seed to draw. Got --tiers-column and --every-row. Leave it out.")
@@ -193,10 +193,10 @@ def estimate(
     Example: dunnage estimate reports.jsonl --task task.json -o estimates
     """
     from dunnage.certificate import load_private_key
-    from dunnage.devices import collect, read_task_file
+    from dunnage.collecting.estimate import estimate as estimate_tallies
+    from dunnage.collecting.estimate import write_estimates
+    from dunnage.collecting.files import collect, read_task_file
     from dunnage.folders import check_new_folder
-    from dunnage.local.estimate import estimate as estimate_tallies
-    from dunnage.local.estimate import write_estimates
     from dunnage.release import CERTIFICATE_FILE, describe_release
     from dunnage.showing import headlines
 
@@ -278,7 +278,7 @@ def device_keys(
 
 def _changed_ring(ring: Path, renew: bool, drop: str | None, algorithm: str | None) -> KeyRing:
     """Make, change or just read a key ring."""
-    from dunnage.devices.sealing import KeyRing, locked_ring
+    from dunnage.collecting.identity import KeyRing, locked_ring
 
     if not ring.exists():
         if renew or drop is not None:
@@ -313,9 +313,8 @@ def device_seal(
 
     Example: dunnage device seal vehicles.csv --keys fleet.keys -o vehicles.jsonl
     """
-    from dunnage.devices import rotate_file, seal_file
-    from dunnage.devices.perturbing import check_not_input
-    from dunnage.devices.sealing import KeyRing
+    from dunnage.collecting.files import check_not_input
+    from dunnage.collecting.identity import KeyRing, rotate_file, seal_file
 
     check_not_input(out, [keys])
     if out.suffix != ".jsonl":
@@ -342,9 +341,8 @@ def device_open(
 
     Example: dunnage device open vehicles.jsonl --keys fleet.keys -o vehicles.csv
     """
-    from dunnage.devices import open_file
-    from dunnage.devices.perturbing import check_not_input
-    from dunnage.devices.sealing import KeyRing
+    from dunnage.collecting.files import check_not_input
+    from dunnage.collecting.identity import KeyRing, open_file
 
     check_not_input(out, [keys])
     if out.suffix != ".csv":

@@ -3,7 +3,7 @@
 
 A policy is data. It names a mechanism and its parameters; which class that is, is decided in ``publishing``. Every
 table of the file is a model below; what a key must be is its description. All problems of a file are reported at once.
-What devices may report is a policy too (``dunnage.local.tasks`` has its tables).
+What devices may report is a policy too (``dunnage.collecting.tasks`` has its tables).
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.city import City, haversine
 from dunnage.dataset import Dataset
+from dunnage.devices.task import Purpose
 from dunnage.domains import Numeric, Windows
 from dunnage.domains.windows import DAY_SECONDS
 from dunnage.errors import ParameterError
-from dunnage.local.task import Purpose
 from dunnage.noise import Noise
 from dunnage.planning.demand import stop_numbers, window_seconds
 from dunnage.policy import Policy

@@ -10,13 +10,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dunnage.devices import describe_tallies, read_task_file
-from dunnage.devices.sealing import KeyRing, SealedRecord
+from dunnage.collecting.files import describe_tallies, read_task_file
+from dunnage.collecting.identity import KeyRing, SealedRecord
+from dunnage.collecting.tasks import read_carriers, task_of
+from dunnage.devices.allowance import Spent
+from dunnage.devices.client import check_task, mechanism_of
+from dunnage.devices.task import Task
 from dunnage.errors import AllowanceError, InputError, SealError
-from dunnage.local.allowance import Spent
-from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.task import Task
-from dunnage.local.tasks import read_carriers, task_of
 from dunnage.policy import is_for_devices
 from dunnage.showing.common import MOST_BYTES, MOST_TABLE_BYTES, Shown, check_size
 from dunnage.showing.texts import promise_text, task_text

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from dunnage.devices import describe_reports
+from dunnage.collecting.files import describe_reports
 from dunnage.errors import DunnageError, InputError, ParameterError
 from dunnage.io import TAB_ENDINGS
 from dunnage.policy import ReadOptions

@@ -18,16 +18,16 @@ from functools import lru_cache
 from typing import Any
 
 from dunnage.certificate import Certificate, CombinedTiers
+from dunnage.collecting import promises
+from dunnage.devices.client import TaskLosses, check_task, mechanisms_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict
+from dunnage.devices.task import Mechanism, Task
 from dunnage.errors import CheckFailed, UserError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, KAnonymity, Promise
 from dunnage.kinds.common import require, same
-from dunnage.local import promises
-from dunnage.local.client import TaskLosses, check_task, mechanisms_of
-from dunnage.local.location import LocalLocation, NoiseVerdict
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.task import Mechanism, Task
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.release import Release
 from dunnage.text import several
 

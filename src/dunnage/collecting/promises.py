@@ -24,6 +24,12 @@ from dunnage.certificate import (
     Total,
     composition_rule,
 )
+from dunnage.devices.client import TaskLosses
+from dunnage.devices.numbers import LocalNumeric, SquareWave
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, NoiseVerdict, Planar
+from dunnage.devices.subjects import Grid, Quantity
+from dunnage.devices.task import Mechanism, Task
 from dunnage.exact import plain
 from dunnage.guarantees import (
     CLAMPED,
@@ -40,20 +46,12 @@ from dunnage.guarantees import (
     WithinCluster,
 )
 from dunnage.kinds.estimates import COLUMN_TYPES
-from dunnage.local.client import TaskLosses
-from dunnage.local.location import LocalLocation, NoiseVerdict
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import SquareWave
-from dunnage.local.oracles import Planar
-from dunnage.local.subjects import Grid, Quantity
-from dunnage.local.task import Mechanism, Task
-from dunnage.local.trajectory import LocalTrajectory
 
 NAME = "estimates"
 ONE_SLOT = "slot of reports"  # What is protected if there are several purposes
 AUTO, PRECISION, STRATIFY, ONE_TIER, NO_TIER = "auto", "precision", "stratify", "one tier", "none"
 COMBINATIONS = (AUTO, PRECISION, STRATIFY)
-"""How tiers may be put together; see :func:`~dunnage.local.estimators.combine_tiers`."""
+"""How tiers may be put together; see :func:`~dunnage.collecting.estimate.combine_tiers`."""
 SIGNIFICANCE = 0.05  # Below this p-value of Cochran's Q tiers are taken to differ
 QUANTILES = (0.25, 0.5, 0.75)
 MAX_BINS = 16
@@ -80,7 +78,6 @@ def columns_of(mechanisms: Mapping[str, Mechanism]) -> dict[str, pa.DataType]:
 
 
 def has_bins(mechanism: LocalNumeric) -> bool:
-    """Return whether whole distributions are estimated, not means alone."""
     return mechanism.method == SquareWave.key
 
 
@@ -136,12 +133,12 @@ def path_index(mechanism: LocalTrajectory, text: str) -> int | None:
     return index if path_text(mechanism, index) == text else None
 
 
-def chosen_rule(asked: str, num_tiers: int, p_value: float | None) -> str:
+def chosen_rule(requested: str, num_tiers: int, p_value: float | None) -> str:
     """Return how tiers are put together: as asked for, or if that is left open by whether they are found to differ."""
     if num_tiers <= 1:
         return ONE_TIER
-    if asked != AUTO:
-        return asked
+    if requested != AUTO:
+        return requested
     return STRATIFY if p_value is not None and p_value < SIGNIFICANCE else PRECISION
 
 
@@ -195,20 +192,20 @@ def _guarantees(
     if len(parts) == 1:
         return parts[0].guarantee, parts[0].holds
     epsilon = loss_within(task, losses, mechanisms)
-    held: LocalDP | WithinCluster = LocalDP(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE)
+    bound: LocalDP | WithinCluster = LocalDP(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE)
     areas = [
         item.clusters for part in parts for item in (part.guarantee, part.holds) if isinstance(item, WithinCluster)
     ]
     if areas:
         clusters = " and ".join(dict.fromkeys(areas))
-        held = WithinCluster(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE, clusters=clusters)
+        bound = WithinCluster(epsilon=epsilon, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE, clusters=clusters)
     if all(part.basis is Basis.PROVED for part in parts):
-        return held, None
+        return bound, None
     stated = max(
         sum((task.slot_tier(purpose, tier).epsilon for purpose in task.purposes), Fraction(0))
         for tier in task.tier_names
     )
-    return LocalDP(epsilon=stated, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE), held
+    return LocalDP(epsilon=stated, protects=ONE_SLOT, neighbours=Neighbours.REPLACE_ONE), bound
 
 
 def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechanism]) -> Fraction:
@@ -229,14 +226,14 @@ def loss_within(task: Task, losses: TaskLosses, mechanisms: Mapping[str, Mechani
 def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
     """Give what a vehicle of each tier gives away: by report of each purpose, by slot, by day, and in its lifetime."""
 
-    def told(loss: Fraction | None) -> int | float | str | None:
+    def plain_or_none(loss: Fraction | None) -> int | float | str | None:
         return None if loss is None else plain(loss)
 
     tiers = {
         tier: TierLoss(
-            reports={purpose.name: told(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
-            slot=told(losses.of_slot(tier)),
-            day=told(losses.of_day(tier)),
+            reports={purpose.name: plain_or_none(losses.by_report[tier, purpose.name]) for purpose in task.purposes},
+            slot=plain_or_none(losses.of_slot(tier)),
+            day=plain_or_none(losses.of_day(tier)),
         )
         for tier in task.tier_names
     }
@@ -247,19 +244,18 @@ def loss_measures(task: Task, losses: TaskLosses) -> EstimateLoss:
 def composed(task: Task, losses: TaskLosses, promise: Promise) -> Composition:
     """State what adds up: over a day, and over the lifetime of a vehicle, if that has a bound."""
     days = [losses.of_day(tier) for tier in task.tier_names]
-    known = [day for day in days if day is not None]
-    bounded = len(known) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded
+    losses_of_days = [day for day in days if day is not None]
+    bounded = len(losses_of_days) == len(days) and promise.true_loss(Neighbours.REPLACE_ONE).bounded
     return Composition(
         rule=composition_rule(promise.guarantee),
         neighbours=str(Neighbours.REPLACE_ONE),
         total=Total(epsilon=plain(task.limits.lifetime), delta=0) if bounded else "none",
-        total_per_period=Total(epsilon=plain(max(known)), delta=0) if bounded else "none",
+        total_per_period=Total(epsilon=plain(max(losses_of_days)), delta=0) if bounded else "none",
     )
 
 
 def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStatement]:
-    """Describe in public what is estimated: numbers with their domains, grids, paths."""
-    found = []
+    statements = []
     for name, mechanism in mechanisms.items():
         domain: JsonObject
         if isinstance(mechanism, LocalNumeric):
@@ -269,12 +265,12 @@ def describe_subjects(mechanisms: Mapping[str, Mechanism]) -> list[AttributeStat
                 statement = AttributeStatement(
                     name=quantity.name, role="estimate", purpose=name, missing=quantity.missing, domain=domain
                 )
-                found.append(statement)
+                statements.append(statement)
             continue
         if isinstance(mechanism, LocalTrajectory):
             domain = {"kind": "paths", **mechanism.grid.to_dict(), "steps": mechanism.steps, "hops": mechanism.hops}
             domain["num_paths"] = num_paths(mechanism)
         else:
             domain = {"kind": "grid", **mechanism.grid.to_dict(), "outside": has_outside(mechanism)}
-        found.append(AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
-    return found
+        statements.append(AttributeStatement(name=name, role="estimate", purpose=name, domain=domain))
+    return statements

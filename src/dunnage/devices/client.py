@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
+from dunnage.devices.allowance import Allowance, Slot
+from dunnage.devices.report import ID_BYTES, Report
+from dunnage.devices.subjects import Tier
+from dunnage.devices.task import MECHANISMS, Mechanism, Purpose, Task
 from dunnage.errors import AllowanceError, ParameterError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.local.allowance import Allowance, Slot
-from dunnage.local.report import ID_BYTES, Report
-from dunnage.local.task import MECHANISMS, Mechanism, Purpose, Task, Tier
 from dunnage.noise import Noise
 
 
@@ -46,8 +47,6 @@ def mechanisms_of(task: Task) -> dict[str, Mechanism]:
 
 @dataclass(frozen=True)
 class TaskLosses:
-    """What the reports of a task really give away."""
-
     task: Task  # The task
     # For each tier of a vehicle and each purpose, the true loss of one report; None if it has no bound
     by_report: Mapping[tuple[str, str], Fraction | None]
@@ -96,22 +95,14 @@ def check_task(task: Task) -> TaskLosses:
 
     Call it when a task is made, and before a device takes it on.
 
-    Returns
-    -------
-    TaskLosses
-        What each report really gives away.
-
-    Raises
-    ------
-    TaskError
-        If a mechanism refuses its parameters, a purpose has no bound and the task does not allow that, or the
-        scheduled slots of a day exceed the day's or the lifetime's limit.
+    Raises :class:`~dunnage.errors.TaskError` if a mechanism refuses its parameters, a purpose has no bound and the task
+    does not allow that, or the scheduled slots of a day exceed the day's or the lifetime's limit.
     """
     losses: dict[tuple[str, str], Fraction | None] = {}
     for purpose, mechanism in zip(task.purposes, mechanisms_of(task).values(), strict=True):
         for name in task.tier_names:
             losses[name, purpose.name] = mechanism.true_loss(task.slot_tier(purpose, name))
-    found = TaskLosses(task, losses)
+    result = TaskLosses(task, losses)
     for (tier, name), loss in losses.items():
         if loss is None and not task.limits.allow_unbounded:
             raise TaskError(
@@ -119,15 +110,25 @@ def check_task(task: Task) -> TaskLosses:
                 "Use a mechanism with a bound, or allow it in the task."
             )
     for tier in task.tier_names:
-        limits, schedule = found.task.limits, found.task.schedule
-        limit = limits.lifetime if limits.day is None else limits.day
-        day = found.bounded_of_slot(tier) * schedule.slots_per_day
+        limit = task.limits.lifetime if task.limits.day is None else task.limits.day
+        day = result.bounded_of_slot(tier) * task.schedule.slots_per_day
         if day > limit:
             raise TaskError(
                 f"the scheduled slots of a day do not fit the limit epsilon {decimal_text(limit)}. Got a true loss of "
                 f"{decimal_text(day)} in tier {tier}. Report less often, at a smaller epsilon, or raise the limit."
             )
-    return found
+    return result
+
+
+class _Duty(NamedTuple):
+    """What it takes to make the reports of one purpose."""
+
+    name: str
+    number: int
+    tier_index: int
+    tier: Tier
+    mechanism: Mechanism
+    loss: Fraction | None
 
 
 class Client:
@@ -185,11 +186,19 @@ class Client:
         a path; anything else counts as missing, and still makes a report. Without a slot the earliest due one without a
         report is meant, else the latest due one. If none is due, or the allowance is used up, nothing is spent.
         """
-        duty, moment = self._find(purpose), self._now(now)
+        self.task.purpose_index(purpose)  # refuses a name that is not there
+        moment = self._now(now)
         with self.allowance.turn():
-            chosen = self._choose(duty, moment) if slot is None else Slot(*slot)
-            stored = self.allowance.stored(chosen, purpose)
-            return stored if stored is not None else self._make(duty, value, chosen, moment)
+            if slot is None:
+                slots = self.allowance.due(moment)
+                if not slots:
+                    following = self.allowance.next_moment(moment)
+                    when = "" if following is None else f" The next one begins in {following - int(moment)} seconds."
+                    raise AllowanceError(f"no slot is due, so there is nothing to report.{when} Ask due() first.")
+                slot = next((each for each in slots if self.allowance.stored(each, purpose) is None), slots[-1])
+            slot = Slot(*slot)
+            stored = self.allowance.stored(slot, purpose)
+            return stored if stored is not None else self._make(self._duties[purpose], value, slot, moment)
 
     def reports(self, values: Mapping[str, object], now: float | None = None) -> list[bytes]:
         """Make all reports that are due and not made: one for each due slot and purpose; what is left out is missing.
@@ -198,7 +207,7 @@ class Client:
         """
         moment = self._now(now)
         for name in values:
-            self._find(name)
+            self.task.purpose_index(name)
         with self.allowance.turn():
             return [
                 self._make(duty, values.get(name), slot, moment)
@@ -214,18 +223,6 @@ class Client:
     def _now(self, now: float | None) -> float:
         return self._clock() if now is None else now
 
-    def _find(self, purpose: str) -> _Duty:
-        self.task.purpose_index(purpose)  # refuses a name that is not there
-        return self._duties[purpose]
-
-    def _choose(self, duty: _Duty, now: float) -> Slot:
-        slots = self.allowance.due(now)
-        if not slots:
-            following = self.allowance.next_moment(now)
-            when = "" if following is None else f" The next one begins in {following - int(now)} seconds."
-            raise AllowanceError(f"no slot is due, so there is nothing to report.{when} Ask due() first.")
-        return next((slot for slot in slots if self.allowance.stored(slot, duty.name) is None), slots[-1])
-
     def _make(self, duty: _Duty, value: object, slot: Slot, now: float) -> bytes:
         """Spend, perturb, encode, store; a slot that was spent in vain before reports the missing input."""
         if self.allowance.is_spent(slot, duty.name):
@@ -236,7 +233,10 @@ class Client:
                 )
         else:
             self.allowance.spend(slot, duty.name, duty.loss, now)
-        payload = self._perturbed(duty, value)
+        try:
+            payload = duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
+        except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
+            payload = duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
         report = Report(
             task=self.task.prefix,
             purpose=duty.number,
@@ -249,23 +249,5 @@ class Client:
         self.allowance.store(slot, duty.name, report)
         return report
 
-    def _perturbed(self, duty: _Duty, value: object) -> bytes:
-        try:
-            return duty.mechanism.perturb(value, tier=duty.tier, noise=self._noise)
-        except Exception:  # a value that cannot even be looked at (its own code raises) must not silence the slot
-            return duty.mechanism.perturb(None, tier=duty.tier, noise=self._noise)
-
     def __repr__(self) -> str:
         return f"<Client of task {self.task.digest[:16]}, tier {self.allowance.tier}>"
-
-
-@dataclass(frozen=True)
-class _Duty:
-    """What it takes to make the reports of one purpose."""
-
-    name: str
-    number: int
-    tier_index: int
-    tier: Tier
-    mechanism: Mechanism
-    loss: Fraction | None

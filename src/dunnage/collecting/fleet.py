@@ -23,28 +23,26 @@ from numpy.typing import NDArray
 
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.devices.perturbing import MOST_DAYS_OF_FILE, check_new_file, check_report_file, day_text
-from dunnage.devices.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.batch import perturb_column
+from dunnage.collecting.files import MAX_DAYS_OF_FILE, check_new_file, check_report_file, day_text
+from dunnage.collecting.reading import MICROS, FileColumns, Log, Readings, RowFile, Rows, Window, most_steps, value_of
+from dunnage.collecting.tally import Tallies
+from dunnage.devices.client import check_task, mechanism_of
+from dunnage.devices.report import ID_BYTES, Report, write_reports
+from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import decimal_text
 from dunnage.folders import new_file
-from dunnage.local.batch import perturb_column
-from dunnage.local.client import TaskLosses, check_task, mechanism_of
-from dunnage.local.report import ID_BYTES, Report, write_reports
-from dunnage.local.tally import Tallies
-from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
 Progress = Callable[[str], None]
 Packed = NDArray[np.uint8]
 
-MOST_DRAWN_BYTES = 1 << 29
+MAX_DRAWN_BYTES = 1 << 29
 
 
 @dataclass(kw_only=True)
 class Simulation:
-    """What a simulated fleet did."""
-
     num_rows: int = 0  # num_rows, num_vehicles, num_reports: rows read, vehicles found, reports made
     num_vehicles: int = 0
     num_reports: int = 0
@@ -132,29 +130,21 @@ def simulate(
     InputError
         If the file cannot be used. Nothing is written then.
     """
-    target = check_tally_file(out, force=force) if tally else check_report_file(out, force=force)
+    if tally and not str(out).endswith(".json"):
+        raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
+    target = check_new_file(out, force=force) if tally else check_report_file(out, force=force)
     if every_row and max_age is not None:
         raise ParameterError("--max-age is for slots of the schedule. Got --every-row as well. Leave one out.")
     run = _Run(Path(data), task, columns or FileColumns(), tiers_column, seed, needs_time=not (every_row and tally))
-    told = progress or (lambda stage: None)
-    readings = run.every_row(told) if every_row else run.scheduled(Window(task=task, max_age=max_age), told)
+    tell = progress or (lambda stage: None)
+    readings = run.every_row(tell) if every_row else run.scheduled(Window(task=task, max_age=max_age), tell)
     if tally:
-        write_tallies(run.tallied(readings), target)
+        tallies = json.dumps(run.tallied(readings).to_dict(), separators=(",", ":")).encode("ascii")
+        with new_file(target) as sink:
+            sink.write(tallies + b"\n")
     else:
-        write_reports(target, run.reports(readings, told), force=force)
+        write_reports(target, run.reports(readings, tell), force=force)
     return run.finish(every_row)
-
-
-def check_tally_file(out: str | os.PathLike[str], *, force: bool) -> Path:
-    if not str(out).endswith(".json"):
-        raise ParameterError(f"a file of tallies ends in .json. Got {Path(out).name!r}. Choose such a name.")
-    return check_new_file(out, force=force)
-
-
-def write_tallies(tallies: Tallies, target: Path) -> None:
-    """Write tallies to a file that appears whole or not at all."""
-    with new_file(target) as sink:
-        sink.write(json.dumps(tallies.to_dict(), separators=(",", ":")).encode("ascii") + b"\n")
 
 
 class _Run:
@@ -180,47 +170,42 @@ class _Run:
         self.fleet = _Fleet(self.source, task, tiers_column, self.public)
         self.done = Simulation()
 
-    def _rows(self, told: Progress) -> Iterator[tuple[Rows, IntArray]]:
+    def _rows(self, tell: Progress) -> Iterator[tuple[Rows, IntArray]]:
         total = "" if self.source.num_rows is None else f" of {self.source.num_rows:,}"
         for rows in self.source:
             vehicles = self.fleet.numbers_of(rows, self.columns.vehicle)
             if rows.micros is not None:
-                first, last = (
-                    int(moment) // (SECONDS_PER_DAY * MICROS) for moment in (rows.micros.min(), rows.micros.max())
-                )
-                done = self.done
-                done.first_day = first if done.first_day is None else min(first, done.first_day)
-                done.last_day = last if done.last_day is None else max(last, done.last_day)
-                if done.last_day - done.first_day >= MOST_DAYS_OF_FILE:
-                    what = f"spans more than {MOST_DAYS_OF_FILE} days"
-                    raise InputError(
-                        str(self.source.path), [Problem(what, where=self.columns.time, remedy="Mend the times.")]
-                    )
+                days = [int(end) // (SECONDS_PER_DAY * MICROS) for end in (rows.micros.min(), rows.micros.max())]
+                days += [day for day in (self.done.first_day, self.done.last_day) if day is not None]
+                self.done.first_day, self.done.last_day = min(days), max(days)
+                if max(days) - min(days) >= MAX_DAYS_OF_FILE:
+                    what = f"spans more than {MAX_DAYS_OF_FILE} days"
+                    problem = Problem(what, where=self.columns.time, remedy="Mend the times.")
+                    raise InputError(str(self.source.path), [problem])
             self.done.num_rows += rows.size
-            told(f"reading: {self.done.num_rows:,}{total} rows")
+            tell(f"reading: {self.done.num_rows:,}{total} rows")
             yield rows, vehicles
         if not self.done.num_rows:
             raise InputError(str(self.source.path), [Problem("holds no rows", remedy="Give a file with rows.")])
 
-    def every_row(self, told: Progress) -> Iterator[Readings]:
+    def every_row(self, tell: Progress) -> Iterator[Readings]:
         """Yield every row as a reading; its path is the vehicle's rows before it."""
         history = _History(self.source, self.columns, most_steps(self.task))
         window = Window(task=self.task)
-        for rows, vehicles in self._rows(told):
+        for rows, vehicles in self._rows(tell):
             slots = None if rows.micros is None else window.first_slots(rows.micros)
             steps = [*history.before(rows, vehicles), rows.numbers]
             yield Readings(tiers=self.fleet.tiers[vehicles], slots=slots, steps=steps)
 
-    def scheduled(self, window: Window, told: Progress) -> Iterator[Readings]:
+    def scheduled(self, window: Window, tell: Progress) -> Iterator[Readings]:
         """Yield the readings of drawn slots, day by day, once all rows have been seen."""
         log, drawn = Log(window, self.columns), _DrawnSlots(self.task, self.public)
-        for rows, vehicles in self._rows(told):
+        for rows, vehicles in self._rows(tell):
             assert rows.micros is not None
             log.add(vehicles, rows, drawn.matter(window, vehicles, rows.micros, self.fleet.num_vehicles))
         log.close()
         first, last = self.done.first_day, self.done.last_day
-        assert first is not None
-        assert last is not None
+        assert first is not None and last is not None  # noqa: PT018
         drawn.reach(first, last, self.fleet.num_vehicles)
         left = self._affordable()[self.fleet.tiers]
         for day in range(first, last + 1):
@@ -260,11 +245,10 @@ class _Run:
         return tallies
 
     def _tiers(self, purpose: int, tiers: IntArray) -> IntArray:
-        """Return which of a purpose's tiers vehicles report in."""
         own = [self.task.tier_index(self.task.purposes[purpose], name) for name in self.task.tier_names]
         return np.array(own)[tiers]
 
-    def reports(self, readings: Iterator[Readings], told: Progress) -> Iterator[Report]:
+    def reports(self, readings: Iterator[Readings], tell: Progress) -> Iterator[Report]:
         """Perturb readings one by one, those of a slot in an order of their own that no vehicle has."""
         for some in readings:
             assert some.slots is not None
@@ -292,24 +276,32 @@ class _Run:
                 )
                 self.done.num_reports += 1
                 if self.done.num_reports % 10_000 == 0:
-                    told(f"perturbing: {self.done.num_reports:,} reports")
+                    tell(f"perturbing: {self.done.num_reports:,} reports")
 
     def finish(self, every_row: bool) -> Simulation:
         done = self.done
         done.num_vehicles = self.fleet.num_vehicles
         done.notes = self.source.notes()
-        held = np.bincount(self.fleet.tiers, minlength=len(self.task.tier_names)) > 0
+        filled = np.bincount(self.fleet.tiers, minlength=len(self.task.tier_names)) > 0
         if every_row:
             most = np.zeros(len(self.task.tier_names), dtype=np.int64)
             np.maximum.at(most, self.fleet.tiers, self.fleet.num_rows)
             words = "; each row was taken as a slot, so this is no schedule to keep"
         else:
-            assert done.first_day is not None
-            assert done.last_day is not None
+            assert done.first_day is not None and done.last_day is not None  # noqa: PT018
             num_slots = (done.last_day - done.first_day + 1) * self.task.schedule.slots_per_day
             most, words = np.minimum(self._affordable(), num_slots), ""
-        of_tiers = zip(self.task.tier_names, most, held, strict=True)
-        done.composed = [_composed(self.losses, tier, int(num)) + words for tier, num, any_one in of_tiers if any_one]
+        limit = self.task.limits.lifetime
+        for tier, num, any_vehicle in zip(self.task.tier_names, most, filled, strict=True):
+            slot = self.losses.of_slot(tier)
+            reports = f"reports of {num:,} {'slot' if num == 1 else 'slots'} of a vehicle"
+            if slot is None:
+                text = f"tier {tier}: {reports} give away more than any bound"
+            else:
+                total: Fraction = slot * int(num)
+                beyond = f", beyond the limit of a lifetime, {decimal_text(limit)}" if total > limit else ""
+                text = f"tier {tier}: {reports} compose to epsilon {decimal_text(total)} at most{beyond}"
+            done.composed += [text + words] if any_vehicle else []
         slots = done.num_reports // len(self.task.purposes)
         if done.num_missing * 2 > slots:
             done.notes.append(
@@ -317,16 +309,6 @@ class _Run:
                 "--max-age how old a row may be"
             )
         return done
-
-
-def _composed(losses: TaskLosses, tier: str, num_slots: int) -> str:
-    slot, limit = losses.of_slot(tier), losses.task.limits.lifetime
-    slots = f"reports of {num_slots:,} {'slot' if num_slots == 1 else 'slots'}"
-    if slot is None:
-        return f"tier {tier}: {slots} of a vehicle give away more than any bound"
-    total: Fraction = slot * num_slots
-    beyond = f", beyond the limit of a lifetime, {decimal_text(limit)}" if total > limit else ""
-    return f"tier {tier}: {slots} of a vehicle compose to epsilon {decimal_text(total)} at most{beyond}"
 
 
 def _rank_of_equals(numbers: IntArray) -> IntArray:
@@ -374,13 +356,13 @@ class _Fleet:
 
     def _find(self, names: pa.Array) -> IntArray:
         """Return the numbers of vehicles by name; -1 for those not seen yet."""
-        found = pc.index_in(names, value_set=self._names).fill_null(-1)
-        return np.asarray(found.cast(pa.int64()).to_numpy(zero_copy_only=False))
+        numbers = pc.index_in(names, value_set=self._names).fill_null(-1)
+        return np.asarray(numbers.cast(pa.int64()).to_numpy(zero_copy_only=False))
 
     def _note_tiers(self, rows: Rows, column: str, vehicles: IntArray) -> None:
         labels, names = rows.labels[column], {name: number for number, name in enumerate(self._tier_names)}
-        told = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
-        tiers = told[labels.indices.to_numpy(zero_copy_only=False)]
+        by_label = np.array([names.get(text, -1) for text in labels.dictionary.to_pylist()], dtype=np.int64)
+        tiers = by_label[labels.indices.to_numpy(zero_copy_only=False)]
         if (tiers < 0).any():
             known = f"Write one of {', '.join(self._tier_names)}."
             raise self._source.refused(rows.first, column, "is no tier of the task", tiers < 0, known)
@@ -459,32 +441,31 @@ class _DrawnSlots:
         slots = window.first_slots(micros)
         last = int(slots.max()) + window.num_slots - 1
         self.reach(int(slots.min()) // self.num_moments, last // self.num_moments, num_vehicles)
-        found = np.zeros(slots.size, dtype=bool)
+        matters = np.zeros(slots.size, dtype=bool)
         for lag in range(window.num_slots):
             days, moments = np.divmod(slots + lag, self.num_moments)
-            found |= (self._bits[days - self._first, vehicles, moments >> 3] >> (moments & 7) & 1).astype(bool)
-        return found
+            matters |= (self._bits[days - self._first, vehicles, moments >> 3] >> (moments & 7) & 1).astype(bool)
+        return matters
 
     def reach(self, first: int, last: int, num_vehicles: int) -> None:
         """Draw what was not drawn yet of some days and vehicles."""
-        days, held, _ = self._bits.shape
-        if num_vehicles > held:
-            more = max(num_vehicles, held * 3 // 2) - held  # a few in advance, so that growing stays cheap
+        days, room, _ = self._bits.shape
+        if num_vehicles > room:
+            more = max(num_vehicles, room * 3 // 2) - room  # a few in advance, so that growing stays cheap
             self._bits = np.concatenate([self._bits, self._draw(days, more)], axis=1)
-            held += more
+            room += more
         if not days:
-            self._first, self._bits = first, self._draw(last - first + 1, held)
+            self._first, self._bits = first, self._draw(last - first + 1, room)
             return
         early, late = self._first - first, last - (self._first + days - 1)
         if early > 0:
-            self._first, self._bits = first, np.concatenate([self._draw(early, held), self._bits])
+            self._first, self._bits = first, np.concatenate([self._draw(early, room), self._bits])
         if late > 0:
-            self._bits = np.concatenate([self._bits, self._draw(late, held)])
+            self._bits = np.concatenate([self._bits, self._draw(late, room)])
 
     def _draw(self, days: int, vehicles: int) -> Packed:
-        """Draw the slots of vehicles for days, each set as likely as any other."""
         num, bits = days * vehicles, self._bits.shape[2]
-        if num * bits + self._bits.size > MOST_DRAWN_BYTES:
+        if num * bits + self._bits.size > MAX_DRAWN_BYTES:
             raise ParameterError("the file has too many vehicles and days to simulate at once. Split it by days.")
         drawn, rows = np.zeros((num, bits), dtype=np.uint8), np.arange(num)
         # Floyd's sampling, as a device does it: one draw for each slot.

@@ -26,23 +26,23 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from io import BufferedReader
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+from dunnage.devices.numbers import varint
+from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, PREFIX_BYTES, Task, check_keys, parse_json
 from dunnage.errors import InputError, OutputError, ParameterError, Problem, ReportError
 from dunnage.folders import new_file
-from dunnage.local.numeric import varint
-from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, PREFIX_BYTES, Task, check_keys, parse_json
 
 VERSION = 1
 ID_BYTES = 8
-MOST_PAYLOAD = 1 << 20
-MOST_REPORT = MOST_PAYLOAD + 64
-MOST_LINE = 2 * MOST_REPORT
-MOST_BAD_NAMED = 20
+MAX_PAYLOAD = 1 << 20
+MAX_REPORT = MAX_PAYLOAD + 64
+MAX_LINE = 2 * MAX_REPORT
+MAX_BAD_NAMED = 20
 
 _KEYS = ("format", "task", "purpose", "tier", "day", "slot", "id", "payload", "crc32")
 _EPOCH = date(1970, 1, 1).toordinal()
-_MOST_INDEX = 1 << 16
+_MAX_INDEX = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,18 @@ class Report:
     payload: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
-        _check_bytes(self.task, "the task digest", PREFIX_BYTES, PREFIX_BYTES)
-        _check_bytes(self.report_id, "the report id", ID_BYTES, ID_BYTES)
-        _check_bytes(self.payload, "the payload", 0, MOST_PAYLOAD)
-        for name, most in _MOST.items():
-            value = getattr(self, name)
-            if type(value) is not int or not 0 <= value <= most:
+        for value, what, least, most in (
+            (self.task, "the task digest", PREFIX_BYTES, PREFIX_BYTES),
+            (self.report_id, "the report id", ID_BYTES, ID_BYTES),
+            (self.payload, "the payload", 0, MAX_PAYLOAD),
+        ):
+            if not isinstance(value, bytes) or not least <= len(value) <= most:
+                size = f"{least}" if least == most else f"at most {most}"
+                got = f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
+                raise ReportError(f"{what} of a report must be {size} bytes. Got {got}. {_AGAIN}")
+        for name, most in _MAX.items():
+            number = getattr(self, name)
+            if type(number) is not int or not 0 <= number <= most:
                 raise ReportError(f"the {name} of a report must be a whole number from 0 to {most}. {_AGAIN}")
 
     def to_bytes(self) -> bytes:
@@ -91,7 +97,7 @@ class Report:
             (
                 bytes((VERSION,)),
                 self.task,
-                *(varint(getattr(self, name)) for name in _MOST),
+                *(varint(getattr(self, name)) for name in _MAX),
                 self.report_id,
                 varint(len(self.payload)),
                 self.payload,
@@ -115,13 +121,57 @@ class Report:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, task: Task | None = None) -> Report:
-        """Read the binary form; with a task, only a report made for it."""
-        return _checked(_Reader(data).report(), task)
+        """Read the binary form, all of it; with a task, only a report made for it."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise ReportError(f"a report must be bytes. Got {type(data).__name__}. Pass what the device sent.")
+        content, at = bytes(data), 0
+
+        def take(count: int) -> bytes:
+            nonlocal at
+            part = content[at : at + count]
+            at += count
+            if len(part) < count:
+                raise ReportError(f"the report is cut off. Got {len(content)} bytes. {_AGAIN}")
+            return part
+
+        def take_number(name: str, most: int) -> int:
+            number = shift = 0
+            while True:
+                group = take(1)[0]
+                number |= (group & 0x7F) << shift
+                shift += 7
+                if group < 0x80:
+                    break
+                if shift > 28:
+                    raise ReportError(f"the {name} of the report is damaged. Got more than 5 bytes. {_AGAIN}")
+            if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
+                raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
+            return number
+
+        if len(content) > MAX_REPORT:
+            raise ReportError(f"a report has at most {MAX_REPORT} bytes. Got {len(content)}. {_AGAIN}")
+        version = take(1)[0]
+        if version != VERSION:
+            raise ReportError(f"only reports of version {VERSION} are known. Got version {version}. Update Dunnage.")
+        prefix = take(PREFIX_BYTES)
+        numbers = {name: take_number(name, most) for name, most in _MAX.items()}
+        report_id = take(ID_BYTES)
+        payload = take(take_number("length", MAX_PAYLOAD))
+        body = content[:at]
+        checksum = take(4)
+        if at < len(content):
+            raise ReportError(f"{len(content) - at} bytes follow the report. {_AGAIN}")
+        if checksum != zlib.crc32(body).to_bytes(4, "big"):
+            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
+        report = cls(task=prefix, report_id=report_id, payload=payload, **numbers)
+        if task is not None:
+            report.check(task)
+        return report
 
     @classmethod
     def from_json(cls, text: str | bytes, *, task: Task | None = None) -> Report:
         """Read the JSON form; with a task, only a report made for it."""
-        parsed = parse_json(text, what="a report", most_bytes=MOST_LINE, error=ReportError)
+        parsed = parse_json(text, what="a report", most_bytes=MAX_LINE, error=ReportError)
         version = parsed.get("format", VERSION) if isinstance(parsed, dict) else VERSION
         if type(version) is not int or version != VERSION:  # another version may have other keys
             got = f"Got version {version}" if type(version) is int and abs(version) < 1 << 32 else "Got another"
@@ -130,7 +180,7 @@ class Report:
             )
         given = check_keys(parsed, "a report", _KEYS, (), ReportError)
         try:
-            report = Report(
+            report = cls(
                 task=_hexed(given["task"]),
                 report_id=_hexed(given["id"]),
                 payload=unpacked(given["payload"]),
@@ -142,10 +192,11 @@ class Report:
             raise ReportError(f"a field of the report is damaged: {str(error)[:80]}. {_AGAIN}") from None
         if checksum != report.to_bytes()[-4:]:
             raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
-        return _checked(report, task)
+        if task is not None:
+            report.check(task)
+        return report
 
     def check(self, task: Task) -> None:
-        """Check that the report was made for a task."""
         if self.task != task.prefix:
             raise ReportError(
                 f"the report was made for another task. Got task {self.task.hex()}, not {task.prefix.hex()}. "
@@ -160,70 +211,8 @@ class Report:
             raise ReportError(f"a day has {task.schedule.num_moments} slots. Got number {self.slot}. {_AGAIN}")
 
 
-_MOST = {"purpose": _MOST_INDEX, "tier": _MOST_INDEX, "day": MOST_DAYS, "slot": MINUTES_PER_DAY - 1}
+_MAX = {"purpose": _MAX_INDEX, "tier": _MAX_INDEX, "day": MAX_DAYS, "slot": MINUTES_PER_DAY - 1}
 _AGAIN = "Have the device send its stored report again."
-
-
-def _check_bytes(value: object, what: str, least: int, most: int) -> None:
-    if not isinstance(value, bytes) or not least <= len(value) <= most:
-        size = f"{least}" if least == most else f"at most {most}"
-        got = f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
-        raise ReportError(f"{what} of a report must be {size} bytes. Got {got}. {_AGAIN}")
-
-
-def _checked(report: Report, task: Task | None) -> Report:
-    if task is not None:
-        report.check(task)
-    return report
-
-
-class _Reader:
-    """Takes the fields of one binary report in order."""
-
-    def __init__(self, data: bytes) -> None:
-        if not isinstance(data, bytes | bytearray | memoryview):
-            raise ReportError(f"a report must be bytes. Got {type(data).__name__}. Pass what the device sent.")
-        self._data, self._at = bytes(data), 0
-
-    def report(self) -> Report:
-        """Take the whole report; anything left over is an error."""
-        if len(self._data) > MOST_REPORT:
-            raise ReportError(f"a report has at most {MOST_REPORT} bytes. Got {len(self._data)}. {_AGAIN}")
-        version = self._take(1)[0]
-        if version != VERSION:
-            raise ReportError(f"only reports of version {VERSION} are known. Got version {version}. Update Dunnage.")
-        task = self._take(PREFIX_BYTES)
-        numbers = {name: self._number(name, most) for name, most in _MOST.items()}
-        report_id = self._take(ID_BYTES)
-        payload = self._take(self._number("length", MOST_PAYLOAD))
-        body = self._data[: self._at]
-        found = self._take(4)
-        if self._at < len(self._data):
-            raise ReportError(f"{len(self._data) - self._at} bytes follow the report. {_AGAIN}")
-        if found != zlib.crc32(body).to_bytes(4, "big"):
-            raise ReportError(f"the report is damaged: its checksum does not fit. {_AGAIN}")
-        return Report(task=task, report_id=report_id, payload=payload, **numbers)
-
-    def _take(self, count: int) -> bytes:
-        taken = self._data[self._at : self._at + count]
-        self._at += count
-        if len(taken) < count:
-            raise ReportError(f"the report is cut off. Got {len(self._data)} bytes. {_AGAIN}")
-        return taken
-
-    def _number(self, name: str, most: int) -> int:
-        number = shift = 0
-        while True:
-            group = self._take(1)[0]
-            number |= (group & 0x7F) << shift
-            shift += 7
-            if group < 0x80:
-                break
-            if shift > 28:
-                raise ReportError(f"the {name} of the report is damaged. Got more than 5 bytes. {_AGAIN}")
-        if number > most or (group == 0 and shift > 7):  # a longer way to write a number than needed is no report
-            raise ReportError(f"the {name} of the report is damaged. Got {number}. {_AGAIN}")
-        return number
 
 
 def _hexed(text: Any) -> bytes:
@@ -250,12 +239,9 @@ def _day(text: Any) -> int:
     return date.fromisoformat(text).toordinal() - _EPOCH
 
 
-@dataclass(frozen=True)
-class BadReport:
-    """A place of a file where no report of the task could be read."""
-
+class BadReport(NamedTuple):
     where: str  # "line 7" or "byte 4096", say
-    why: str  # What was wrong
+    why: str
 
     def __str__(self) -> str:
         return f"{self.where}: {self.why}"
@@ -270,65 +256,56 @@ class ReportFile:
     def __init__(self, path: str | os.PathLike[str], *, task: Task | None = None) -> None:
         self.path, self.task = str(os.fspath(path)), task
         self._binary = _is_binary(self.path)
-        self._reset()
-
-    def _reset(self) -> None:
         self.num_read = self.num_bad = 0
         self.first_bad: list[BadReport] = []
 
     def __iter__(self) -> Iterator[Report]:
-        self._reset()
+        self.num_read, self.num_bad, self.first_bad = 0, 0, []
+        read = Report.from_bytes if self._binary else Report.from_json
         try:
             with open(self.path, "rb") as source:
-                yield from self._of_blocks(source) if self._binary else self._of_lines(source)
+                for where, data in self._blocks(source) if self._binary else self._lines(source):
+                    try:
+                        report = read(data, task=self.task)
+                    except ReportError as error:
+                        self._bad(where, str(error))
+                        continue
+                    self.num_read += 1
+                    yield report
         except OSError as error:
             reason = error.strerror or type(error).__name__
             problem = Problem(f"the reports cannot be read: {reason}", remedy="Name a report file.")
             raise InputError(self.path, [problem]) from None
 
-    def _of_lines(self, source: BufferedReader) -> Iterator[Report]:
+    def _lines(self, source: BufferedReader) -> Iterator[tuple[str, bytes]]:
         number = 0
         if source.peek(len(BOM_UTF8)).startswith(BOM_UTF8):  # some editors write it
             source.read(len(BOM_UTF8))
-        while line := source.readline(MOST_LINE + 1):
+        while line := source.readline(MAX_LINE + 1):
             number += 1
             where = f"line {number}"
-            if len(line) > MOST_LINE:
-                self._bad(where, f"a line has at most {MOST_LINE} bytes")
+            if len(line) > MAX_LINE:
+                self._bad(where, f"a line has at most {MAX_LINE} bytes")
                 while line and not line.endswith(b"\n"):
-                    line = source.readline(MOST_LINE)
+                    line = source.readline(MAX_LINE)
             elif line.strip():
-                yield from self._one(where, line)
+                yield where, line
 
-    def _of_blocks(self, source: IO[bytes]) -> Iterator[Report]:
+    def _blocks(self, source: IO[bytes]) -> Iterator[tuple[str, bytes]]:
         at = 0
         while head := source.read(4):
             length = int.from_bytes(head, "big")
-            data = source.read(length) if len(head) == 4 and length <= MOST_REPORT else b""
-            if len(head) < 4 or length > MOST_REPORT or len(data) < length:
+            data = source.read(length) if len(head) == 4 and length <= MAX_REPORT else b""
+            if len(head) < 4 or length > MAX_REPORT or len(data) < length:
                 self._bad(f"byte {at}", "the file is cut off or damaged here; the rest cannot be read")
                 return
-            yield from self._one(f"byte {at}", data)
+            yield f"byte {at}", data
             at += 4 + length
-
-    def _one(self, where: str, data: bytes) -> Iterator[Report]:
-        try:
-            read = Report.from_bytes if self._binary else Report.from_json
-            report = read(data, task=self.task)
-        except ReportError as error:
-            self._bad(where, str(error))
-            return
-        self.num_read += 1
-        yield report
 
     def _bad(self, where: str, why: str) -> None:
         self.num_bad += 1
-        if len(self.first_bad) < MOST_BAD_NAMED:
+        if len(self.first_bad) < MAX_BAD_NAMED:
             self.first_bad.append(BadReport(where, why))
-
-    def summary(self) -> str:
-        text = f"{self.path}: {self.num_read} reports read, {self.num_bad} bad"
-        return "\n".join([text, *(f"  {bad}" for bad in self.first_bad)])
 
 
 def _is_binary(path: str) -> bool:
@@ -357,7 +334,6 @@ def write_reports(path: str | os.PathLike[str], reports: Iterable[Report], *, fo
 
 
 def synchronise_folder(folder: str) -> None:
-    """See to it that the names in a folder are on the disk."""
     if os.name == "posix":  # elsewhere a folder cannot be opened
         opened = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -16,23 +16,23 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from dunnage.errors import ParameterError
-from dunnage.guarantees import Promise
-from dunnage.local.location import AREA_NOTE, OnGrid, areas_text, read_place
-from dunnage.local.oracles import (
+from dunnage.devices.places import (
+    AREA_NOTE,
     ORACLES,
     InClear,
     Law,
+    OnGrid,
     Oracle,
     PublishedUnary,
-    decode_symbol,
+    areas_text,
     find_oracle,
-    listed_symbols,
-    read_symbol,
+    read_place,
 )
-from dunnage.local.subjects import Grid, Tier
+from dunnage.devices.subjects import Grid, Tier
+from dunnage.errors import ParameterError
+from dunnage.guarantees import Promise
 from dunnage.noise import Noise, integer
 
 Path = tuple[int, ...]  # Cells in order of time; `grid.outside` for a place that is outside or missing
@@ -44,15 +44,9 @@ class ReachablePaths:
 
     A path is a walk of its columns and one of its rows, and every pair of walks is a path: the number of a path is
     ``walk of columns * num_walks + walk of rows``, each walk numbered in order of its first, second, third place.
-
-    Examples
-    --------
-    >>> paths = ReachablePaths(grid=Grid(box=(0, 0, 1, 1), levels=3), steps=2, hops=1)
-    >>> paths.num_paths, paths.cells(paths.index((0, 3)))
-    (100, (0, 3))
     """
 
-    grid: Grid  # The public grid
+    grid: Grid
     steps: int  # Cells of a path
     hops: int = 1  # How many cells to the side, up or down the next one may be away
 
@@ -91,43 +85,36 @@ class ReachablePaths:
         """Return the number of the reachable path that a path is clipped to; the last if a place is missing."""
         if self.grid.outside in path:
             return self.num_paths
-        columns, rows = zip(*(self.grid.column_row(cell) for cell in path), strict=True)
-        return self.rank(self._clipped(columns)) * self.num_walks + self.rank(self._clipped(rows))
+        ranks = []
+        for walk in zip(*(self.grid.column_row(cell) for cell in path), strict=True):
+            start, rank, before = 0, 0, walk[0]
+            for place, table in zip(walk, reversed(self.walks_before), strict=True):
+                # Each place is moved towards the one before until it is near enough.
+                before = min(max(place, before - self.hops), before + self.hops)
+                rank += table[before] - table[start]
+                start = self._near(before)[0]
+            ranks.append(rank)
+        return ranks[0] * self.num_walks + ranks[1]
 
     def cells(self, index: int) -> Path | None:
         """Return the path of a number; None for the last, of paths with a place that is missing."""
         if index == self.num_paths:
             return None
-        columns, rows = (self.unrank(rank) for rank in divmod(index, self.num_walks))
-        return tuple(self.grid.cell_at(column, row) for column, row in zip(columns, rows, strict=True))
-
-    def rank(self, walk: Sequence[int]) -> int:
-        start, rank = 0, 0
-        for place, before in zip(walk, reversed(self.walks_before), strict=True):
-            rank += before[place] - before[start]
-            start = self._near(place)[0]
-        return rank
-
-    def unrank(self, rank: int) -> tuple[int, ...]:
-        start, walk = 0, []
-        for before in reversed(self.walks_before):
-            rank += before[start]
-            place = bisect_right(before, rank) - 1
-            rank -= before[place]
-            start = self._near(place)[0]
-            walk.append(place)
-        return tuple(walk)
+        walks = []
+        for rank in divmod(index, self.num_walks):
+            start, walk = 0, []
+            for table in reversed(self.walks_before):
+                rank += table[start]
+                place = bisect_right(table, rank) - 1
+                rank -= table[place]
+                start = self._near(place)[0]
+                walk.append(place)
+            walks.append(walk)
+        return tuple(self.grid.cell_at(column, row) for column, row in zip(*walks, strict=True))
 
     def _near(self, place: int) -> tuple[int, int]:
         """Return the first place that can follow one, and the one past the last."""
         return max(place - self.hops, 0), min(place + self.hops + 1, self.grid.num_columns)
-
-    def _clipped(self, walk: Sequence[int]) -> list[int]:
-        """Move each place towards the one before until it is near enough."""
-        clipped = [walk[0]]
-        for place in walk[1:]:
-            clipped.append(min(max(place, clipped[-1] - self.hops), clipped[-1] + self.hops))
-        return clipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,10 +135,8 @@ class AreaPaths:
     def index(self, path: Path) -> int:
         if self.grid.outside in path:
             return self.num_groups * self.group_size
-        group = inner = 0
-        for cell in path:
-            group = group * self.grid.num_areas + self.grid.area(cell)
-            inner = inner * self.grid.num_inner + self.grid.inner(cell)
+        group = join_digits([self.grid.area(cell) for cell in path], self.grid.num_areas)
+        inner = join_digits([self.grid.inner(cell) for cell in path], self.grid.num_inner)
         return group * self.group_size + inner
 
     def cells(self, index: int) -> Path | None:
@@ -177,18 +162,10 @@ class PlaceByPlace:
         return split_digits(index, self.grid.num_cells + 1, self.steps)
 
 
-class PathCode(Protocol):
-    """A public numbering of paths."""
-
-    def index(self, path: Path) -> int:
-        """Return the number of a path."""
-
-    def cells(self, index: int) -> Path | None:
-        """Return the path of a number; None for one with a place that is missing."""
+PathCode = ReachablePaths | AreaPaths | PlaceByPlace  # A public numbering of paths
 
 
 def join_digits(digits: Sequence[int], base: int) -> int:
-    """Write digits, the first one highest, as one number."""
     number = 0
     for digit in digits:
         number = number * base + digit
@@ -196,7 +173,6 @@ def join_digits(digits: Sequence[int], base: int) -> int:
 
 
 def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
-    """Take a number apart into digits, the highest first."""
     digits = []
     for _ in range(num):
         number, digit = divmod(number, base)
@@ -205,7 +181,7 @@ def split_digits(number: int, base: int, num: int) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Independent:
+class Independent(Law):
     """A channel that perturbs each place of a path by itself: the losses of the places add up.
 
     Inputs and symbols are those of the places as digits, the first place highest.
@@ -223,38 +199,29 @@ class Independent:
         return int(self.place.num_symbols**self.steps)
 
     @property
-    def payload_bits(self) -> int:
-        return (self.num_symbols - 1).bit_length()
-
-    @property
     def loss(self) -> Fraction | None:
-        """What a symbol gives away at worst; None if there is no bound."""
         one = self.place.loss
         return None if one is None else one * self.steps
 
     @property
     def loss_within(self) -> Fraction:
-        """What a symbol gives away at worst between paths of one sequence of areas."""
         return self.place.loss_within * self.steps
-
-    def symbols(self) -> range:
-        return listed_symbols(self.num_inputs, self.num_symbols)
 
     def exponent(self, index: int, symbol: int) -> Fraction | None:
         """Return the sum of the exponents of the places; None, for probability 0, if one is."""
-        total = Fraction(0)
-        for place, of_place in zip(self._inputs(index), self.split(symbol), strict=True):
-            exponent = self.place.exponent(place, of_place)
-            if exponent is None:
-                return None
-            total += exponent
-        return total
+        places = zip(self._inputs(index), self._symbols(symbol), strict=True)
+        exponents = [self.place.exponent(place, of_place) for place, of_place in places]
+        possible = [exponent for exponent in exponents if exponent is not None]
+        return sum(possible, Fraction(0)) if len(possible) == len(exponents) else None
 
     def perturb(self, index: int, noise: Noise) -> int:
-        drawn = [self.place.perturb(place, noise) for place in self._inputs(index)]
-        return join_digits(drawn, self.place.num_symbols)
+        symbols = [self.place.perturb(place, noise) for place in self._inputs(index)]
+        return join_digits(symbols, self.place.num_symbols)
 
-    def split(self, symbol: int) -> tuple[int, ...]:
+    def read(self, symbol: int) -> list[tuple[int | None, int]]:
+        return [pair for of_place in self._symbols(symbol) for pair in self.place.read(of_place)]
+
+    def _symbols(self, symbol: int) -> tuple[int, ...]:
         return split_digits(symbol, self.place.num_symbols, self.steps)
 
     def variance(self, share: float, num: float) -> float:
@@ -292,7 +259,7 @@ class LocalTrajectory(OnGrid):
     epsilon, tiers
         What one report, of the whole path, may give away: one number for all, or public tiers.
     method
-        ``auto`` (see :func:`~dunnage.local.oracles.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
+        ``auto`` (see :func:`~dunnage.devices.places.choose_oracle`), ``randomised-response``, ``symmetric-unary``,
         ``optimised-unary``, ``hadamard``. With ``as_published``: ``product`` (which ``auto`` means), ``qlp``, ``qjlp``.
     hops
         How many cells (to the side, up or down, or both) the next cell of a path may be away from the one before. A
@@ -339,17 +306,15 @@ class LocalTrajectory(OnGrid):
         if self.method not in allowed:
             form = "as_published " if self.as_published else ""
             raise ParameterError(f"{form}method must be one of {', '.join(allowed)}. Got {str(self.method)[:40]!r}.")
-        object.__setattr__(self, "paths", self._code())
+        code: PathCode = self._reachable(self.grid)
+        if self.method in ("product", "qlp"):
+            code = PlaceByPlace(grid=self.grid, steps=self.steps)
+        elif self.method == "qjlp" or self.area_in_clear:
+            code = AreaPaths(grid=self.grid, steps=self.steps)
+        object.__setattr__(self, "paths", code)
 
     def _reachable(self, grid: Grid) -> ReachablePaths:
         return ReachablePaths(grid=grid, steps=self.steps, hops=min(self.hops, grid.num_columns - 1))
-
-    def _code(self) -> PathCode:
-        if self.method in ("product", "qlp"):
-            return PlaceByPlace(grid=self.grid, steps=self.steps)
-        if self.method == "qjlp" or self.area_in_clear:
-            return AreaPaths(grid=self.grid, steps=self.steps)
-        return self._reachable(self.grid)
 
     def law(self, grid: Grid, epsilon: Fraction) -> Law:
         if self.method in ("product", "qlp"):
@@ -358,23 +323,19 @@ class LocalTrajectory(OnGrid):
             return Independent(place=InClear(oracle=place, num_groups=grid.num_areas), steps=self.steps)
         if self.method == "qjlp" or self.area_in_clear:
             code = AreaPaths(grid=grid, steps=self.steps)
-            return InClear(
-                oracle=self._joined_oracle(code.group_size + 1, epsilon),
-                num_groups=code.num_groups,
-                num_filled=grid.num_areas,
+            num_inputs = code.group_size + 1
+            joined: Oracle = (
+                PublishedUnary(num_inputs=num_inputs, epsilon=epsilon)
+                if self.method == "qjlp"
+                else find_oracle(self.method, num_inputs, epsilon)
             )
+            return InClear(oracle=joined, num_groups=code.num_groups, num_filled=grid.num_areas)
         return find_oracle(self.method, self._reachable(grid).num_inputs, epsilon)
-
-    def _joined_oracle(self, num_inputs: int, epsilon: Fraction) -> Oracle:
-        if self.method == "qjlp":
-            return PublishedUnary(num_inputs=num_inputs, epsilon=epsilon)
-        return find_oracle(self.method, num_inputs, epsilon)
 
     def num_shares(self, grid: Grid) -> int:
         return self._reachable(grid).num_inputs
 
     def oracle(self, tier: Tier | str) -> Oracle:
-        """Return the oracle that :meth:`read` gives symbols of."""
         law = self.channel(tier)
         part = law.place if isinstance(law, Independent) else law
         return part.oracle if isinstance(part, InClear) else part  # type: ignore[return-value]
@@ -384,26 +345,13 @@ class LocalTrajectory(OnGrid):
 
         What is no such sequence counts as a path of which every place is missing.
         """
-        return self.paths.index(self._path(value))
-
-    def _path(self, value: object) -> Path:
-        missing = (self.grid.outside,) * self.steps
         try:
             places = [read_place(place) for place in value]  # type: ignore[attr-defined]
         except Exception:  # a private value of any type at all must not stop the report
-            return missing
-        return tuple(self.grid.cell(*place) for place in places) if len(places) == self.steps else missing
-
-    def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
-        """Read a payload as pairs of an area (or sequence of areas as one number; None if hidden) and a symbol.
-
-        There is one pair, or with ``product`` and ``qlp`` one for each place.
-        """
-        law = self.channel(tier)
-        symbol = decode_symbol(payload, law)
-        if isinstance(law, Independent):
-            return [read_symbol(of_place, law.place) for of_place in law.split(symbol)]
-        return [read_symbol(symbol, law)]
+            places = []
+        if len(places) != self.steps:
+            places = [(None, None)] * self.steps
+        return self.paths.index(tuple(self.grid.cell(*place) for place in places))
 
     def describe(self) -> dict[str, object]:
         return {**super().describe(), "steps": self.steps, "hops": self.hops}
@@ -413,14 +361,13 @@ class LocalTrajectory(OnGrid):
         areas = f"the sequences of {self.steps} of {areas_text(self.grid)}"
         if self.as_published:
             return self.promised(areas=areas, what="paths", notes=("local-trajectory.md#the-published-forms",))
-        notes = ("local-trajectory.md#the-whole-path-in-one-report", *((AREA_NOTE,) if self.area_in_clear else ()))
-        return self.promised(areas=areas, what="paths", notes=notes, warnings=self._clipping())
-
-    def _clipping(self) -> tuple[str, ...]:
+        notes = ["local-trajectory.md#the-whole-path-in-one-report"]
+        warnings = ["a path with a place that is outside the box or missing is reported as missing"]
         if self.area_in_clear:
-            return ("a path with a place that is outside the box or missing is reported as missing",)
-        return (
-            "a path with a place that is outside the box or missing is reported as missing",
-            f"a path with a step of more than {self.hops} cells is moved to a reachable one before it is perturbed: "
-            "each cell towards the one before",
-        )
+            notes.append(AREA_NOTE)
+        else:
+            warnings.append(
+                f"a path with a step of more than {self.hops} cells is moved to a reachable one before it is "
+                "perturbed: each cell towards the one before"
+            )
+        return self.promised(areas=areas, what="paths", notes=tuple(notes), warnings=tuple(warnings))

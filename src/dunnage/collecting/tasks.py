@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -26,13 +26,14 @@ from pydantic import (
     model_validator,
 )
 
+from dunnage.devices.client import check_task, mechanism_of
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation
+from dunnage.devices.subjects import MAX_TEXT, Grid, Quantity, Tier
+from dunnage.devices.task import MECHANISMS, Limits, Purpose, Schedule, Task
 from dunnage.documents import Flaws, suggestion
 from dunnage.errors import PolicyError, Problem, UserError
-from dunnage.local.client import check_task, mechanism_of
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.task import MECHANISMS, Grid, Limits, Purpose, Quantity, Schedule, Task, Tier
-from dunnage.local.trajectory import LocalTrajectory
 from dunnage.policy import (
     AnyRole,
     Document,
@@ -59,46 +60,25 @@ from dunnage.schema import Role
 
 ONLY_TIER = "all"  # Name of the one tier of a mechanism that has an epsilon of its own
 
-_MOST_TEXT = 64
 _POSITIVE = "a number above 0"
 _PUBLISHED = "is for publishing, not for devices"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CarrierPolicy:
-    """What devices may report: which numbers and places, by which mechanisms, when, and how much in all.
+    """What devices may report: which numbers and places, by which mechanisms, when, and how much in all."""
 
-    Read one with :func:`dunnage.local.tasks.read_carriers`.
-
-    Attributes
-    ----------
-    dataset, protects, version
-        What the task is called, what one device stands for, and the task's number.
-    vehicle, time
-        Columns that name the vehicle and the moment, where rows of many vehicles are in one file. Neither is reported.
-    numbers, grids
-        What can be reported: numbers with public bounds, and public grids by name.
-    place_columns
-        The columns of longitude and latitude of each grid.
-    purposes
-        What is reported, in the order of the policy.
-    schedule
-        When.
-    limits
-        Largest true loss of a vehicle in a day and in all.
-    """
-
-    dataset: str
-    protects: str
-    vehicle: str
-    numbers: tuple[Quantity, ...]
+    dataset: str  # What the task is called
+    protects: str  # What one device stands for
+    vehicle: str  # Column that names the vehicle, where rows of many are in one file; not reported
+    numbers: tuple[Quantity, ...]  # numbers, grids: what can be reported
     grids: Mapping[str, Grid]
-    place_columns: Mapping[str, tuple[str, str]]
-    purposes: tuple[Purpose, ...]
+    place_columns: Mapping[str, tuple[str, str]]  # The columns of longitude and latitude of each grid
+    purposes: tuple[Purpose, ...]  # What is reported, in the order of the policy
     schedule: Schedule
-    limits: Limits
-    time: str | None = None
-    version: int = 1
+    limits: Limits  # Largest true loss of a vehicle in a day and in all
+    time: str | None = None  # Column of the moment; not reported
+    version: int = 1  # The task's number
     path: Path | None = field(default=None, compare=False)
     document: Document = field(default_factory=dict, repr=False, compare=False)
 
@@ -214,28 +194,19 @@ def task_of(policy: CarrierPolicy) -> Task:
     """
     source, problems = str(policy.path or "policy"), []
     try:
-        task = Task(
-            dataset=policy.dataset,
-            protects=policy.protects,
-            version=policy.version,
-            purposes=policy.purposes,
-            schedule=policy.schedule,
-            limits=policy.limits,
-        )
+        task = Task(**{item.name: getattr(policy, item.name) for item in fields(Task)})
+        for purpose in task.purposes:
+            try:
+                mechanism_of(task, purpose)
+            except UserError as error:
+                what = str(error).removeprefix(f"{purpose.name}: ")
+                problems.append(Problem(what, where=f"mechanisms.{purpose.name}"))
+        if not problems:
+            check_task(task)
     except UserError as error:
         raise PolicyError(source, [str(error)]) from None
-    for purpose in task.purposes:
-        try:
-            mechanism_of(task, purpose)
-        except UserError as error:
-            what = str(error).removeprefix(f"{purpose.name}: ")
-            problems.append(Problem(what, where=f"mechanisms.{purpose.name}"))
     if problems:
         raise PolicyError(source, problems)
-    try:
-        check_task(task)
-    except UserError as error:
-        raise PolicyError(source, [str(error)]) from None
     return task
 
 
@@ -243,8 +214,8 @@ def task_of(policy: CarrierPolicy) -> Task:
 
 
 def _named(name: str) -> str:
-    if not (name and name.strip() == name and name.isprintable() and len(name) <= _MOST_TEXT):
-        remedy = f"Write at most {_MOST_TEXT} printable characters."
+    if not (name and name.strip() == name and name.isprintable() and len(name) <= MAX_TEXT):
+        remedy = f"Write at most {MAX_TEXT} printable characters."
         raise Flaws(Problem("is blank, unprintable or too long", remedy=remedy))
     return name
 
@@ -294,8 +265,6 @@ Positive = Annotated[Fraction, BeforeValidator(_positive)]
 
 
 class NumberColumn(Table):
-    """A number that devices report."""
-
     role: AnyRole
     kind: Literal["numeric"]
     domain: Annotated[tuple[Fraction, ...], BeforeValidator(_bounds)] = key(
@@ -409,14 +378,12 @@ def _reported(document: Document, mechanism: str) -> tuple[list[str], bool]:
     """Return what a mechanism can report, as it is written, and whether some column does not say what it is."""
     kind = _KIND_OF[mechanism]
     roles = _roles(document)
-    fitting, unclear = [], None in roles.values()
-    for name, role in roles.items():
-        if role == Role.QUASI_IDENTIFIER:
-            said = document["attributes"][name].get("kind")
-            fitting += [name] if said == kind else []
-            unclear |= said not in ("numeric", "grid")
-        unclear |= role in (Role.PUBLIC, Role.SENSITIVE)
-    return fitting, unclear
+    kinds = {
+        name: document["attributes"][name].get("kind") for name, role in roles.items() if role == Role.QUASI_IDENTIFIER
+    }
+    unclear = any(role in (None, Role.PUBLIC, Role.SENSITIVE) for role in roles.values())
+    unclear |= any(said not in ("numeric", "grid") for said in kinds.values())
+    return [name for name, said in kinds.items() if said == kind], unclear
 
 
 # Schedule and allowance

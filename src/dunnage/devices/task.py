@@ -20,13 +20,11 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
-from dunnage.errors import TaskError
-from dunnage.exact import Json, shown
-from dunnage.local.location import LocalLocation
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.oracles import Planar
-from dunnage.local.subjects import (
-    MOST_TEXT,
+from dunnage.devices.numbers import LocalNumeric
+from dunnage.devices.paths import LocalTrajectory
+from dunnage.devices.places import LocalLocation, Planar
+from dunnage.devices.subjects import (
+    MAX_TEXT,
     Described,
     Grid,
     Quantity,
@@ -37,22 +35,21 @@ from dunnage.local.subjects import (
     set_text,
     task_error,
 )
-from dunnage.local.trajectory import LocalTrajectory
+from dunnage.errors import TaskError
+from dunnage.exact import Json, shown
 from dunnage.noise import Noise
-
-__all__ = ["Grid", "Limits", "Purpose", "Quantity", "Schedule", "Task", "Tier", "check_keys", "parse_json"]
 
 FORMAT = 1
 _KIND = "dunnage task"
 PREFIX_BYTES = 8  # How many bytes of the task's digest each report carries
-MOST_BYTES = 1 << 20
-MOST_PURPOSES = 16
-MOST_QUANTITIES = 64
-MOST_TIERS = 32
-MOST_PARAMETERS = 16
+MAX_BYTES = 1 << 20
+MAX_PURPOSES = 16
+MAX_QUANTITIES = 64
+MAX_TIERS = 32
+MAX_PARAMETERS = 16
 MINUTES_PER_DAY = 1440
 SECONDS_PER_DAY = 86_400
-MOST_DAYS = 2_932_896  # The last day of the year 9999, counted from 1 January 1970
+MAX_DAYS = 2_932_896  # The last day of the year 9999, counted from 1 January 1970
 Mechanism = LocalNumeric | LocalLocation | LocalTrajectory
 MECHANISMS: Mapping[str, type[Mechanism]] = {kind.name: kind for kind in (LocalNumeric, LocalLocation, LocalTrajectory)}
 """The mechanisms of devices by name. Each says which subject it needs, how many steps, and its parameters."""
@@ -62,34 +59,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, kw_only=True)
 class Purpose(Described):
-    """One reporting duty: at each slot a vehicle sends exactly one report for it.
+    """One reporting duty: at each slot a vehicle sends exactly one report for it."""
 
-    Parameters
-    ----------
-    name
-        "telemetry", "places" or "paths", say.
-    mechanism
-        ``local-numeric``, ``local-location`` or ``local-trajectory``.
-    parameters
-        Further parameters of the mechanism (``method``, ``as_published``, ``area_in_clear``, ``hops``, ``sampled``),
-        as text, whole numbers, true or false.
-    quantities
-        The numbers, for ``local-numeric``.
-    grid
-        The grid, for the others.
-    steps
-        How many places a path has: 2 or 3 for ``local-trajectory``, else 1.
-    tiers
-        The public levels of privacy. A vehicle has one tier; a purpose of one tier is the same for all vehicles.
-    """
-
-    name: str
-    mechanism: str
-    tiers: tuple[Tier, ...]
-    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)
-    quantities: tuple[Quantity, ...] = ()
-    grid: Grid | None = None
-    steps: int = 1
+    name: str  # "telemetry", "places" or "paths", say
+    mechanism: str  # One of MECHANISMS
+    tiers: tuple[Tier, ...]  # A vehicle has one tier; a purpose of one tier is the same for all vehicles
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, hash=False)  # Further ones of the mechanism
+    quantities: tuple[Quantity, ...] = ()  # The numbers, for a mechanism of numbers
+    grid: Grid | None = None  # The grid, for the others
+    steps: int = 1  # How many places a path has
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a purpose")
@@ -97,8 +75,8 @@ class Purpose(Described):
             raise task_error(
                 f"the mechanism of {self.name} is not known", self.mechanism, f"Use {', '.join(MECHANISMS)}."
             )
-        _set_items(self, "tiers", Tier, least=1, most=MOST_TIERS)
-        _set_items(self, "quantities", Quantity, least=0, most=MOST_QUANTITIES)
+        _set_items(self, "tiers", Tier, least=1, most=MAX_TIERS)
+        _set_items(self, "quantities", Quantity, least=0, most=MAX_QUANTITIES)
         kind = MECHANISMS[self.mechanism]
         numeric = kind.subject == "quantities"
         if numeric != bool(self.quantities) or numeric != (self.grid is None):
@@ -109,29 +87,29 @@ class Purpose(Described):
                 f"grid of {self.name} must be a Grid", type(self.grid).__name__, "Make one with Grid(...)."
             )
         check_whole(self.steps, f"steps of {self.name} ({self.mechanism})", *kind.num_steps)
-        purpose, given = self.name, self.parameters
-        if not isinstance(given, Mapping) or len(given) > MOST_PARAMETERS:
+        given = self.parameters
+        if not isinstance(given, Mapping) or len(given) > MAX_PARAMETERS:
             raise task_error(
-                f"parameters of {purpose} must be at most {MOST_PARAMETERS} names and values", given, "Mend them."
+                f"parameters of {self.name} must be at most {MAX_PARAMETERS} names and values", given, "Mend them."
             )
         for key, value in given.items():
             short = (
-                len(value) <= MOST_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
+                len(value) <= MAX_TEXT if isinstance(value, str) else isinstance(value, int) and abs(value) < 1 << 63
             )
-            if not isinstance(key, str) or not key.isidentifier() or len(key) > MOST_TEXT or not short:
+            if not isinstance(key, str) or not key.isidentifier() or len(key) > MAX_TEXT or not short:
                 raise task_error(
-                    f"a parameter of {purpose} must be a short text, whole number, true or false", key, "Mend it."
+                    f"a parameter of {self.name} must be a short text, whole number, true or false", key, "Mend it."
                 )
             if key in ("epsilon", "tiers", "quantities", "grid", "steps"):
                 raise task_error(
-                    f"a parameter of {purpose} belongs outside parameters", key, "Give it as a field of the purpose."
+                    f"a parameter of {self.name} belongs outside parameters", key, "Give it as a field of the purpose."
                 )
         object.__setattr__(self, "parameters", {key: given[key] for key in sorted(given)})
 
     def to_dict(self) -> dict[str, Json]:
-        told: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
+        data: dict[str, Json] = {**super().to_dict(), "parameters": dict(self.parameters)}
         left_out = {"quantities": [], "steps": 1}  # not written where a mechanism has none
-        return {name: value for name, value in told.items() if name not in left_out or value != left_out[name]}
+        return {name: value for name, value in data.items() if name not in left_out or value != left_out[name]}
 
 
 def _set_items(owner: Any, name: str, kind: type, *, least: int, most: int) -> None:
@@ -152,36 +130,16 @@ class Schedule(Described):
 
     Of the moments of a day a device draws ``slots_per_day`` before the day, uniformly, and never moves them. A slot's
     report is sent from its moment until ``lateness_minutes`` later, but not after its day has closed.
-
-    Parameters
-    ----------
-    slots_per_day
-        How many reports of each purpose a day holds.
-    slot_minutes
-        Distance of the moments of a day; divides a day evenly.
-    lateness_minutes
-        How long after its moment a slot may still be reported.
-    closing
-        Time of the *next* day at which a day closes: no report of the day is taken after it.
-    skew_seconds
-        How far clocks may differ: a collector is that much more patient at both ends, and a device whose clock goes
-        back by less carries on.
-    window
-        With a number w, the stated epsilon of a tier covers any w consecutive slots, so each slot has epsilon / w.
-
-    Examples
-    --------
-    >>> schedule = Schedule(slots_per_day=2, slot_minutes=60)
-    >>> schedule.num_moments, schedule.moment(1, 3) == 86_400 + 3 * 3600
-    (24, True)
     """
 
-    slots_per_day: int = 1
-    slot_minutes: int = 5
-    lateness_minutes: int = 60
-    closing: str = "03:00"
+    slots_per_day: int = 1  # How many reports of each purpose a day holds
+    slot_minutes: int = 5  # Distance of the moments of a day; divides a day evenly
+    lateness_minutes: int = 60  # How long after its moment a slot may still be reported
+    closing: str = "03:00"  # Time of the *next* day at which a day closes: no report of the day is taken after it
+    # How far clocks may differ: a collector is that much more patient at both ends, and a device whose clock goes back
+    # by less carries on.
     skew_seconds: int = 120
-    window: int | None = None
+    window: int | None = None  # With w, the stated epsilon covers any w consecutive slots: each has epsilon / w
 
     def __post_init__(self) -> None:
         check_whole(self.slot_minutes, "slot_minutes", 1, MINUTES_PER_DAY)
@@ -199,7 +157,6 @@ class Schedule(Described):
         return MINUTES_PER_DAY // self.slot_minutes
 
     def moment(self, day: int, slot: int) -> int:
-        """Return the moment of a slot, in seconds after 1 January 1970."""
         return day * SECONDS_PER_DAY + slot * self.slot_minutes * 60
 
     def closes(self, day: int) -> int:
@@ -233,20 +190,11 @@ def _minutes_of(time: object) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Described):
-    """What a vehicle may give away at most, over all purposes together, as true composed loss.
-
-    Parameters
-    ----------
-    lifetime
-        Largest loss of a vehicle's lifetime.
-    day
-        Largest loss of a day; left out, what the schedule spends in a day.
-    allow_unbounded
-        Allow purposes whose loss has no bound (an area in clear, say). They are counted, and the total is "no bound".
-    """
+    """What a vehicle may give away at most, over all purposes together, as true composed loss."""
 
     lifetime: Fraction
-    day: Fraction | None = None
+    day: Fraction | None = None  # Left out, what the schedule spends in a day
+    # Allow purposes whose loss has no bound (an area in clear, say). They are counted, and the total is "no bound".
     allow_unbounded: bool = False
 
     def __post_init__(self) -> None:
@@ -284,7 +232,7 @@ class Task(Described):
     ------
     TaskError
         If it contradicts itself; also if the stated epsilons of a day exceed the day's limit. Whether the *true* loss
-        fits is checked by :func:`dunnage.local.client.check_task`, which knows the mechanisms.
+        fits is checked by :func:`dunnage.devices.client.check_task`, which knows the mechanisms.
 
     Examples
     --------
@@ -307,7 +255,7 @@ class Task(Described):
         set_text(self, "dataset", "the name of the dataset")
         set_text(self, "protects", "what a task protects")
         check_whole(self.version, "the version of a task", 1, 2**31 - 1)
-        _set_items(self, "purposes", Purpose, least=1, most=MOST_PURPOSES)
+        _set_items(self, "purposes", Purpose, least=1, most=MAX_PURPOSES)
         for name, kind in (("schedule", Schedule), ("limits", Limits)):
             if not isinstance(getattr(self, name), kind):
                 raise task_error(f"{name} must be a {kind.__name__}", type(getattr(self, name)).__name__, "Make one.")
@@ -316,9 +264,6 @@ class Task(Described):
             raise task_error(
                 "purposes with several tiers must have the same ones", sorted(several), "List the same names in each."
             )
-        self._check_stated_loss()
-
-    def _check_stated_loss(self) -> None:
         limit = self.limits.day or self.limits.lifetime
         for name in self.tier_names:
             tiers = [self.slot_tier(purpose, name) for purpose in self.purposes]
@@ -365,7 +310,6 @@ class Task(Described):
         return {"format": FORMAT, "kind": _KIND, **super().to_dict()}
 
     def to_bytes(self) -> bytes:
-        """Write the canonical form: JSON with sorted keys, no spaces, ASCII."""
         return json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":")).encode("ascii")
 
     def to_json(self) -> str:
@@ -374,42 +318,52 @@ class Task(Described):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the canonical form, in hexadecimal."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @property
     def prefix(self) -> bytes:
-        """The first bytes of the digest, which every report carries."""
         return bytes.fromhex(self.digest)[:PREFIX_BYTES]
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Task:
         """Read a task strictly: nothing unknown, nothing twice, nothing too large."""
-        return _task(parse_json(text, what="a task", most_bytes=MOST_BYTES, error=TaskError))
+        data = parse_json(text, what="a task", most_bytes=MAX_BYTES, error=TaskError)
+        if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
+            raise task_error(
+                f"only tasks of format {FORMAT} are known", data["format"], "Update Dunnage, or write the task again."
+            )
+        required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
+        given = check_keys(data, "a task", required, (), TaskError)
+        if given["kind"] != _KIND or type(given["format"]) is not int:
+            raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
+        schedule = _made(Schedule, given["schedule"], "schedule", all_due=True)
+        limits = _made(Limits, given["limits"], "limits")
+        purposes = [_purpose(item) for item in _listed(given["purposes"], "purposes", MAX_PURPOSES)]
+        plain = {name: given[name] for name in ("dataset", "protects", "version")}
+        return cls(**plain, purposes=tuple(purposes), schedule=schedule, limits=limits)
 
 
 def parse_json(text: str | bytes, *, what: str, most_bytes: int, error: Callable[[str], Exception]) -> Any:
     """Read JSON without floating-point numbers and without repeated keys, up to a size."""
     if len(text) > most_bytes:
         raise error(f"{what} has at most {most_bytes} bytes. Got {len(text)}. Name the right file.")
+
+    def no_number(text: str) -> None:
+        raise ValueError(f"the number {shown(text)}, where decimals are written as text")
+
+    def different_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+        table = dict(pairs)
+        if len(table) < len(pairs):
+            raise ValueError("a key that comes twice")
+        return table
+
     try:
         decoded = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(decoded, parse_float=_no_number, parse_constant=_no_number, object_pairs_hook=_different_keys)
+        return json.loads(decoded, parse_float=no_number, parse_constant=no_number, object_pairs_hook=different_keys)
     except (ValueError, RecursionError) as problem:
         reason = "too deeply nested" if isinstance(problem, RecursionError) else type(problem).__name__
         says = str(problem) if type(problem) is ValueError else reason
         raise error(f"{what} must be JSON that we wrote. Got: {says[:100]}. Fetch or write it again.") from None
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"the number {shown(text)}, where decimals are written as text")
-
-
-def _different_keys(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key that comes twice")
-    return found
 
 
 def check_keys(
@@ -441,45 +395,26 @@ def _made(kind: type[_T], data: object, where: str, *, all_due: bool = False, **
     return kind(**given | {name: change(given[name]) for name, change in changes.items() if name in given})
 
 
-def _task(data: object) -> Task:
-    required = ("format", "kind", "dataset", "protects", "version", "purposes", "schedule", "limits")
-    if isinstance(data, dict) and "format" in data and data["format"] != FORMAT:
-        raise task_error(
-            f"only tasks of format {FORMAT} are known", data["format"], "Update Dunnage, or write the task again."
-        )
-    given = check_keys(data, "a task", required, (), TaskError)
-    if given["kind"] != _KIND or type(given["format"]) is not int:
-        raise task_error("this is not a task", given["kind"], "Name a file that `dunnage device task` wrote.")
-    schedule = _made(Schedule, given["schedule"], "schedule", all_due=True)
-    limits = _made(Limits, given["limits"], "limits")
-    return Task(
-        **{name: given[name] for name in ("dataset", "protects", "version")},
-        purposes=tuple(
-            _made(
-                Purpose,
-                item,
-                "a purpose",
-                tiers=lambda tiers: tuple(_made(Tier, tier, "a tier") for tier in _listed(tiers, "tiers")),
-                quantities=lambda items: tuple(
-                    _made(Quantity, quantity, "a quantity") for quantity in _listed(items, "quantities")
-                ),
-                grid=lambda grid: _made(Grid, grid, "a grid", box=_box),
-            )
-            for item in _listed(given["purposes"], "purposes", MOST_PURPOSES)
-        ),
-        schedule=schedule,
-        limits=limits,
+def _purpose(data: object) -> Purpose:
+    def listed(kind: type[_T], items: object, what: str, where: str) -> tuple[_T, ...]:
+        return tuple(_made(kind, item, where) for item in _listed(items, what))
+
+    def box(sides: object) -> tuple[object, ...]:
+        for side in _listed(sides, "box", 4):
+            _check_decimal(side, "a side of the box")
+        return tuple(_listed(sides, "box", 4))
+
+    return _made(
+        Purpose,
+        data,
+        "a purpose",
+        tiers=lambda items: listed(Tier, items, "tiers", "a tier"),
+        quantities=lambda items: listed(Quantity, items, "quantities", "a quantity"),
+        grid=lambda grid: _made(Grid, grid, "a grid", box=box),
     )
 
 
-def _box(sides: object) -> tuple[object, ...]:
-    box = _listed(sides, "box", 4)
-    for side in box:
-        _check_decimal(side, "a side of the box")
-    return tuple(box)
-
-
-def _listed(data: object, what: str, most: int = MOST_QUANTITIES) -> list[object]:
+def _listed(data: object, what: str, most: int = MAX_QUANTITIES) -> list[object]:
     if not isinstance(data, list) or len(data) > most:
         raise task_error(f"{what} must be a list of at most {most}", type(data).__name__, "Write it as [...].")
     return data

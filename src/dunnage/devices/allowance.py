@@ -40,20 +40,19 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
-from types import TracebackType
 from typing import NamedTuple, TypedDict
 
+from dunnage.devices.report import packed, synchronise_folder, unpacked
+from dunnage.devices.task import SECONDS_PER_DAY, Task
 from dunnage.errors import AllowanceError, TaskError
 from dunnage.exact import decimal_text
-from dunnage.local.report import packed, synchronise_folder, unpacked
-from dunnage.local.task import SECONDS_PER_DAY, Task
 from dunnage.noise import Noise
 
 FORMAT = 1
-MOST_BYTES = 1 << 26
-MOST_KEPT_BYTES = 1 << 28  # How much the reports of closed days may take up
-MOST_JUMP_DAYS = 400  # How far a clock may go forwards at once
-_MOST_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
+MAX_BYTES = 1 << 26
+MAX_KEPT_BYTES = 1 << 28  # How much the reports of closed days may take up
+MAX_JUMP_DAYS = 400  # How far a clock may go forwards at once
+_MAX_SECONDS = (date(2201, 1, 1) - date(1970, 1, 1)).days * SECONDS_PER_DAY
 _KIND = "dunnage allowance"
 _MARKER, _CLOSED = ".enrolled", ".closed"
 _LOST = "What is lost counts as spent: restore the file from a copy, or retire the vehicle's place in the fleet."
@@ -115,13 +114,9 @@ class _Day:
     reports: dict[tuple[int, str], bytes | None] = field(default_factory=dict)
 
     def to_dict(self) -> _DayData:
-        return {
-            "slots": list(self.slots),
-            "spent": {name: spent.to_list() for name, spent in self.spent.items()},
-            "reports": [
-                (slot, name, None if data is None else packed(data)) for (slot, name), data in self.reports.items()
-            ],
-        }
+        reports = [(slot, name, None if data is None else packed(data)) for (slot, name), data in self.reports.items()]
+        spent = {name: spent.to_list() for name, spent in self.spent.items()}
+        return {"slots": list(self.slots), "spent": spent, "reports": reports}
 
     @classmethod
     def from_dict(cls, data: _DayData) -> _Day:
@@ -154,16 +149,16 @@ class _Book:
             "tier": self.tier,
             "seen": self.seen,
             "lifetime": {name: spent.to_list() for name, spent in self.lifetime.items()},
-            "days": {str(day): held.to_dict() for day, held in self.days.items()},
+            "days": {str(day): own.to_dict() for day, own in self.days.items()},
         }
         line = json.dumps(data, separators=(",", ":")).encode("ascii")
-        return b"%s\nsha256 %s\n" % (line, hashlib.sha256(line).hexdigest().encode("ascii"))
+        return b"%s\nsha256 %s\n" % (line, _checksum(line))
 
     @classmethod
     def from_bytes(cls, content: bytes) -> _Book:
         """Read the file; whatever does not fit raises."""
         line, _, checksum = content.partition(b"\n")
-        if checksum != b"sha256 %s\n" % hashlib.sha256(line).hexdigest().encode("ascii"):
+        if checksum != b"sha256 %s\n" % _checksum(line):
             raise ValueError
         data = json.loads(line)
         if data["kind"] != _KIND or data["format"] != FORMAT:
@@ -174,7 +169,7 @@ class _Book:
             tier=str(data["tier"]),
             seen=int(data["seen"]),
             lifetime={str(name): Spent.from_list(item) for name, item in data["lifetime"].items()},
-            days={int(day): _Day.from_dict(held) for day, held in data["days"].items()},
+            days={int(day): _Day.from_dict(own) for day, own in data["days"].items()},
         )
 
 
@@ -186,43 +181,39 @@ class _Kept:
         self._lines: dict[tuple[str, int], bytes] = {}
         self.days: dict[int, _Day] = {}
         try:
-            content = _content(path, 2 * MOST_KEPT_BYTES) if os.path.lexists(path) else b""
+            content = _content(path, 2 * MAX_KEPT_BYTES) if os.path.lexists(path) else b""
         except ValueError:
             raise AllowanceError(f"{path} is larger than we would write it. Restore or remove it.") from None
         for line in content.splitlines(keepends=True):
-            self._take(line)
+            checksum, _, text = line.partition(b" ")
+            if line.endswith(b"\n") and checksum == _checksum(text):  # one that is damaged is lost
+                with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
+                    data = json.loads(text)
+                    of_task, day, own = str(data["task"]), int(data["day"]), _Day.from_dict(data)
+                    self._lines[of_task, day] = line
+                    if of_task == task:
+                        self.days[day] = own
         if sum(map(len, self._lines.values())) < len(content):
             self._write()  # a line was cut off by a crash, and must not damage the next one, or was replaced
 
-    def _take(self, line: bytes) -> None:
-        """Read a line; one that is damaged is lost."""
-        checksum, _, text = line.partition(b" ")
-        if line.endswith(b"\n") and checksum == _checksum(text):
-            with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
-                data = json.loads(text)
-                task, day, held = str(data["task"]), int(data["day"]), _Day.from_dict(data)
-                self._lines[task, day] = line
-                if task == self._task:
-                    self.days[day] = held
-
-    def add(self, day: int, held: _Day) -> None:
+    def add(self, day: int, own: _Day) -> None:
         """Keep the reports of a day; they are on the disk when this returns."""
-        text = json.dumps({"task": self._task, "day": day, **held.to_dict()}, separators=(",", ":")).encode("ascii")
+        text = json.dumps({"task": self._task, "day": day, **own.to_dict()}, separators=(",", ":")).encode("ascii")
         line = b"%s %s\n" % (_checksum(text + b"\n"), text)
-        if not any(held.reports.values()) or self._lines.get((self._task, day)) == line:
+        if not any(own.reports.values()) or self._lines.get((self._task, day)) == line:
             return
-        if self._size + len(line) > MOST_KEPT_BYTES:
+        if self._size + len(line) > MAX_KEPT_BYTES:
             self.forget(self._first)
-        if self._size + len(line) > MOST_KEPT_BYTES:
+        if self._size + len(line) > MAX_KEPT_BYTES:
             raise AllowanceError(
-                f"the reports of closed days take up more than {MOST_KEPT_BYTES} bytes, and wait to be written. "
+                f"the reports of closed days take up more than {MAX_KEPT_BYTES} bytes, and wait to be written. "
                 "Those made so far are kept; play back fewer days at a time, from the same first one."
             )
         is_new = not os.path.lexists(self._path)
         _write_file(self._path, line, os.O_APPEND, durable=self._durable)
         if self._durable and is_new:
             synchronise_folder(os.path.dirname(self._path))
-        self._lines[self._task, day], self.days[day] = line, held
+        self._lines[self._task, day], self.days[day] = line, own
 
     @property
     def _size(self) -> int:
@@ -232,7 +223,7 @@ class _Kept:
         lines = {key: line for key, line in self._lines.items() if key[1] >= before}
         if len(lines) < len(self._lines):
             self._lines = lines
-            self.days = {day: held for day, held in self.days.items() if day >= before}
+            self.days = {day: own for day, own in self.days.items() if day >= before}
             self._write()
 
     def _write(self) -> None:
@@ -326,9 +317,9 @@ class Allowance:
             book.task, book.tier, book.seen = self.task.digest, chosen, moment
             today = moment // SECONDS_PER_DAY
             # Today keeps what it spent and stored, but its slots were drawn for the other task, so none is left.
-            book.days = {day: held for day, held in book.days.items() if day <= today}
-            for held in book.days.values():
-                held.slots = ()
+            book.days = {day: own for day, own in book.days.items() if day <= today}
+            for own in book.days.values():
+                own.slots = ()
             book.days.setdefault(today, _Day(()))
             self._draw_days(moment)
             self._write()
@@ -346,18 +337,17 @@ class Allowance:
 
     @property
     def seen(self) -> int:
-        """The last moment at which something was written."""
         return self._book.seen
 
     def slots(self, day: int) -> tuple[int, ...]:
         """Return the slots drawn for a day; none if the day was forgotten or not drawn yet."""
-        held = self._day(day)
-        return held.slots if held else ()
+        own = self._day(day)
+        return own.slots if own else ()
 
     def _day(self, day: int) -> _Day | None:
-        """Return what is held of a day that is open, or closed and kept."""
-        held = self._book.days.get(day)
-        return held if held is not None or self._kept is None else self._kept.days.get(day)
+        """Return what there is of a day that is open, or closed and kept."""
+        own = self._book.days.get(day)
+        return own if own is not None or self._kept is None else self._kept.days.get(day)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -390,7 +380,7 @@ class Allowance:
                 f"the clock went back by {seen - moment} seconds. Nothing new is spent until it has caught up; "
                 "set the clock, or send stored reports again."
             )
-        if moment > seen + MOST_JUMP_DAYS * SECONDS_PER_DAY:
+        if moment > seen + MAX_JUMP_DAYS * SECONDS_PER_DAY:
             if not self._accept_clock:
                 raise AllowanceError(
                     f"the clock went forwards by {(moment - seen) // SECONDS_PER_DAY} days. Nothing was spent or "
@@ -420,20 +410,20 @@ class Allowance:
     def next_moment(self, now: float) -> int | None:
         """Return when the next slot begins, as far as slots are drawn."""
         schedule = self.task.schedule
-        moments = (schedule.moment(day, slot) for day, held in self._book.days.items() for slot in held.slots)
+        moments = (schedule.moment(day, slot) for day, own in self._book.days.items() for slot in own.slots)
         return min((moment for moment in moments if moment > now), default=None)
 
     def is_spent(self, slot: Slot, purpose: str) -> bool:
-        return (slot.slot, purpose) in self._held(slot).reports
+        return (slot.slot, purpose) in self._open_day(slot).reports
 
     def stored(self, slot: Slot, purpose: str) -> bytes | None:
-        return self._held(slot).reports.get((slot.slot, purpose))
+        return self._open_day(slot).reports.get((slot.slot, purpose))
 
-    def _held(self, slot: Slot) -> _Day:
-        held = self._day(slot.day)
-        if held is None:
+    def _open_day(self, slot: Slot) -> _Day:
+        own = self._day(slot.day)
+        if own is None:
             raise AllowanceError(f"day {slot.day} is not open. Its slots were not drawn yet, or it has closed.")
-        return held
+        return own
 
     def spend(self, slot: Slot, purpose: str, loss: Fraction | None, now: float) -> None:
         """Spend a due slot for one purpose, before anything is drawn for it; a refusal spends nothing."""
@@ -443,10 +433,10 @@ class Allowance:
             if self.is_spent(slot, purpose):
                 raise AllowanceError(f"the slot was spent for {purpose} before. Send the stored report again.")
             self._check_limits(slot.day, loss)
-            held = self._held(slot)
-            held.spent.setdefault(purpose, Spent()).add(loss)
+            day = self._open_day(slot)
+            day.spent.setdefault(purpose, Spent()).add(loss)
             self._book.lifetime.setdefault(purpose, Spent()).add(loss)
-            held.reports[slot.slot, purpose] = None
+            day.reports[slot.slot, purpose] = None
             self._book.seen = max(self._book.seen, _moment(now))
             # If this write fails, memory keeps the spend: it may have reached the disk.
             self._write()
@@ -460,20 +450,20 @@ class Allowance:
                     "Use a mechanism with a bound, or a task with allow_unbounded."
                 )
             return
-        for what, limit, spent in (
-            ("day", limits.day, self.spent_on(day).loss),
-            ("lifetime", limits.lifetime, self.spent_in_all().loss),
+        for what, limit, spent, following in (
+            ("day", limits.day, self.spent_on(day).loss, "The next day has a new one."),
+            ("lifetime", limits.lifetime, self.spent_in_all().loss, "The vehicle may not report any more."),
         ):
             if limit is not None and spent + loss > limit:
                 raise AllowanceError(
                     f"the {what}'s allowance is used up. Asked epsilon {decimal_text(loss)}, spent "
-                    f"{decimal_text(spent)}, limit {decimal_text(limit)}. {_NEXT[what]}"
+                    f"{decimal_text(spent)}, limit {decimal_text(limit)}. {following}"
                 )
 
     def store(self, slot: Slot, purpose: str, report: bytes) -> None:
         """Store the report of a slot that was spent, before it is handed out."""
         with self.turn(), _reported(self.path):
-            reports = self._held(slot).reports if slot.day in self._book.days else {}
+            reports = self._open_day(slot).reports if slot.day in self._book.days else {}
             if reports.get((slot.slot, purpose), b"") is not None:
                 raise AllowanceError(f"the slot was not spent for {purpose}, or has its report. Spend it first.")
             reports[slot.slot, purpose] = report
@@ -485,8 +475,8 @@ class Allowance:
 
     def stored_of(self, day: int) -> tuple[bytes, ...]:
         """Return all stored reports of a day, in the order of their making; sending them again is free."""
-        held = self._day(day)
-        return tuple(data for data in held.reports.values() if data is not None) if held else ()
+        own = self._day(day)
+        return tuple(data for data in own.reports.values() if data is not None) if own else ()
 
     def forget_kept(self, before: int) -> None:
         """Forget the reports of closed days before a day; call it when later ones are safely written elsewhere."""
@@ -495,9 +485,8 @@ class Allowance:
                 self._kept.forget(before)
 
     def spent_on(self, day: int) -> Spent:
-        """Return what all purposes spent on a day that has not closed."""
-        held = self._book.days.get(day)
-        return _total(held.spent) if held else Spent()
+        own = self._book.days.get(day)
+        return _total(own.spent) if own else Spent()
 
     def spent_in_all(self) -> Spent:
         """Return what all purposes spent in the vehicle's lifetime, for all its tasks."""
@@ -529,16 +518,11 @@ class Allowance:
     def __enter__(self) -> Allowance:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<Allowance of a vehicle in tier {self.tier}, {'open' if self._lock >= 0 else 'closed'}>"
-
-
-_NEXT = {"day": "The next day has a new one.", "lifetime": "The vehicle may not report any more."}
 
 
 def _total(spends: Mapping[str, Spent]) -> Spent:
@@ -552,7 +536,7 @@ def _total(spends: Mapping[str, Spent]) -> Spent:
 
 def _moment(now: float | None) -> int:
     usable = isinstance(now, int | float) and not isinstance(now, bool) and math.isfinite(now)
-    if not usable or not 0 <= now < _MOST_SECONDS:  # type: ignore[operator]
+    if not usable or not 0 <= now < _MAX_SECONDS:  # type: ignore[operator]
         raise AllowanceError(
             "the clock gives no usable time. Got no seconds after 1 January 1970, or a year after 2200. Set the clock."
         )
@@ -596,7 +580,7 @@ def _check_place(name: str, enrol: bool) -> None:
 
 def _read_book(name: str) -> _Book:
     try:
-        return _Book.from_bytes(_content(name, MOST_BYTES))
+        return _Book.from_bytes(_content(name, MAX_BYTES))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError):
         raise AllowanceError(f"the allowance {name} is damaged, or is another file. {_LOST}") from None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled parts of :mod:`dunnage.local.batch`: what is done to every report once its random words are drawn."""
+"""Compiled parts of :mod:`dunnage.collecting.batch`: what is done to every report once its random words are drawn."""
 
 from __future__ import annotations
 
@@ -151,14 +151,14 @@ def join_cells(columns: Any, rows: Any) -> Any:
 
 
 @piece
-def set_places(row: Any, num_bits: int, found: Any) -> int:
+def set_places(row: Any, num_bits: int, places: Any) -> int:
     """List the set bits of a packed row, and after them the number of bits, which stands for any; return how many."""
     count = 0
     for bit in range(num_bits):
         if row[bit >> 3] >> (bit & 7) & 1:
-            found[count] = bit
+            places[count] = bit
             count += 1
-    found[count] = num_bits
+    places[count] = num_bits
     return count + 1
 
 

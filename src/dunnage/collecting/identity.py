@@ -23,77 +23,73 @@ import os
 import secrets
 import time
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dunnage.devices.perturbing import check_new_file, check_not_input
+from dunnage.collecting.files import check_new_file, check_not_input
+from dunnage.devices.report import packed, unpacked
 from dunnage.errors import MOST_ROWS_NAMED, InputError, OutputError, Problem, SealError
 from dunnage.exact import shown
 from dunnage.folders import new_file
-from dunnage.local.report import packed, unpacked
 
 FORMAT = 1
 NONCE_BYTES = 12
 TAG_BYTES = 16
 PADDED_TO = 256
-MOST_RECORD = 1 << 20
+MAX_RECORD = 1 << 20
+MAX_FILE_BYTES = 1 << 30
 KEY_BYTES = {"AES-256-GCM": 32, "SM4-GCM": 16}  # Algorithms, and the length of their keys
 ACTIVE, RETIRED = "active", "retired"
 
 _RING_KIND = "dunnage key ring"
 _SEALED_KIND = "dunnage sealed record"
-_MOST_TEXT = 200
+_MAX_TEXT = 200
 _REFUSED = "the record cannot be opened. Its key, nonce or alias is another one, or it was tampered with."
 
 
 def encrypt(algorithm: str, key: bytes, nonce: bytes, plain: bytes, associated: bytes) -> bytes:
     """Encrypt and authenticate; returns the ciphertext with its 16-byte tag behind it."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, modes
-
-    sealing = Cipher(_block_cipher(algorithm, key), modes.GCM(nonce)).encryptor()
+    sealing = _cipher(algorithm, key, nonce).encryptor()
     sealing.authenticate_additional_data(associated)
-    return sealing.update(plain) + sealing.finalize() + sealing.tag
+    return bytes(sealing.update(plain) + sealing.finalize() + sealing.tag)
 
 
 def decrypt(algorithm: str, key: bytes, nonce: bytes, sealed: bytes, associated: bytes) -> bytes:
     from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.ciphers import Cipher, modes
 
     if len(sealed) < TAG_BYTES or len(nonce) != NONCE_BYTES:
         raise SealError(_REFUSED)
-    body, tag = sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]
-    opening = Cipher(_block_cipher(algorithm, key), modes.GCM(nonce, tag)).decryptor()
+    opening = _cipher(algorithm, key, nonce, sealed[-TAG_BYTES:]).decryptor()
     opening.authenticate_additional_data(associated)
     try:
-        return opening.update(body) + opening.finalize()
+        return bytes(opening.update(sealed[:-TAG_BYTES]) + opening.finalize())
     except InvalidTag:
         raise SealError(_REFUSED) from None
 
 
-def _block_cipher(algorithm: str, key: bytes) -> Any:
-    from cryptography.hazmat.primitives.ciphers import algorithms
+def _cipher(algorithm: str, key: bytes, nonce: bytes, tag: bytes | None = None) -> Any:
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    _check_algorithm(algorithm)
-    if len(key) != KEY_BYTES[algorithm]:
+    if len(key) != _key_bytes(algorithm):
         raise SealError(
             f"a key of {algorithm} has {KEY_BYTES[algorithm]} bytes. Got another length. Mend the key ring."
         )
-    return algorithms.AES256(key) if algorithm == "AES-256-GCM" else algorithms.SM4(key)
+    block = algorithms.AES256(key) if algorithm == "AES-256-GCM" else algorithms.SM4(key)
+    return Cipher(block, modes.GCM(nonce, tag))
 
 
-def _check_algorithm(algorithm: object) -> None:
+def _key_bytes(algorithm: object) -> int:
     if not isinstance(algorithm, str) or algorithm not in KEY_BYTES:
         raise SealError(f"the algorithm is not known. Choose one of {', '.join(KEY_BYTES)}.")
+    return KEY_BYTES[algorithm]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealingKey:
-    """One key of a ring."""
-
     key_id: str  # Public name of the key: 16 hexadecimal digits
     algorithm: str  # `AES-256-GCM` or `SM4-GCM`
     key: bytes = field(repr=False)  # The key itself; never printed
@@ -101,36 +97,22 @@ class SealingKey:
     state: str = ACTIVE  # `active` (seals and opens) or `retired` (opens only)
 
     def __post_init__(self) -> None:
-        _check_algorithm(self.algorithm)
-        fits = isinstance(self.key, bytes) and len(self.key) == KEY_BYTES[self.algorithm]
-        texts = all(isinstance(text, str) and 0 < len(text) <= _MOST_TEXT for text in (self.key_id, self.created))
+        num_bytes = _key_bytes(self.algorithm)
+        fits = isinstance(self.key, bytes) and len(self.key) == num_bytes
+        texts = all(isinstance(text, str) and 0 < len(text) <= _MAX_TEXT for text in (self.key_id, self.created))
         if not fits or not texts or self.state not in (ACTIVE, RETIRED):
             raise SealError("a key of the ring has a wrong length, id, date or state. Restore the ring from a copy.")
 
     @classmethod
     def new(cls, algorithm: str = "AES-256-GCM") -> SealingKey:
-        _check_algorithm(algorithm)
+        key = secrets.token_bytes(_key_bytes(algorithm))
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(
-            key_id=secrets.token_hex(8),
-            algorithm=algorithm,
-            key=secrets.token_bytes(KEY_BYTES[algorithm]),
-            created=created,
-        )
+        return cls(key_id=secrets.token_hex(8), algorithm=algorithm, key=key, created=created)
 
 
 @dataclass(frozen=True)
 class KeyRing:
-    """Keys by their ids, exactly one of them active; changed by making another ring.
-
-    Examples
-    --------
-    >>> ring = KeyRing.new()
-    >>> sealed = seal({"plate": "XY 123"}, ring, associated="vehicle 7")
-    >>> renewed = ring.renewed(algorithm="SM4-GCM")
-    >>> open_record(rotate(sealed, renewed, associated="vehicle 7"), renewed, associated="vehicle 7")
-    {'plate': 'XY 123'}
-    """
+    """Keys by their ids, exactly one of them active; changed by making another ring."""
 
     keys: tuple[SealingKey, ...]
 
@@ -148,7 +130,6 @@ class KeyRing:
         return next(key for key in self.keys if key.state == ACTIVE)
 
     def key(self, key_id: str) -> SealingKey:
-        """Return a key by its id."""
         for key in self.keys:
             if key.key_id == key_id:
                 return key
@@ -185,13 +166,12 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> KeyRing:
-        """Read a ring."""
         path = Path(path)
         try:
             with path.open("rb") as source:
                 if os.name == "posix" and os.fstat(source.fileno()).st_mode & 0o077:
                     raise SealError(f"others may read the key ring {path}. Make it private: chmod 600.")
-                content = source.read(MOST_RECORD + 1)
+                content = source.read(MAX_RECORD + 1)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise SealError(f"the key ring {path} cannot be read: {reason}. Name the right file.") from None
@@ -211,19 +191,9 @@ def locked_ring(path: str | os.PathLike[str], *, patience: float = 30.0) -> Iter
     if os.name != "posix":
         yield
         return
-    name = f"{os.path.realpath(path)}.lock"
-    lock = _locked(name, time.monotonic() + patience)
-    try:
-        yield
-    finally:
-        os.unlink(name)
-        os.close(lock)
-
-
-def _locked(name: str, until: float) -> int:
-    """Lock a file that is removed when it is let go."""
     import fcntl
 
+    name, until = f"{os.path.realpath(path)}.lock", time.monotonic() + patience
     while True:
         try:
             lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -232,44 +202,41 @@ def _locked(name: str, until: float) -> int:
         with suppress(OSError):  # somebody else has it, or has just removed it
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), os.stat(name)):
-                return lock
+                break
         os.close(lock)
         if time.monotonic() > until:
             raise SealError("the key ring is in use. Try again when the other command has ended.")
         time.sleep(0.02)
+    try:
+        yield
+    finally:
+        os.unlink(name)
+        os.close(lock)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SealedRecord:
-    """An encrypted record; safe to store, and useless without its key.
+    """An encrypted record; safe to store, and useless without its key."""
 
-    Parameters
-    ----------
-    key_id
-        Which key opens it.
-    nonce
-        96 random bits.
-    ciphertext
-        The encrypted record with its tag; never printed.
-    """
-
-    key_id: str
-    nonce: bytes = field(repr=False)
-    ciphertext: bytes = field(repr=False)
+    key_id: str  # Which key opens it
+    nonce: bytes = field(repr=False)  # 96 random bits
+    ciphertext: bytes = field(repr=False)  # The encrypted record with its tag
 
     def __post_init__(self) -> None:
-        key_id = isinstance(self.key_id, str) and 0 < len(self.key_id) <= _MOST_TEXT
+        key_id = isinstance(self.key_id, str) and 0 < len(self.key_id) <= _MAX_TEXT
         nonce = isinstance(self.nonce, bytes) and len(self.nonce) == NONCE_BYTES
         if not key_id or not nonce or not isinstance(self.ciphertext, bytes):
             raise SealError("this is not a sealed record. Its key id, nonce or ciphertext is damaged. Use a copy.")
 
     def to_json(self) -> str:
-        fields = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
-        return json.dumps({"format": FORMAT, "kind": _SEALED_KIND, **fields}, separators=(",", ":"))
+        return json.dumps(self._plain(), separators=(",", ":"))
+
+    def _plain(self) -> dict[str, int | str]:
+        data = {"key_id": self.key_id, "nonce": packed(self.nonce), "ciphertext": packed(self.ciphertext)}
+        return {"format": FORMAT, "kind": _SEALED_KIND, **data}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SealedRecord:
-        """Read what :meth:`to_json` wrote."""
         given = _table(text, {"format", "kind", "key_id", "nonce", "ciphertext"}, _SEALED_KIND)
         return cls(key_id=given["key_id"], nonce=_unpacked(given["nonce"]), ciphertext=_unpacked(given["ciphertext"]))
 
@@ -277,7 +244,7 @@ class SealedRecord:
 def _table(text: str | bytes, keys: set[str], kind: str) -> dict[str, Any]:
     data: Any = None
     try:
-        data = json.loads(text) if len(text) <= 2 * MOST_RECORD else None
+        data = json.loads(text) if len(text) <= 2 * MAX_RECORD else None
     except (ValueError, RecursionError):
         data = None
     fits = isinstance(data, dict) and set(data) == keys and data["kind"] == kind
@@ -301,21 +268,9 @@ def _bound(key: SealingKey, associated: str) -> bytes:
 
 
 def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> SealedRecord:
-    """Seal an identity record under the active key.
+    """Seal an identity record (text, numbers, true, false or None, also nested) under the active key.
 
-    Parameters
-    ----------
-    record
-        Names and values: text, whole numbers, decimals, true, false or None, also nested.
-    keyring
-        Where the active key is.
-    associated
-        The vehicle's alias, which the record is bound to; it is not stored in it.
-
-    Raises
-    ------
-    SealError
-        If the record cannot be written as JSON, or is larger than a megabyte.
+    It is bound to ``associated``, the vehicle's alias, which is not stored in it.
     """
     try:
         if not isinstance(record, Mapping) or not all(isinstance(name, str) for name in record):
@@ -323,8 +278,8 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
         plain = json.dumps(dict(record), allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError):
         raise SealError("a record must be names and plain values. Got something else. Pass text and numbers.") from None
-    if len(plain) > MOST_RECORD:
-        raise SealError(f"a record has at most {MOST_RECORD} bytes. Got more. Split it.")
+    if len(plain) > MAX_RECORD:
+        raise SealError(f"a record has at most {MAX_RECORD} bytes. Got more. Split it.")
     plain += b" " * (-len(plain) % PADDED_TO)
     key, nonce = keyring.active, secrets.token_bytes(NONCE_BYTES)
     sealed = encrypt(key.algorithm, key.key, nonce, plain, _bound(key, associated))
@@ -332,42 +287,19 @@ def seal(record: Mapping[str, object], keyring: KeyRing, *, associated: str) -> 
 
 
 def open_record(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> dict[str, object]:
-    """Open a sealed record.
-
-    Parameters
-    ----------
-    sealed
-        The record.
-    keyring
-        Where its key is, active or retired.
-    associated
-        The alias it was sealed for.
-
-    Raises
-    ------
-    SealError
-        If the key is unknown or another one, the alias is another one, or anything was changed.
-    """
+    """Open a sealed record; any other key, alias or changed byte is the same :class:`~dunnage.errors.SealError`."""
     key = keyring.key(sealed.key_id)
     plain = decrypt(key.algorithm, key.key, sealed.nonce, sealed.ciphertext, _bound(key, associated))
-    opened = json.loads(plain)
-    return dict(opened)
+    return dict(json.loads(plain))
 
 
 def rotate(sealed: SealedRecord, keyring: KeyRing, *, associated: str) -> SealedRecord:
-    """Seal a record again under the active key; one that already is comes back as it is.
-
-    Raises
-    ------
-    SealError
-        As :func:`open_record`.
-    """
+    """Seal a record again under the active key; one that already is comes back as it is."""
     record = open_record(sealed, keyring, associated=associated)
     return sealed if sealed.key_id == keyring.active.key_id else seal(record, keyring, associated=associated)
 
 
-MOST_FILE_BYTES = 1 << 30
-_KEYS = {"alias", "sealed"}
+# Files of records
 
 
 def seal_file(
@@ -382,8 +314,7 @@ def seal_file(
     check_not_input(out, [records])
     target = check_new_file(out, force=force)
     rows = _records(Path(records), alias)
-    lines = (_line(name, seal(record, keyring, associated=name)) for name, record in rows)
-    return _write(target, lines, private=False)
+    return _write_sealed(target, ((name, seal(record, keyring, associated=name)) for name, record in rows))
 
 
 def rotate_file(
@@ -391,9 +322,17 @@ def rotate_file(
 ) -> int:
     """Seal all records of a file again under the ring's active key, also in place with ``force``; return how many."""
     target = check_new_file(out, force=force)
-    held = _sealed(Path(sealed))
-    lines = (_line(name, rotate(record, keyring, associated=name)) for name, record in held)
-    return _write(target, lines, private=False)
+    rows = _sealed(Path(sealed))
+    return _write_sealed(target, ((name, rotate(record, keyring, associated=name)) for name, record in rows))
+
+
+def _write_sealed(target: Path, records: Iterable[tuple[str, SealedRecord]]) -> int:
+    count = 0
+    with new_file(target) as sink:
+        for count, (alias, record) in enumerate(records, 1):  # noqa: B007
+            line = json.dumps({"alias": alias, "sealed": record._plain()}, separators=(",", ":")) + "\n"
+            sink.write(line.encode())
+    return count
 
 
 def open_file(
@@ -414,15 +353,13 @@ def open_file(
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([alias, *names])
-    writer.writerows([name, *(_cell(record.get(key)) for key in names)] for name, record in opened)
-    _write(target, iter([text.getvalue()]), private=True)
+    for name, record in opened:
+        values = (record.get(key, "") for key in names)
+        cells = ["" if value is None else value if isinstance(value, str) else json.dumps(value) for value in values]
+        writer.writerow([name, *cells])
+    with new_file(target, private=True) as sink:
+        sink.write(text.getvalue().encode())
     return len(opened)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _records(path: Path, alias: str) -> list[tuple[str, dict[str, str]]]:
@@ -467,10 +404,10 @@ def _problem(what: str, where: str, rows: list[int], remedy: str) -> Problem:
 def _content(path: Path) -> bytes:
     try:
         with path.open("rb") as source:
-            content = source.read(MOST_FILE_BYTES + 1)
+            content = source.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise InputError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
-    if len(content) > MOST_FILE_BYTES:
+    if len(content) > MAX_FILE_BYTES:
         raise InputError(str(path), ["is larger than 1 GiB. Split it."])
     return content
 
@@ -479,30 +416,17 @@ def _sealed(path: Path) -> list[tuple[str, SealedRecord]]:
     lines = [line for line in _content(path).removeprefix(BOM_UTF8).split(b"\n") if line.strip()]
     if not lines:
         raise InputError(str(path), ["is empty. Name a file that dunnage device seal wrote."])
-    held = []
+    records = []
     for number, line in enumerate(lines, 1):
         try:
             data = json.loads(line)
         except (ValueError, RecursionError):
             data = None
-        if not isinstance(data, dict) or set(data) != _KEYS or not isinstance(data["alias"], str):
+        if not isinstance(data, dict) or set(data) != {"alias", "sealed"} or not isinstance(data["alias"], str):
             problem = Problem(f"line {number} is no sealed record, or is cut off", remedy="Use a copy of the file.")
             raise InputError(str(path), [problem])
-        held.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
-    if twice := _repeated([name for name, _ in held]):
+        records.append((data["alias"], SealedRecord.from_json(json.dumps(data["sealed"]))))
+    if twice := _repeated([name for name, _ in records]):
         problem = _problem("the alias of a sealed record comes twice", "", twice, "Keep one line for each vehicle.")
         raise InputError(str(path), [problem])
-    return held
-
-
-def _line(alias: str, record: SealedRecord) -> str:
-    return json.dumps({"alias": alias, "sealed": json.loads(record.to_json())}, separators=(",", ":")) + "\n"
-
-
-def _write(target: Path, lines: Iterator[str], *, private: bool) -> int:
-    """Write text to a file that appears whole or not at all."""
-    count = 0
-    with new_file(target, private=private) as sink:
-        for count, line in enumerate(lines, 1):  # noqa: B007
-            sink.write(line.encode())
-    return count
+    return records

@@ -24,20 +24,20 @@ import math
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dunnage.arrays import IntArray
+from dunnage.devices.client import mechanism_of
+from dunnage.devices.numbers import LaplaceNumber, LocalNumeric, SquareWave
+from dunnage.devices.paths import Independent
+from dunnage.devices.places import InClear, OptimisedUnary, SymmetricUnary
+from dunnage.devices.report import MAX_BAD_NAMED, Report
+from dunnage.devices.subjects import Tier
+from dunnage.devices.task import Task
 from dunnage.errors import InputError, ParameterError, Problem, ReportError
-from dunnage.local.client import mechanism_of
-from dunnage.local.numeric import LocalNumeric
-from dunnage.local.numeric_laws import Duchi, JointSign, LaplaceNumber, SquareWave, Warner
-from dunnage.local.oracles import InClear, OptimisedUnary, SymmetricUnary
-from dunnage.local.report import MOST_BAD_NAMED, Report
-from dunnage.local.task import Task, Tier
-from dunnage.local.trajectory import Independent
 from dunnage.noise import ceil_divide
 
 Packed = NDArray[np.uint8]
@@ -45,8 +45,6 @@ Key = tuple[int | str, ...]
 
 
 class PartData(TypedDict, total=False):
-    """A part of a tally as it stands in a file: sums, or counts."""
-
     key: list[int | str]
     kind: str
     num: int
@@ -57,8 +55,6 @@ class PartData(TypedDict, total=False):
 
 
 class TallyData(TypedDict):
-    """A tally as it stands in a file."""
-
     purpose: str
     tier: str
     num_reports: int
@@ -66,7 +62,7 @@ class TallyData(TypedDict):
 
 
 FORMAT, TALLIES_KIND = 1, "dunnage tallies"
-MOST_COUNTS = 1 << 26  # Most counts of one part: half a gigabyte
+MAX_COUNTS = 1 << 26  # Most counts of one part: half a gigabyte
 SYMBOLS, BITS = "symbols", "bits"
 
 _SAFE = 1 << 20  # symbols up to here can be squared and added up a chunk at a time in 64 bits
@@ -77,14 +73,10 @@ _BIT_OF_BYTE = (np.arange(256)[:, None] >> np.arange(8) & 1).astype(np.int64)  #
 class Sums:
     """Number, sum and sum of squares of symbols that are numbers, exact however many there are."""
 
+    law: ClassVar[tuple[object, ...]] = ("sums",)  # What must be equal in parts that add up
     num: int = 0
     total: int = 0
     squares: int = 0
-
-    @property
-    def law(self) -> tuple[object, ...]:
-        """What must be equal in parts that add up."""
-        return ("sums",)
 
     def add(self, symbols: IntArray) -> None:
         self.num += symbols.size
@@ -100,7 +92,8 @@ class Sums:
         self.total += symbol
         self.squares += symbol * symbol
 
-    def merge(self, other: Sums) -> None:
+    def merge(self, other: Part) -> None:
+        assert isinstance(other, Sums)
         self.num += other.num
         self.total += other.total
         self.squares += other.squares
@@ -120,12 +113,12 @@ class Counts:
     @classmethod
     def zeros(cls, kind: str, *shape: int) -> Counts:
         num = math.prod(shape)
-        if not 1 <= num <= MOST_COUNTS:
-            raise ParameterError(f"a tally has at most {MOST_COUNTS} counts. Got {num}. Use a coarser grid, say.")
+        if not 1 <= num <= MAX_COUNTS:
+            raise ParameterError(f"a tally has at most {MAX_COUNTS} counts. Got {num}. Use a coarser grid, say.")
         return cls(kind, np.zeros(shape, dtype=np.int64))
 
     def add_symbols(self, symbols: IntArray) -> None:
-        from dunnage.local.batch_kernels import count_symbols
+        from dunnage.collecting.kernels import count_symbols
 
         count_symbols(symbols, self.counts)
         self.num += symbols.size
@@ -136,7 +129,7 @@ class Counts:
         self.num += 1
 
     def add_rows(self, rows: Packed) -> None:
-        from dunnage.local.batch_kernels import count_bytes
+        from dunnage.collecting.kernels import count_bytes
 
         by_value = np.zeros((rows.shape[1], 256), dtype=np.int64)
         count_bytes(rows, by_value)
@@ -148,7 +141,7 @@ class Counts:
 
         The last entry of each axis stands for any place, so that the counts of fewer places are in it as well.
         """
-        from dunnage.local.batch_kernels import count_together
+        from dunnage.collecting.kernels import count_together
 
         num_bits, third = self.counts.shape[0] - 1, rows[2] if len(rows) == 3 else rows[0][:0]
         count_together(rows[0], rows[1], third, num_bits, self.counts.reshape(num_bits + 1, num_bits + 1, -1))
@@ -158,8 +151,8 @@ class Counts:
     def law(self) -> tuple[object, ...]:
         return self.kind, self.counts.shape
 
-    def merge(self, other: Counts) -> None:
-        if self.law != other.law:
+    def merge(self, other: Part) -> None:
+        if not isinstance(other, Counts) or self.law != other.law:
             raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         self.counts += other.counts
         self.num += other.num
@@ -174,48 +167,28 @@ Part = Sums | Counts
 
 @dataclass(kw_only=True)
 class Tally:
-    """What is kept of the reports of one purpose and tier.
-
-    Parameters
-    ----------
-    purpose, tier
-        Their names.
-    num_reports
-        How many reports it holds.
-    parts
-        Sums and counts by key.
-
-    Examples
-    --------
-    >>> tally = Tally(purpose="telemetry", tier="all")
-    >>> tally.sums(0, "piecewise").add(np.array([3, -1]))
-    >>> tally.parts[0, "piecewise"]
-    Sums(num=2, total=2, squares=10)
-    """
+    """What is kept of the reports of one purpose and tier."""
 
     purpose: str
     tier: str
     num_reports: int = 0
-    parts: dict[Key, Part] = field(default_factory=dict)
+    parts: dict[Key, Part] = field(default_factory=dict)  # Sums and counts by key
 
     def sums(self, *key: int | str) -> Sums:
-        """Return the sums of a key, begun if need be."""
-        found = self.parts.setdefault(key, Sums())
-        if not isinstance(found, Sums):
+        part = self.parts.setdefault(key, Sums())
+        if not isinstance(part, Sums):
             raise ParameterError("this part of the tally holds counts. Ask for counts.")
-        return found
+        return part
 
     def counts(self, key: Key, kind: str, *shape: int) -> Counts:
-        """Return the counts of a key, begun if need be."""
         if key not in self.parts:
             self.parts[key] = Counts.zeros(kind, *shape)
-        found = self.parts[key]
-        if not isinstance(found, Counts) or found.kind != kind or found.counts.shape != shape:
+        part = self.parts[key]
+        if not isinstance(part, Counts) or part.law != (kind, shape):
             raise ParameterError("this part of the tally holds something else. Use one tally for one law.")
-        return found
+        return part
 
     def add_payload(self, mechanism: Any, tier: Tier | str, payload: bytes) -> None:
-        """Add one report."""
         read = mechanism.read(payload, tier=tier)
         if isinstance(mechanism, LocalNumeric):
             for attribute, name, symbol in read:
@@ -248,7 +221,6 @@ class Tally:
         return tallies
 
     def merge(self, other: Tally) -> None:
-        """Add the tally of other reports of the same purpose and tier."""
         if (self.purpose, self.tier) != (other.purpose, other.tier):
             raise ParameterError(
                 f"tallies of one purpose and tier add up. Got {other.purpose}, {other.tier}. Merge the right ones."
@@ -258,22 +230,21 @@ class Tally:
                 raise ParameterError("tallies of different laws do not add up. Merge only tallies of one task.")
         for key, part in other.parts.items():
             if key in self.parts:
-                self.parts[key].merge(part)  # type: ignore[arg-type]  # checked above
+                self.parts[key].merge(part)
             else:
                 self.parts[key] = copy.deepcopy(part)
         self.num_reports += other.num_reports
 
     def to_dict(self) -> TallyData:
-        parts: list[PartData] = [
-            {"key": list(key), **part.to_dict()} for key, part in sorted(self.parts.items(), key=_order)
-        ]
+        # Whole numbers before names, which cannot be compared with them.
+        order = sorted(self.parts, key=lambda key: [(isinstance(name, str), name) for name in key])
+        parts: list[PartData] = [{"key": list(key), **self.parts[key].to_dict()} for key in order]
         return {"purpose": self.purpose, "tier": self.tier, "num_reports": self.num_reports, "parts": parts}
 
     @classmethod
     def from_dict(cls, data: TallyData) -> Tally:
-        """Read what :meth:`to_dict` gave."""
         try:
-            parts = {_key(part["key"]): _part(part) for part in data["parts"]}
+            parts = {tuple(part["key"]): _part(part) for part in data["parts"]}
             names = data["purpose"], data["tier"]
             if len(parts) < len(data["parts"]) or not all(isinstance(name, str) for name in names):
                 raise ValueError
@@ -283,23 +254,15 @@ class Tally:
             raise InputError("the tally", [problem]) from None
 
 
-def _order(item: tuple[Key, Part]) -> list[tuple[bool, int | str]]:
-    return [(isinstance(name, str), name) for name in item[0]]
-
-
 def _whole(value: object, *, signed: bool = False) -> int:
     if type(value) is not int or (value < 0 and not signed):
         raise ValueError
     return value
 
 
-def _key(given: list[int | str]) -> Key:
-    if not all(type(name) in (int, str) for name in given):
-        raise ValueError
-    return tuple(given)
-
-
 def _part(data: PartData) -> Part:
+    if not all(type(name) in (int, str) for name in data["key"]):
+        raise ValueError
     num = _whole(data["num"])
     if data["kind"] == "sums":
         return Sums(num, _whole(data["total"], signed=True), _whole(data["squares"]))
@@ -316,29 +279,15 @@ class Tallies:
     """The tallies of a task, by purpose and tier, and which reports went into them.
 
     Ids of reports are kept, some 150 bytes for each, as long as this is: reports that come in pieces go into one.
-
-    Parameters
-    ----------
-    task
-        The task that reports are read by.
-
-    Attributes
-    ----------
-    by_tier
-        Tallies by names of purpose and tier; only of those that reports came for.
-    num_duplicates
-        Reports that had come before, byte for byte: sent again, and counted once.
-    num_conflicting
-        Reports with the id of one that had come before, but other content: left out.
-    num_bad, first_bad
-        Reports that the task or its laws cannot have made, left out; and why, of the first 20.
     """
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.by_tier: dict[tuple[str, str], Tally] = {}
-        self.num_duplicates = self.num_conflicting = self.num_bad = 0
-        self.first_bad: list[str] = []
+        self.by_tier: dict[tuple[str, str], Tally] = {}  # By purpose and tier; only of those that reports came for
+        self.num_duplicates = 0  # Reports that had come before, byte for byte: sent again, and counted once
+        self.num_conflicting = 0  # Reports with the id of one that had come before, but other content: left out
+        self.num_bad = 0  # Reports that the task or its laws cannot have made, left out
+        self.first_bad: list[str] = []  # Why, of the first 20
         self._mechanisms = [mechanism_of(task, purpose) for purpose in task.purposes]
         self._tiers = [task.slot_tiers(purpose) for purpose in task.purposes]
         self._seen: dict[bytes, int] = {}
@@ -363,7 +312,7 @@ class Tallies:
             tally.add_payload(self._mechanisms[report.purpose], tier, report.payload)
         except ReportError as error:
             self.num_bad += 1
-            self.first_bad += [str(error)] if len(self.first_bad) < MOST_BAD_NAMED else []
+            self.first_bad += [str(error)] if len(self.first_bad) < MAX_BAD_NAMED else []
             return False
         self.by_tier[names] = tally
         self._seen[report.report_id] = checksum
@@ -382,30 +331,19 @@ def check_tally(mechanism: Any, tally: Tally) -> None:
         raise InputError("a tally", [problem])
 
 
-def tally_digest(tally: Tally) -> str:
+def note_tally(tally: Tally, seen: set[str], where: str) -> None:
+    """Refuse a tally that came before: its reports would count twice. Else note it as seen."""
     text = json.dumps(tally.to_dict(), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_repeated(tallies: Iterable[Tally]) -> None:
-    """Check that no tally is given twice: its reports would count twice."""
-    seen: set[str] = set()
-    for tally in tallies:
-        digest = tally_digest(tally)
-        if tally.num_reports and digest in seen:
-            raise InputError("the tallies", [repeated_problem(tally)])
-        seen.add(digest)
-
-
-def repeated_problem(tally: Tally) -> Problem:
-    return Problem(
-        f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice",
-        remedy="Give each tally once. If they are of different reports, tally those together.",
-    )
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if tally.num_reports and digest in seen:
+        what = f"the same tally of {tally.purpose}, tier {tally.tier}, came before: its reports would count twice"
+        remedy = "Give each tally once. If they are of different reports, tally those together."
+        raise InputError(where, [Problem(what, remedy=remedy)])
+    seen.add(digest)
 
 
 def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
-    report, told = mechanism.channel(tally.tier), 0
+    report, num_told = mechanism.channel(tally.tier), 0
     for key, part in tally.parts.items():
         if len(key) != 2 or type(key[0]) is not int or not 0 <= key[0] < len(mechanism.attributes):
             return False
@@ -417,18 +355,17 @@ def _numbers_fit(mechanism: LocalNumeric, tally: Tally) -> bool:
             fits = isinstance(part, Counts) and part.law == (SYMBOLS, (2 * reading.last + 1,)) and _counted(part)
         elif not isinstance(part, Sums) or part.total**2 > part.num * part.squares or (not part.num and part.squares):
             fits = False
-        elif isinstance(reading, Duchi | Warner | JointSign):
+        elif reading.signs:
             fits = part.squares == part.num and (part.num + part.total) % 2 == 0
         else:
             fits = isinstance(reading, LaplaceNumber) or part.squares <= part.num * reading.last**2
         if not fits or part.num > tally.num_reports:
             return False
-        told += part.num
-    return told == round(report.share * len(mechanism.attributes)) * tally.num_reports
+        num_told += part.num
+    return num_told == round(report.share * len(mechanism.attributes)) * tally.num_reports
 
 
 def _counted(part: Counts) -> bool:
-    """Return whether each report was counted once."""
     return bool((part.counts >= 0).all()) and int(part.counts.sum()) == part.num
 
 

@@ -9,41 +9,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from dunnage.errors import ParameterError, TaskError
 from dunnage.exact import Exact, Json, exact, plain, shown
 from dunnage.noise import Noise
 
-MOST_LEVELS = 12
-MOST_STEPS = 1 << 20
-MOST_TEXT = 64
-_SOUTH_NORTH_KM = Fraction("110.57")
-_EAST_WEST_KM = Fraction("111.31")
-_PI = Fraction(314159265358979323846, 10**20)  # rounded down
+MIN_EPSILON, MAX_EPSILON = Fraction(1, 10**6), 100  # of one report: outside it says nothing, or hides nothing
+MAX_LEVELS = 12
+MAX_STEPS = 1 << 20
+MAX_TEXT = 64
 
 
 def task_error(what: str, got: object, remedy: str) -> TaskError:
-    """Make an error that says what was wrong, what was got, and what to do."""
     return TaskError(f"{what}. Got {shown(got)}. {remedy}")
 
 
 def set_text(owner: object, name: str, what: str, *, empty: bool = False) -> None:
     value = getattr(owner, name)
-    fits = isinstance(value, str) and len(value) <= MOST_TEXT and value.isprintable() and value == value.strip()
+    fits = isinstance(value, str) and len(value) <= MAX_TEXT and value.isprintable() and value == value.strip()
     if not fits or not (value or empty):
-        raise task_error(f"{what} must be a short printable text", value, f"Write at most {MOST_TEXT} characters.")
+        raise task_error(f"{what} must be a short printable text", value, f"Write at most {MAX_TEXT} characters.")
 
 
 def set_number(owner: object, name: str, what: str) -> Fraction:
     """Keep a field as the exact number it stands for, and return it."""
-    given: Exact = getattr(owner, name)
     try:
-        number = exact(given, what=what)
+        number = exact(getattr(owner, name), what=what)
     except ParameterError as error:
         raise TaskError(str(error)) from None
     object.__setattr__(owner, name, number)
@@ -60,11 +56,11 @@ def number_text(value: Fraction) -> str:
     return str(plain(value))
 
 
-def _told(value: Any) -> Json:
+def _plain_data(value: Any) -> Json:
     if isinstance(value, Fraction):
         return number_text(value)
     if isinstance(value, tuple):
-        return [_told(item) for item in value]
+        return [_plain_data(item) for item in value]
     return value.to_dict() if isinstance(value, Described) else value
 
 
@@ -73,9 +69,8 @@ class Described:
     """What stands in a task field by field: numbers as text, and nothing for what is left open."""
 
     def to_dict(self) -> dict[str, Json]:
-        """Give it as plain data without a floating-point number."""
-        told = {item.name: _told(getattr(self, item.name)) for item in fields(self)}
-        return {name: value for name, value in told.items() if value is not None}
+        data = {item.name: _plain_data(getattr(self, item.name)) for item in fields(self)}
+        return {name: value for name, value in data.items() if value is not None}
 
 
 def read_number(value: object) -> Fraction | float | None:
@@ -101,18 +96,10 @@ def read_number(value: object) -> Fraction | float | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tier(Described):
-    """A public level of privacy, chosen without looking at what is reported.
-
-    Parameters
-    ----------
-    name
-        What it is called.
-    epsilon
-        Stated loss of one report (with a window: of the window).
-    """
+    """A public level of privacy, chosen without looking at what is reported."""
 
     name: str
-    epsilon: Fraction
+    epsilon: Fraction  # Stated loss of one report (with a window: of the window)
 
     def __post_init__(self) -> None:
         set_text(self, "name", "the name of a tier")
@@ -124,34 +111,13 @@ class Tier(Described):
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity(Described):
-    """A number with public bounds.
-
-    Parameters
-    ----------
-    name
-        What it is called in reports and estimates.
-    low, high
-        Public bounds; a value outside is moved to the nearer one.
-    unit
-        Unit of the bounds, for people.
-    steps
-        The grid: [low, high] becomes the points -steps .. steps.
-    missing
-        ``"middle"``: a missing number is reported as the middle of its domain. ``"symbol"``: whether the number is
-        there is reported as a second, virtual number in {-1, 1}.
-
-    Examples
-    --------
-    >>> speed = Quantity(name="speed", low="0", high="120", unit="km/h", steps=4)
-    >>> speed.point(120.0, Noise()), speed.point(None, Noise()), speed.point(1e9, Noise())
-    (4, 0, 4)
-    """
-
-    name: str
-    low: Fraction
+    name: str  # What it is called in reports and estimates
+    low: Fraction  # low, high: public bounds; a value outside is moved to the nearer one
     high: Fraction
-    unit: str = ""
-    steps: int = 1024
+    unit: str = ""  # Unit of the bounds, for people
+    steps: int = 1024  # The grid: [low, high] becomes the points -steps .. steps
+    # "middle": a missing number is reported as the middle of its domain. "symbol": whether the number is there is
+    # reported as a second, virtual number in {-1, 1}.
     missing: str = "middle"
 
     def __post_init__(self) -> None:
@@ -160,7 +126,7 @@ class Quantity(Described):
         low, high = (set_number(self, key, f"{key} of {self.name}") for key in ("low", "high"))
         if low >= high:
             raise task_error(f"low of {self.name} must lie below high", number_text(low), "Exchange the two, say.")
-        check_whole(self.steps, f"steps of {self.name}", 1, MOST_STEPS)
+        check_whole(self.steps, f"steps of {self.name}", 1, MAX_STEPS)
         if self.missing not in ("middle", "symbol"):
             raise task_error(f"missing of {self.name} must be middle or symbol", self.missing, 'Write "middle", say.')
 
@@ -186,7 +152,6 @@ class Quantity(Described):
         return below + noise.bernoulli(scaled - below) if scaled != below else below
 
     def in_units(self, normalised: float) -> float:
-        """Take a normalised number back to the unit."""
         return float((self.low + self.high) / 2) + normalised * float((self.high - self.low) / 2)
 
 
@@ -195,31 +160,13 @@ class Grid(Described):
     """A box cut into 2^(levels - 1) columns and as many rows, each cell numbered by its quadtree (Morton) code.
 
     The code has 2(levels - 1) bits, a bit of the column before a bit of the row, the coarsest first; columns count
-    from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it.
-
-    Parameters
-    ----------
-    box
-        West, south, east, north, in degrees.
-    levels
-        Levels l of the quadtree; level 1 is the box itself.
-    area_levels
-        Levels m that name the area, from 1 (one area: the box) to ``levels``.
-
-    Examples
-    --------
-    >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=3)
-    >>> grid.cell(103.9, 30.5), grid.cell(104.2, 30.8), grid.cell(0.0, float("nan")) == grid.outside
-    (0, 15, True)
-
-    References
-    ----------
-    Yao et al. 2024, Algorithm 4, steps 3 to 8.
+    from the west, rows from the south. Its first 2(area_levels - 1) bits name the area, the rest the place inside it
+    (Yao et al. 2024, Algorithm 4, steps 3 to 8).
     """
 
-    box: tuple[Fraction, Fraction, Fraction, Fraction]
-    levels: int
-    area_levels: int = 1
+    box: tuple[Fraction, Fraction, Fraction, Fraction]  # West, south, east, north, in degrees
+    levels: int  # Levels of the quadtree; level 1 is the box itself
+    area_levels: int = 1  # Levels that name the area, from 1 (one area: the box) to `levels`
 
     def __post_init__(self) -> None:
         box: object = self.box
@@ -240,12 +187,11 @@ class Grid(Described):
         if float(west) == float(east) or float(south) == float(north):
             raise task_error("the sides of a box must differ as doubles", number_text(east - west), "Make it wider.")
         object.__setattr__(self, "box", (west, south, east, north))
-        check_whole(self.levels, "levels of a grid", 1, MOST_LEVELS)
+        check_whole(self.levels, "levels of a grid", 1, MAX_LEVELS)
         check_whole(self.area_levels, "area_levels of a grid", 1, self.levels)
 
     @cached_property
     def num_columns(self) -> int:
-        """Number of columns; there are as many rows."""
         return 1 << (self.levels - 1)
 
     @property
@@ -267,7 +213,6 @@ class Grid(Described):
 
     @property
     def inner_bits(self) -> int:
-        """Bits of a cell's code that name the place inside its area."""
         return 2 * (self.levels - self.area_levels)
 
     @property
@@ -278,37 +223,38 @@ class Grid(Described):
         """Return the cell of a place, exactly; ``outside`` for what is missing, not a number or not in the box.
 
         A place on an inner border belongs to the cell east or north of it, one on the box's east or north side to the
-        last cell. Positions come as doubles, so a side of the box stands for the nearest double here: a place at
-        30.8 lies on a side at 30.8. From there on nothing is rounded.
+        last cell.
         """
-        west, south, east, north = self._sides
-        column = self._step(longitude, west, east)
-        row = self._step(latitude, south, north)
-        return self.outside if column is None or row is None else self.cell_at(column, row)
+        steps = []
+        for value, low, high in zip((longitude, latitude), self.sides[:2], self.sides[2:], strict=True):
+            number = read_number(value)
+            if not isinstance(number, Fraction) or not low <= number <= high:
+                return self.outside
+            steps.append(min(math.floor((number - low) * self.num_columns / (high - low)), self.num_columns - 1))
+        return self.cell_at(*steps)
 
     @cached_property
-    def _sides(self) -> tuple[Fraction, ...]:
+    def sides(self) -> tuple[Fraction, ...]:
+        """The sides that places are compared with: each the nearest double, as positions come as doubles.
+
+        So a place at 30.8 lies on a side at 30.8. From there on nothing is rounded.
+        """
         return tuple(Fraction(float(side)) for side in self.box)
 
-    def _step(self, value: object, low: Fraction, high: Fraction) -> int | None:
-        number = read_number(value)
-        if not isinstance(number, Fraction) or not low <= number <= high:
-            return None
-        return min(math.floor((number - low) * self.num_columns / (high - low)), self.num_columns - 1)
-
     def cell_at(self, column: int, row: int) -> int:
-        """Return the cell in a column (from the west) and a row (from the south)."""
-        return _spread_bits(column) << 1 | _spread_bits(row)
+        # The bits of a number as digits of base 4: a zero before each bit.
+        return int(f"{column:b}", 4) << 1 | int(f"{row:b}", 4)
 
     def column_row(self, cell: int) -> tuple[int, int]:
-        return _gathered_bits(cell >> 1), _gathered_bits(cell)
+        column, row = (
+            sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2)) for code in (cell >> 1, cell)
+        )
+        return column, row
 
     def area(self, cell: int) -> int:
-        """Return the area of a cell: the first bits of its code."""
         return cell >> self.inner_bits
 
     def inner(self, cell: int) -> int:
-        """Return the place of a cell inside its area: the last bits of its code."""
         return cell & (self.num_inner - 1)
 
     def joined(self, area: int, inner: int) -> int:
@@ -316,10 +262,8 @@ class Grid(Described):
 
     def neighbours(self, cell: int, hops: int = 1) -> list[int]:
         """Return the cells at most ``hops`` columns and rows away, the cell itself included, in order of their code."""
-        column, row = self.column_row(cell)
-        near = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in (column, row))
-        columns, rows = (list(steps) for steps in near)
-        return sorted(self.cell_at(x, y) for x in columns for y in rows)
+        columns, rows = (range(max(0, at - hops), min(self.num_columns, at + hops + 1)) for at in self.column_row(cell))
+        return sorted(self.cell_at(column, row) for column in columns for row in rows)
 
     def bounds(self, cell: int) -> tuple[Fraction, Fraction, Fraction, Fraction]:
         west, south, east, north = self.box
@@ -341,23 +285,64 @@ class Grid(Described):
         is at most that loss per true kilometre.
         """
         west, south, east, north = self.box
-        # The cosine of the angle, rounded down to six decimals.
-        degrees = max(abs(south), abs(north))
-        angle = degrees * (_PI + Fraction(1, 10**19)) / 180  # too large, so the cosine comes out too small
+        pi = Fraction(314159265358979323856, 10**20)  # rounded up: the angle is too large, its cosine too small
+        angle = max(abs(south), abs(north)) * pi / 180
         term, total = Fraction(1), Fraction(0)
         for k in range(12):  # the terms alternate and shrink, and the last one is negative: the sum is too small
             total += term
             term *= -angle * angle / ((2 * k + 1) * (2 * k + 2))
         cosine = max(Fraction(math.floor(total * 10**6), 10**6), Fraction(1, 10**6))
-        wide = (east - west) * _EAST_WEST_KM * cosine / self.num_columns
-        return wide, (north - south) * _SOUTH_NORTH_KM / self.num_rows
+        wide = (east - west) * Fraction("111.31") * cosine / self.num_columns
+        return wide, (north - south) * Fraction("110.57") / self.num_rows
 
 
-def _spread_bits(number: int) -> int:
-    """Put a zero before each bit of a number."""
-    return int(f"{number:b}", 4)
+class _ReportLaw(Protocol):
+    @property
+    def payload_bits(self) -> int: ...
+
+    @property
+    def loss(self) -> Fraction | None: ...
 
 
-def _gathered_bits(code: int) -> int:
-    """Take every second bit of a code, the last one included."""
-    return sum((code >> 2 * at & 1) << at for at in range((code.bit_length() + 1) // 2))
+LawType = TypeVar("LawType", bound=_ReportLaw)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiered(Generic[LawType]):
+    """What local mechanisms share: public tiers, or one epsilon for all devices, and a law of reports for each."""
+
+    epsilon: Exact | None = None
+    tiers: Sequence[Tier] = ()
+    levels: tuple[Tier, ...] = field(init=False, repr=False, compare=False)
+    _laws: dict[str, LawType] = field(init=False, repr=False, compare=False)
+
+    def _set_levels(self) -> None:
+        given: object = self.tiers
+        if (self.epsilon is None) == (not given):
+            raise ParameterError(
+                "give either epsilon or tiers: a privacy parameter has no default. Got both or neither."
+            )
+        levels = tuple(given) if isinstance(given, tuple | list) else ()
+        if self.epsilon is not None:
+            levels = (Tier(name="all", epsilon=exact(self.epsilon, what="epsilon")),)
+            object.__setattr__(self, "epsilon", levels[0].epsilon)
+        if {type(tier) for tier in levels} != {Tier} or len({tier.name for tier in levels}) < len(levels):
+            raise ParameterError("tiers must be a list of Tier with different names. Give Tier(name=..., epsilon=...).")
+        object.__setattr__(self, "tiers", tuple(self.tiers))
+        object.__setattr__(self, "levels", levels)
+
+    def channel(self, tier: Tier | str) -> LawType:
+        """Return the law of one report of a tier, which may be given by its name."""
+        name = tier if isinstance(tier, str) else tier.name
+        level = next((level for level in self.levels if level.name == name), None)
+        if level is None or (isinstance(tier, Tier) and tier != level):
+            names = ", ".join(level.name for level in self.levels)
+            raise ParameterError(f"tier {shown(name)} is not one of this mechanism. Use {names}.")
+        return self._laws[name]
+
+    def payload_bits(self, tier: Tier | str) -> int:
+        return self.channel(tier).payload_bits
+
+    def true_loss(self, tier: Tier | str) -> Fraction | None:
+        """Return what one report gives away at worst between any two inputs; None if there is no bound."""
+        return self.channel(tier).loss

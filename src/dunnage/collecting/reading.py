@@ -34,15 +34,15 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from dunnage.arrays import BoolArray, FloatArray, IntArray
+from dunnage.devices.task import MAX_DAYS, MINUTES_PER_DAY, SECONDS_PER_DAY, Purpose, Task
 from dunnage.errors import MOST_ROWS_NAMED, InputError, ParameterError, Problem
 from dunnage.exact import shown
 from dunnage.io import CSV_ENDINGS, PARQUET_ENDINGS
-from dunnage.local.task import MINUTES_PER_DAY, MOST_DAYS, SECONDS_PER_DAY, Purpose, Task
 
 BATCH_ROWS = 1 << 20
 MICROS = 1_000_000
 _BLOCK_BYTES = 1 << 24
-_MOST_SECONDS = MOST_DAYS * SECONDS_PER_DAY
+_MOST_SECONDS = MAX_DAYS * SECONDS_PER_DAY
 _MISSING_WORDS = ("", "na", "n/a", "nan", "null", "none", "-")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 

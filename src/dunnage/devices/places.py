@@ -1,0 +1,929 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places: which cell of a public grid a vehicle is in, reported so that no report gives away more than epsilon.
+
+:class:`LocalLocation` reports a cell, or that there is none, through a channel. A channel takes one of finitely many
+public inputs to a symbol, at random. Every channel here is *exponential*: the probability of a symbol is
+``base(symbol) * exp(exponent(input, symbol))`` with rational exponents and a base that does not depend on the input. So
+the loss between two inputs is a difference of rational numbers, and the worst case over all inputs and symbols is
+exact, without a floating-point number on the way.
+
+Frequency oracles tell one of k inputs so that the share of each can be estimated. They differ in the variance of the
+estimate and in the size of a report; :func:`choose_oracle` picks one. :class:`Planar` reports a cell near the true one:
+geo-indistinguishability as an exact law. The true cell is moved on the endless lattice of cells by a displacement ``v``
+that has probability proportional to ``exp(-epsilon * rho(v))``, and what falls outside the box is put on its border.
+``rho`` is a norm with rational values, never longer than the Euclidean distance and at most 0.5 % shorter, so every
+draw is made with integers alone; kilometres are those of :attr:`~dunnage.devices.subjects.Grid.pitch_km`.
+
+Only the standard library is used: this is part of what a device carries. ``docs/proofs/local-location.md`` has the
+proofs and a table of variances.
+
+References
+----------
+Wang, Blocki, Li, Jha, "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017
+(randomised response, symmetric and optimised unary encoding). Acharya, Sun, Zhang, "Hadamard Response", AISTATS 2019.
+Yao et al. 2024, Algorithm 3 (L-RR).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+
+from dunnage.devices.subjects import MAX_EPSILON, MIN_EPSILON, Grid, Tier, Tiered, read_number
+from dunnage.errors import ParameterError, ReportError
+from dunnage.exact import plain, shown, shown_number
+from dunnage.guarantees import REPORT_ASSUMPTIONS, Basis, LocalDP, MetricLocalDP, Neighbours, Promise, WithinCluster
+from dunnage.noise import Noise, ceil_divide, exp_interval, integer, positive
+
+MAX_ENUMERATED = 1 << 20  # Pairs of an input and a symbol that :func:`enumerated_loss` looks at, at most
+MAX_INPUTS = 1 << 48
+MAX_UNARY_INPUTS = 1 << 20
+MAX_REPORT_BITS = 4097  # Longest report that :func:`choose_oracle` makes: half a kilobyte
+NEARLY_AS_GOOD = Fraction(11, 10)
+"""An oracle whose variance is at most this many times the least is as good, if its report is smaller."""
+ORACLE_NOTE, AREA_NOTE = "local-location.md#frequency-oracles", "local-location.md#area-in-clear"
+NOISE_FACTOR = Fraction(5, 2)
+"""A map of k inputs is noise if the standard deviation of a share exceeds this many times the mean share 1/k."""
+Number = TypeVar("Number", float, Fraction)
+
+
+class Channel(Protocol):
+    """A randomiser with exact probabilities, from public inputs ``0 .. num_inputs - 1`` to symbols: whole numbers."""
+
+    @property
+    def num_inputs(self) -> int: ...
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What one symbol gives away at worst, in closed form; None if there is no bound."""
+
+    def perturb(self, index: int, noise: Noise) -> int: ...
+
+    def symbols(self) -> Sequence[int] | range:
+        """All symbols there are; refuses where there are too many, or endlessly many."""
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        """Return the part of the logarithm of the probability that depends on the input; None for probability 0."""
+
+
+def enumerated_loss(channel: Channel) -> Fraction | None:
+    """Return what a symbol gives away at worst, by looking at every symbol and every input; None without a bound."""
+    worst = Fraction(0)
+    for symbol in channel.symbols():
+        loss = spread(channel.exponent(index, symbol) for index in range(channel.num_inputs))
+        if loss is None:
+            return None
+        worst = max(worst, loss)
+    return worst
+
+
+def spread(exponents: Iterable[Fraction | None]) -> Fraction | None:
+    """Return how far exponents lie apart; None if one input can have led to a symbol and another cannot."""
+    given = list(exponents)
+    possible = [exponent for exponent in given if exponent is not None]
+    if not possible:
+        return Fraction(0)
+    return max(possible) - min(possible) if len(possible) == len(given) else None
+
+
+class Law(ABC):
+    """A channel of finitely many symbols, with the variance of what is estimated from it."""
+
+    if TYPE_CHECKING:  # fields or properties, as it suits
+
+        @property
+        def num_inputs(self) -> int: ...
+
+        @property
+        def num_symbols(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def loss(self) -> Fraction | None: ...
+
+    @property
+    def payload_bits(self) -> int:
+        return (self.num_symbols - 1).bit_length()
+
+    @abstractmethod
+    def perturb(self, index: int, noise: Noise) -> int: ...
+
+    @abstractmethod
+    def exponent(self, index: int, symbol: int) -> Fraction | None: ...
+
+    @abstractmethod
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input."""
+
+    def symbols(self) -> range:
+        if self.num_inputs * self.num_symbols > MAX_ENUMERATED:
+            raise ParameterError("there are too many symbols to look at them all. Use the closed form, loss.")
+        return range(self.num_symbols)
+
+    def read(self, symbol: int) -> list[tuple[int | None, int]]:
+        """Take a symbol apart into what it shows in clear, or None, and the symbol of the oracle; for each place."""
+        return [(None, symbol)]
+
+
+# Exact chances. Each is weight / (e^x + weight) for a whole number and a rational x > 0: an irrational number, whose
+# binary digits are found by enclosing e^-x as closely as it takes.
+
+
+@lru_cache(maxsize=512)
+def chance_digits(weight: int, x: Fraction, bits: int) -> tuple[int, int]:
+    """Return the first binary digits of ``weight / (exp(x) + weight)`` that are certain, at most ``bits`` of them."""
+    width = bits + weight.bit_length() + 8
+    low, high = exp_interval(x, width)
+    one = 1 << width
+    lower = (weight * low << width) // (one + weight * low)
+    upper = min(ceil_divide(weight * high << width, one + weight * high), one - 1)  # the chance is below 1
+    # The whole part of chance * 2^width lies from lower to upper: the digits that these two share are right.
+    certain = width - (lower ^ upper).bit_length()
+    return lower >> max(width - bits, width - certain), min(certain, bits)
+
+
+def draw_chance(weight: int, x: Fraction, noise: Noise) -> bool:
+    """Draw ``True`` with probability ``weight / (exp(x) + weight)``."""
+    word = num_drawn = 0
+    bits = 64
+    while True:
+        digits, certain = chance_digits(weight, x, bits)
+        if certain > num_drawn:
+            word, num_drawn = word << certain - num_drawn | noise.bits(certain - num_drawn), certain
+            if word != digits:
+                return word < digits
+        bits *= 2
+
+
+def draw_bits(num: int, x: Fraction, noise: Noise) -> int:
+    """Draw ``num`` independent bits, each 1 with probability ``1 / (exp(x) + 1)``, as one number."""
+    # All bits compare a uniform number of their own with the chance, one binary digit at a time: the first digit that
+    # differs decides, and about half of those left are decided at each.
+    undecided, ones = (1 << num) - 1, 0
+    for digit in _digits(x):
+        coins = noise.bits(num)
+        if digit:
+            ones |= undecided & ~coins
+            undecided &= coins
+        else:
+            undecided &= ~coins
+        if not undecided:
+            break
+    return ones
+
+
+def _digits(x: Fraction) -> Iterator[int]:
+    num_given, bits = 0, 64
+    while True:
+        digits, certain = chance_digits(1, x, bits)
+        for place in range(certain - 1 - num_given, -1, -1):
+            yield digits >> place & 1
+        num_given, bits = max(certain, num_given), 2 * bits
+
+
+@lru_cache(maxsize=512)
+def best_blocks(epsilon: Fraction, most: int) -> int:
+    """Return how many blocks a Hadamard response has best: a power of two, at most ``most``, by integers alone.
+
+    With inputs dealt out evenly, B blocks have a variance of (e^epsilon + 2B - 1)^2 / (B (e^epsilon - 1)^2). Twice as
+    many have less just if e^epsilon > 1 + sqrt(8) B; 17/6 stands for the root, so that device and platform agree.
+    """
+
+    def odds_exceed(limit: Fraction) -> bool:
+        """Return whether exp(epsilon) is above a rational number; never equal, as it is irrational."""
+        bits = 64 + limit.numerator.bit_length()
+        while True:
+            low, high = exp_interval(epsilon, bits)
+            border = (limit.denominator << bits) // limit.numerator  # exp(-epsilon) < 1/limit, times 2^bits
+            if high <= border or low > border:
+                return high <= border
+            bits *= 2
+
+    blocks = 1
+    while 2 * blocks <= most and odds_exceed(1 + Fraction(17 * blocks, 6)):
+        blocks *= 2
+    return blocks
+
+
+def check_epsilon(epsilon: Fraction) -> Fraction:
+    if not MIN_EPSILON <= positive(epsilon, "epsilon") <= MAX_EPSILON:
+        raise ParameterError(
+            f"epsilon of a report of a place or path must lie between 0.000001 and {MAX_EPSILON}. "
+            f"Got {shown_number(epsilon)}. Choose 1, say."
+        )
+    return epsilon
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Oracle(Law):
+    """Fields and arithmetic that all frequency oracles share; not an oracle by itself."""
+
+    num_inputs: int
+    epsilon: Fraction
+    name: ClassVar[str]
+    max_inputs: ClassVar[int] = MAX_INPUTS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        if not 2 <= integer(self.num_inputs, "The number of inputs") <= self.max_inputs:
+            raise ParameterError(
+                f"{self.name} takes 2 to {self.max_inputs} inputs. Got {self.num_inputs}. "
+                "Choose another method or fewer levels."
+            )
+
+    @property
+    def loss(self) -> Fraction:
+        return self.epsilon
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        """The x whose ``exp(-x)`` is the ratio that :meth:`chances` is written in."""
+        return self.epsilon
+
+    @property
+    def ratio(self) -> float:
+        """``exp(-ratio_epsilon)`` as a float, for reports of error only."""
+        return math.exp(-float(self.ratio_epsilon))
+
+    @property
+    def num_symbols(self) -> int:
+        return self.num_inputs
+
+    @property
+    def p(self) -> float:
+        """Chance that a symbol supports its own input."""
+        return self.chances(self.ratio)[0]
+
+    @property
+    def q(self) -> float:
+        """Chance that a symbol supports another input (Hadamard response: one of another block)."""
+        return self.chances(self.ratio)[1]
+
+    @property
+    def offset(self) -> float:
+        """What is taken off the mean score of an input; see :meth:`score`."""
+        return self.q
+
+    @property
+    def scale(self) -> float:
+        """What the mean score less the offset is multiplied by to estimate the share of an input without bias."""
+        return 1 / (self.p - self.q)
+
+    @abstractmethod
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p and q for a ratio ``exp(-ratio_epsilon)``, in the arithmetic of the ratio."""
+
+    @abstractmethod
+    def score(self, symbol: int, index: int) -> int:
+        """Return what a symbol counts for an input, 1 if it supports it.
+
+        The share of the input is estimated by scale * (mean score - offset).
+        """
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        return self.loss if self.score(symbol, index) == 1 else Fraction(0)
+
+    def variance(self, share: float, num: float) -> float:
+        return self.variance_of_one(share, self.ratio) / num
+
+    def variance_of_one(self, share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance, in the arithmetic of its arguments."""
+        p, q = self.chances(ratio)
+        return (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2
+
+
+class RandomisedResponse(_Oracle):
+    """Report the true input with odds exp(epsilon) to 1 against each other one."""
+
+    name: ClassVar[str] = "randomised-response"
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        if draw_chance(self.num_inputs - 1, self.epsilon, noise):
+            other = noise.below(self.num_inputs - 1)
+            return other + (other >= index)
+        return index
+
+    def score(self, symbol: int, index: int) -> int:
+        return int(symbol == index)
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        p = 1 / (1 + (self.num_inputs - 1) * ratio)
+        return p, ratio * p
+
+
+class _Unary(_Oracle):
+    """A symbol is a number of k bits, bit j for input j; before the noise only the own bit is 1."""
+
+    max_inputs: ClassVar[int] = MAX_UNARY_INPUTS
+
+    @property
+    def num_symbols(self) -> int:
+        return 1 << self.num_inputs
+
+    @property
+    def payload_bits(self) -> int:
+        return self.num_inputs
+
+    def score(self, symbol: int, index: int) -> int:
+        return symbol >> index & 1
+
+
+class OptimisedUnary(_Unary):
+    """Unary encoding of least variance: the own bit is a fair coin, any other is 1 with odds 1 to exp(epsilon)."""
+
+    name: ClassVar[str] = "optimised-unary"
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        own = 1 << index
+        return draw_bits(self.num_inputs, self.epsilon, noise) & ~own | noise.bits(1) << index
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        return 1 / (ratio / ratio + 1), ratio / (1 + ratio)
+
+
+class SymmetricUnary(_Unary):
+    """Turn each bit over with odds 1 to exp(epsilon / 2): two inputs differ in two bits, so the loss is epsilon."""
+
+    name: ClassVar[str] = "symmetric-unary"
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        """The x of ``exp(-x)``: the logarithm of the odds that a bit is kept."""
+        return self.epsilon / 2
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        return draw_bits(self.num_inputs, self.ratio_epsilon, noise) ^ 1 << index
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        return 1 / (1 + ratio), ratio / (1 + ratio)
+
+
+class PublishedUnary(SymmetricUnary):
+    """L-RR as published: turn each bit over with odds 1 to exp(epsilon), which gives away 2 epsilon.
+
+    Yao et al. 2024, Algorithm 3; its proof (eq. 26) compares one bit where two differ.
+    """
+
+    name: ClassVar[str] = "published-unary"
+
+    @property
+    def loss(self) -> Fraction:
+        return 2 * self.epsilon
+
+    @property
+    def ratio_epsilon(self) -> Fraction:
+        return self.epsilon
+
+
+class HadamardResponse(_Oracle):
+    """Report one column of a Hadamard matrix: a few bits, however many inputs.
+
+    There are B blocks of b columns, both powers of two; symbol ``block * b + column``. Input i belongs to block
+    ``i % B`` (so that neighbouring cells are in different blocks) and owns row ``1 + i // B`` of the matrix of order b.
+    The b/2 columns of its block in which that row has a 1 have odds exp(epsilon) to 1 against each other symbol.
+    """
+
+    name: ClassVar[str] = "hadamard"
+    offset: ClassVar[float] = 0.0  # an entry has mean 0 for any other input
+
+    @cached_property
+    def num_blocks(self) -> int:
+        """Number of blocks B: the power of two with the least variance; see :func:`best_blocks`."""
+        return best_blocks(self.epsilon, 2 * self.num_inputs)
+
+    @cached_property
+    def num_columns(self) -> int:
+        """Columns b of a block: the least power of two that leaves a row other than the first to each input."""
+        return 1 << ceil_divide(self.num_inputs, self.num_blocks).bit_length()
+
+    @property
+    def num_symbols(self) -> int:
+        return self.num_blocks * self.num_columns
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        blocks, columns = self.num_blocks, self.num_columns
+        row, block = divmod(index, blocks)
+        row += 1
+        column = noise.bits(columns.bit_length() - 1)
+        # All 2B half blocks have as many columns: the own one, or another, and then a uniform column of it.
+        half = 1 + noise.below(2 * blocks - 1) if draw_chance(2 * blocks - 1, self.epsilon, noise) else 0
+        if (column & row).bit_count() & 1 != half & 1:
+            column ^= row & -row  # takes the two halves of a block to each other, one to one
+        return (block + (half >> 1)) % blocks * columns + column
+
+    def score(self, symbol: int, index: int) -> int:
+        """Return the matrix entry of the input's row, 1 or -1, and 0 in another block."""
+        row, block = divmod(index, self.num_blocks)
+        of_block, column = divmod(symbol, self.num_columns)
+        if of_block != block:
+            return 0
+        return -1 if (column & (row + 1)).bit_count() & 1 else 1
+
+    def chances(self, ratio: Number) -> tuple[Number, Number]:
+        """Return p, and q for an input of another block; one of the same block is supported with (p + q)/2."""
+        p = 1 / (1 + (2 * self.num_blocks - 1) * ratio)
+        return p, ratio * p
+
+    def variance_of_one(self, share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance if all other inputs are alike, for an input of a largest block."""
+        others = ceil_divide(self.num_inputs, self.num_blocks) - 1
+        return self.block_variance(share, share + (1 - share) * others / (self.num_inputs - 1), ratio)
+
+    def block_variance(self, share: Number, block_share: Number, ratio: Number) -> Number:
+        """Return ``num`` times the variance for an input of a block of that share."""
+        p, q = self.chances(ratio)
+        # An entry is 1 or -1 in the own block, which comes up with p + q for an input of it and 2q for any other; less
+        # the square of its mean, p - q for the input itself. With 1 - p = (2B - 1) q no nearly equal terms are left.
+        own = p * (2 * self.num_blocks - 1) * q + q * (1 - q) + 2 * p * q
+        square = (block_share - share) * (p + q) + share * own + (1 - block_share) * 2 * q
+        return square / (p - q) ** 2
+
+
+Oracle = RandomisedResponse | SymmetricUnary | OptimisedUnary | HadamardResponse
+"""A frequency oracle; :class:`PublishedUnary` is a symmetric unary encoding of twice the loss."""
+
+ORACLES: Mapping[str, type[Oracle]] = {
+    kind.name: kind for kind in (RandomisedResponse, SymmetricUnary, OptimisedUnary, HadamardResponse)
+}
+
+
+@lru_cache(maxsize=256)
+def choose_oracle(num_inputs: int, epsilon: Fraction) -> Oracle:
+    """Choose the oracle that estimates shares best, or nearly so in a smaller report.
+
+    Of randomised response, optimised unary encoding and Hadamard response, those whose report fits are compared by the
+    variance at a share of 0 (all other inputs alike); among those within 10 % of the least, and none worse than
+    symmetric unary encoding if that fits, the smallest report wins. So randomised response is chosen up to about
+    3.4 exp(epsilon) + 2 inputs, then unary encoding as long as its k bits fit, then Hadamard response.
+    """
+
+    # Device and platform must come to the same choice: the variances are compared in fractions, not in floats.
+    def variance_at_zero(oracle: Oracle) -> Fraction:
+        return oracle.variance_of_one(Fraction(0), Fraction(exp_interval(oracle.ratio_epsilon, 256)[0], 1 << 256))
+
+    unary_fits = num_inputs <= MAX_REPORT_BITS
+    kinds: tuple[type[Oracle], ...] = (RandomisedResponse, HadamardResponse, *((OptimisedUnary,) if unary_fits else ()))
+    oracles: list[Oracle] = [kind(num_inputs=num_inputs, epsilon=epsilon) for kind in kinds]
+    pairs = [(variance_at_zero(oracle), oracle) for oracle in oracles]
+    bound = NEARLY_AS_GOOD * min(variance for variance, _ in pairs)
+    if unary_fits:
+        bound = min(bound, variance_at_zero(SymmetricUnary(num_inputs=num_inputs, epsilon=epsilon)))
+    return min((pair for pair in pairs if pair[0] <= bound), key=lambda pair: (pair[1].payload_bits, pair[0]))[1]
+
+
+def find_oracle(method: str, num_inputs: int, epsilon: Fraction) -> Oracle:
+    if method == "auto":
+        return choose_oracle(num_inputs, epsilon)
+    return ORACLES[method](num_inputs=num_inputs, epsilon=epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InClear(Law):
+    """A channel that shows a group (an area) as it is, and reports the place inside it through an oracle.
+
+    Input ``group * group_size + inner``; the last input is "outside or missing": it is the oracle's last input, in
+    group 0. Symbol ``group * oracle.num_symbols + symbol of the oracle``.
+    """
+
+    oracle: Oracle  # The law of the place inside its group
+    num_groups: int
+    # Over how many groups, alike in size, vehicles are taken to be spread when errors are predicted; all if 0
+    num_filled: int = 0
+
+    @property
+    def group_size(self) -> int:
+        return self.oracle.num_inputs - 1
+
+    @property
+    def num_inputs(self) -> int:
+        return self.num_groups * self.group_size + 1
+
+    @property
+    def num_symbols(self) -> int:
+        return self.num_groups * self.oracle.num_symbols
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What a symbol gives away at worst: no bound, as it shows the group, unless there is one group only."""
+        return None if self.num_groups > 1 else self.oracle.loss
+
+    @property
+    def loss_within(self) -> Fraction:
+        return self.oracle.loss
+
+    def split(self, index: int) -> tuple[int, int]:
+        if index == self.num_inputs - 1:
+            return 0, self.group_size
+        return divmod(index, self.group_size)
+
+    def read(self, symbol: int) -> list[tuple[int | None, int]]:
+        return [divmod(symbol, self.oracle.num_symbols)]
+
+    def exponent(self, index: int, symbol: int) -> Fraction | None:
+        """Return the exponent of the oracle; None, for probability 0, where the symbol shows another group."""
+        group, inner = self.split(index)
+        of_group, of_oracle = divmod(symbol, self.oracle.num_symbols)
+        return self.oracle.exponent(inner, of_oracle) if of_group == group else None
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        group, inner = self.split(index)
+        return group * self.oracle.num_symbols + self.oracle.perturb(inner, noise)
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the estimated share of one input if all filled groups are alike in size."""
+        filled = self.num_filled or self.num_groups
+        return self.oracle.variance(min(share * filled, 1.0), num / filled) / filled**2
+
+
+DIRECTIONS = (
+    *((1, 0, 1), (99, 20, 101), (12, 5, 13), (91, 60, 109), (21, 20, 29)),
+    *((20, 21, 29), (60, 91, 109), (5, 12, 13), (20, 99, 101), (0, 1, 1)),
+)
+"""Points ``(a/c, b/c)`` on the circle, exactly, in the first quadrant; with their mirror images 36 in all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planar(Law):
+    """The law of a report that is a cell near the true one.
+
+    Inputs are the cells of the grid, and one past the last for a missing place, which counts as the middle of the box.
+    The norm of a displacement is its longest scalar product with one of the 36 directions: nearly its length.
+
+    Guarantee
+    ---------
+    Two cells at distance d km lead to any report with probabilities within a factor of exp(epsilon * d).
+
+    References
+    ----------
+    Andrés, Bordenabe, Chatzikokolakis, Palamidessi, "Geo-indistinguishability", CCS 2013 (their law is continuous, and
+    rounding it keeps no such promise); Yao et al. 2024, Definition 8, where the epsilon is missing.
+    """
+
+    name: ClassVar[str] = "planar"
+    grid: Grid
+    epsilon: Fraction  # What is kept per kilometre between two cells
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+
+    @property
+    def num_inputs(self) -> int:
+        return self.grid.num_cells + 1
+
+    @property
+    def num_symbols(self) -> int:
+        return self.grid.num_cells
+
+    @property
+    def loss(self) -> Fraction:
+        """What a report gives away at worst between any two places of the box, however far apart."""
+        last = self.grid.num_columns - 1
+        return -self.displacement_exponent(last, last)
+
+    @property
+    def centre(self) -> int:
+        middle = self.grid.num_columns // 2
+        return self.grid.cell_at(middle, middle)
+
+    @property
+    def blurs_all(self) -> bool:
+        """Whether reports lie so far off that a map of the box says nothing: by half its shorter side.
+
+        A report lies about 2 / epsilon from the true place (as if cells were small and the box endless).
+        """
+        return float(2 / self.epsilon) > float(min(self.grid.pitch_km)) * self.grid.num_columns / 2
+
+    def index(self, longitude: object, latitude: object) -> int:
+        """Return the input for a place: one outside the box is moved to its border, a missing one is its own input."""
+        west, south, east, north = self.grid.sides
+        across, along = read_number(longitude), read_number(latitude)
+        if across is None or along is None:
+            return self.grid.outside
+        return self.grid.cell(min(max(across, west), east), min(max(along, south), north))
+
+    def symbols(self) -> range:
+        """Refuse: before it is put on the border of the box, a report may be any point of an endless lattice."""
+        raise ParameterError(
+            "the planar law draws from an endless lattice: its symbols cannot be listed. Use its closed form, loss."
+        )
+
+    def exponent(self, index: int, symbol: int) -> Fraction:
+        column, row = self._at(index)
+        to_column, to_row = self.grid.column_row(symbol)
+        return self.displacement_exponent(to_column - column, to_row - row)
+
+    def displacement_exponent(self, columns: int, rows: int) -> Fraction:
+        """Return the exponent of a displacement by columns and rows, of either sign: minus epsilon times its norm."""
+        slopes, denominator = self._slopes
+        columns, rows = abs(columns), abs(rows)
+        return Fraction(-max(across * columns + along * rows for across, along in slopes), denominator)
+
+    def perturb(self, index: int, noise: Noise) -> int:
+        """Draw a cell: move the true one by a random displacement, and back onto the border if it left the box."""
+        last = self.grid.num_columns - 1
+        column, row = self._at(index)
+        columns, rows = self.displacement(noise)
+        return self.grid.cell_at(min(max(column + columns, 0), last), min(max(row + rows, 0), last))
+
+    def displacement(self, noise: Noise) -> tuple[int, int]:
+        """Draw columns and rows to move by, with probability proportional to the exponential of their exponent."""
+        across, along = self.rates
+        while True:
+            columns, rows = noise.discrete_laplace(1 / across), noise.discrete_laplace(1 / along)
+            # The proposal's exponent is one of the scalar products whose maximum the norm is: never below the law's.
+            proposed = across * abs(columns) + along * abs(rows)
+            if noise.bernoulli_exp(-self.displacement_exponent(columns, rows) - proposed):
+                return columns, rows
+
+    def variance(self, share: float, num: float) -> float:
+        """Return the variance of the share of reports that name a cell: of the blurred map, not of the true one."""
+        return share * (1 - share) / num
+
+    @cached_property
+    def _slopes(self) -> tuple[list[tuple[int, int]], int]:
+        """Epsilon times the scalar product of each direction with a column and with a row, over one denominator."""
+        width, height = (self.epsilon * side for side in self.grid.pitch_km)
+        slopes = [(width * a / c, height * b / c) for a, b, c in DIRECTIONS]
+        denominator = math.lcm(*(slope.denominator for pair in slopes for slope in pair))
+        return [(int(across * denominator), int(along * denominator)) for across, along in slopes], denominator
+
+    @cached_property
+    def rates(self) -> tuple[Fraction, Fraction]:
+        """Rates of the proposals for columns and rows: of a direction near the diagonal, which is refused least."""
+        a, b, c = DIRECTIONS[4]
+        width, height = self.grid.pitch_km
+        return self.epsilon * width * a / c, self.epsilon * height * b / c
+
+    def _at(self, index: int) -> tuple[int, int]:
+        return self.grid.column_row(self.centre if index == self.grid.outside else index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseVerdict:
+    """Whether what is estimated would be noise, and what to do about it."""
+
+    is_noise: bool  # Whether a share would be off by more than :data:`NOISE_FACTOR` mean shares (standard deviation)
+    # predicted_sd, limit: the predicted standard deviation of a share, and the largest that is not noise
+    predicted_sd: float
+    limit: float
+    # levels, epsilon: the deepest level, and the least epsilon (in halves, up to 5), that would do; None if none does
+    levels: int | None
+    epsilon: Fraction | None
+    message: str  # All of this in a sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnGrid(Tiered[Law], ABC):
+    """What mechanisms of places and of paths share; not a mechanism by itself."""
+
+    name: ClassVar[str]
+    subject: ClassVar[str] = "grid"
+    grid: Grid
+    method: str = "auto"
+    area_in_clear: bool = False
+    as_published: bool = False
+
+    def __post_init__(self) -> None:
+        self._set_levels()
+        for tier in self.levels:
+            check_epsilon(tier.epsilon)
+        for name in ("area_in_clear", "as_published"):
+            if not isinstance(getattr(self, name), bool):  # a text "false" would count as true
+                got = shown(getattr(self, name))
+                raise ParameterError(f"{name} must be true or false. Got {got}. Write it without quotes.")
+        self._check_method()
+        object.__setattr__(self, "_laws", {tier.name: self.law(self.grid, tier.epsilon) for tier in self.levels})
+
+    @abstractmethod
+    def _check_method(self) -> None: ...
+
+    @abstractmethod
+    def law(self, grid: Grid, epsilon: Fraction) -> Law: ...
+
+    @abstractmethod
+    def num_shares(self, grid: Grid) -> int:
+        """Return how many shares are told apart on a grid if nothing is in clear."""
+
+    @abstractmethod
+    def index(self, value: object) -> int: ...
+
+    def oracle(self, tier: Tier | str) -> Oracle | Planar:
+        """Return the law that a payload is read as symbols of: on the places of one area if that is in clear."""
+        law = self.channel(tier)
+        return law.oracle if isinstance(law, InClear) else law  # type: ignore[return-value]
+
+    def perturb(self, value: object, *, tier: Tier | str, noise: Noise) -> bytes:
+        """Draw a report of a place ``(longitude, latitude)``, or a path; there is always one, whatever the value."""
+        law = self.channel(tier)
+        return law.perturb(self.index(value), noise).to_bytes(ceil_divide(law.payload_bits, 8), "little")
+
+    def read(self, payload: bytes, *, tier: Tier | str) -> list[tuple[int | None, int]]:
+        """Read a payload as pairs of what is in clear (an area, or areas as one number; else None) and a symbol.
+
+        Symbols are those of :meth:`oracle`. There is one pair, or for a path reported place by place one for each.
+        """
+        law = self.channel(tier)
+        size = ceil_divide(law.payload_bits, 8)
+        if not isinstance(payload, bytes | bytearray | memoryview) or len(payload) != size:
+            raise ReportError(f"the payload of this report must be {size} bytes long. Drop the report.")
+        symbol = int.from_bytes(payload, "little")
+        if symbol >= law.num_symbols:
+            raise ReportError("the payload holds a number that no report of this task can hold. Drop the report.")
+        return law.read(symbol)
+
+    def predicted_sd(self, tier: Tier | str, num_devices: int) -> float:
+        """Return the standard deviation of an estimated share, if cells, or reachable paths, are all alike.
+
+        With the area in clear areas are taken to be alike; with ``planar`` it is that of the blurred map.
+        """
+        share = 1 / self.num_shares(self.grid)
+        return math.sqrt(self.channel(tier).variance(share, integer(num_devices, "num_devices", least=1)))
+
+    def noise_verdict(self, num_devices: int) -> NoiseVerdict:
+        """Judge whether a fleet, its tiers alike in size, is large enough for shares, and what would do instead."""
+        epsilons, grid = [tier.epsilon for tier in self.levels], self.grid
+        num = integer(num_devices, "num_devices", least=1)
+
+        def judged(on: Grid, at: list[Fraction]) -> tuple[float, float, bool]:
+            """Return the standard deviation of a mean share, the largest that is not noise, and whether it is noise."""
+            laws, size = [self.law(on, epsilon) for epsilon in at], self.num_shares(on)
+            sd = math.sqrt(1 / sum(1 / law.variance(1 / size, num / len(laws)) for law in laws))
+            limit = float(NOISE_FACTOR / size)
+            return sd, limit, sd > limit or any(isinstance(law, Planar) and law.blurs_all for law in laws)
+
+        sd, limit, noise = judged(grid, epsilons)
+        coarser = (
+            replace(grid, levels=at, area_levels=min(grid.area_levels, at)) for at in range(grid.levels - 1, 1, -1)
+        )
+        depth = next((on.levels for on in coarser if not judged(on, epsilons)[2]), None)
+        tried = (Fraction(half, 2) for half in range(1, 11))  # beyond 5 a report hides little: no advice
+        more = next((e for e in tried if e > max(epsilons) and not judged(grid, [e])[2]), None)
+        advice = [f"level {depth}"] if depth is not None else []
+        advice += [f"epsilon >= {shown_number(more)}"] if more is not None else []
+        text = f"use {' or '.join(advice) or 'more vehicles'}" if noise else f"a share is off by about {sd:.2g}"
+        stated = f"{num_devices:,} vehicles at epsilon {', '.join(shown_number(e) for e in epsilons)}: {text}"
+        return NoiseVerdict(is_noise=noise, predicted_sd=sd, limit=limit, levels=depth, epsilon=more, message=stated)
+
+    def describe(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "grid": self.grid.to_dict(),
+            "tiers": {tier.name: plain(tier.epsilon) for tier in self.levels},
+            "method": self.method,
+            "laws": {tier.name: self.oracle(tier).name for tier in self.levels},
+            "area_in_clear": self.area_in_clear or self.as_published,
+            "as_published": self.as_published,
+        }
+
+    def promised(self, *, areas: str, what: str, notes: tuple[str, ...], warnings: tuple[str, ...] = ()) -> Promise:
+        """State what one report guarantees, for the tier that gives away most, or what is claimed for it."""
+        epsilon = max(tier.epsilon for tier in self.levels)
+        law, in_clear = self.law(self.grid, epsilon), ""
+        bound: LocalDP | WithinCluster
+        if law.loss is not None:
+            bound = LocalDP(epsilon=law.loss, protects="report", neighbours=Neighbours.REPLACE_ONE)
+        else:
+            within: Fraction = law.loss_within  # type: ignore[attr-defined]
+            bound = WithinCluster(epsilon=within, protects="report", neighbours=Neighbours.REPLACE_ONE, clusters=areas)
+            in_clear = f"which of {areas} a report comes from; "
+            in_clear += "one of a place outside the box, or missing, comes from the first"
+        stated = Promise(
+            guarantee=bound,
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=REPORT_ASSUMPTIONS,
+            in_clear=(in_clear,) if in_clear else (),
+            warnings=warnings,
+            notes=notes,
+        )
+        if not self.as_published:
+            return stated
+        loss = shown_number(bound.epsilon)
+        why = f"every bit is turned over with odds of its own: two {what} differ by epsilon {loss}"
+        return replace(
+            stated,
+            guarantee=LocalDP(epsilon=epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE),
+            basis=Basis.CLAIMED,
+            claim=f"epsilon {shown_number(epsilon)} between any two {what}",
+            holds=bound,
+            why=why + (", and areas are shown as they are: across areas there is no bound" if in_clear else ""),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalLocation(OnGrid):
+    """Report which cell of a public grid a vehicle is in, or that it is outside or its place is missing.
+
+    Parameters
+    ----------
+    grid
+        The public grid.
+    epsilon, tiers
+        What one report may give away: one number for all, or public tiers. With ``planar``: per kilometre.
+    method
+        ``auto`` (see :func:`choose_oracle`), ``randomised-response``, ``symmetric-unary``, ``optimised-unary``,
+        ``hadamard``; or ``planar``: a nearby cell, for a promise that fades with distance.
+    area_in_clear
+        Show the area of the grid as it is, and hide only the place inside it.
+    as_published
+        The published e-LT_LDP: area in clear, and each bit of the place inside it turned over at epsilon.
+
+    Guarantee
+    ---------
+    Epsilon-local differential privacy of one report, proved. With ``area_in_clear`` only between places of one area;
+    ``planar``: epsilon per kilometre; ``as_published``: claimed, and really twice epsilon, within the area only.
+
+    Utility
+    -------
+    Unbiased shares; :meth:`predicted_sd` says how far they are off before anything is collected.
+
+    References
+    ----------
+    Yao et al. 2024, Algorithms 3 and 4, and the oracles cited in this module.
+
+    Examples
+    --------
+    >>> grid = Grid(box=("103.9", "30.5", "104.2", "30.8"), levels=5)
+    >>> LocalLocation(grid=grid, epsilon="0.5").noise_verdict(9858).message
+    '9,858 vehicles at epsilon 0.5: use level 3 or epsilon >= 2'
+    """
+
+    name: ClassVar[str] = "local-location"
+    num_steps: ClassVar[tuple[int, int]] = (1, 1)
+    parameters: ClassVar[tuple[str, ...]] = ("method", "as_published", "area_in_clear")
+    methods: ClassVar[tuple[str, ...]] = ("auto", *ORACLES, Planar.name)
+
+    def _check_method(self) -> None:
+        if not isinstance(self.grid, Grid):
+            raise ParameterError(f"{self.name} needs a grid. Give Grid(box=..., levels=...).")
+        if self.grid.levels < 2:
+            raise ParameterError("a map needs a grid of at least 2 levels. Got 1, a single cell. Choose more levels.")
+        if self.method not in self.methods:
+            raise ParameterError(f"method must be one of {', '.join(self.methods)}. Got {str(self.method)[:40]!r}.")
+        if self.as_published and self.method != "auto":
+            raise ParameterError("as_published has a method of its own. Leave method out.")
+        if self.area_in_clear and self.method == Planar.name:
+            raise ParameterError("planar hides the area by its own law. Leave area_in_clear out.")
+
+    def law(self, grid: Grid, epsilon: Fraction) -> Law:
+        if self.as_published:
+            return InClear(
+                oracle=PublishedUnary(num_inputs=grid.num_inner + 1, epsilon=epsilon), num_groups=grid.num_areas
+            )
+        if self.method == Planar.name:
+            return Planar(grid=grid, epsilon=epsilon)
+        if self.area_in_clear:
+            return InClear(oracle=find_oracle(self.method, grid.num_inner + 1, epsilon), num_groups=grid.num_areas)
+        return find_oracle(self.method, grid.num_cells + 1, epsilon)
+
+    def num_shares(self, grid: Grid) -> int:
+        return grid.num_cells + 1
+
+    def index(self, value: object) -> int:
+        """Return the input for a place ``(longitude, latitude)``; never raises.
+
+        What is no such pair, missing or outside the box is the last input. With ``planar`` a place outside the box is
+        moved to its border.
+        """
+        longitude, latitude = read_place(value)
+        law = self._laws[self.levels[0].name]
+        return law.index(longitude, latitude) if isinstance(law, Planar) else self.grid.cell(longitude, latitude)
+
+    def promise(self) -> Promise:
+        """State what one report guarantees, for the tier that gives away most; needs no data."""
+        if self.method != Planar.name:
+            notes = (ORACLE_NOTE, AREA_NOTE) if self.area_in_clear or self.as_published else (ORACLE_NOTE,)
+            return self.promised(areas=areas_text(self.grid), what="places", notes=notes)
+        law = Planar(grid=self.grid, epsilon=max(tier.epsilon for tier in self.levels))
+        return Promise(
+            guarantee=MetricLocalDP(
+                epsilon=law.epsilon, protects="report", neighbours=Neighbours.REPLACE_ONE, distance="1 km"
+            ),
+            basis=Basis.PROVED,
+            mechanism=self.describe(),
+            assumptions=REPORT_ASSUMPTIONS,
+            warnings=(
+                f"between the corners of the box a report gives away epsilon {float(law.loss):.4g}",
+                "a place outside the box is moved to its border, a missing one to its middle",
+                "distances are those between cells",
+            ),
+            notes=("local-location.md#the-planar-law",),
+        )
+
+
+def read_place(value: object) -> tuple[object, object]:
+    """Take a private value apart into longitude and latitude; a pair of None if it is no pair."""
+    try:
+        longitude, latitude = iter(value)  # type: ignore[call-overload]
+    except Exception:  # a private value of any type at all must not stop the report
+        return None, None
+    return longitude, latitude
+
+
+def areas_text(grid: Grid) -> str:
+    return f"the {grid.num_areas} areas of the first {grid.area_levels} levels of the grid"
