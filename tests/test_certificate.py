@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dunnage.certificate import (
-    MOST_CERTIFICATE_BYTES,
+    MAX_CERTIFICATE_BYTES,
     Certificate,
     RowMeasures,
     SpendStatement,
@@ -150,7 +150,7 @@ def test_every_truncation_and_every_longer_file_is_seen() -> None:
         b'{"format": 1.0}',
         b'{"format": "1"}',
         b'{"format": 1, "x": ' + b"[" * 700 + b"]" * 700 + b"}",
-        b" " * (MOST_CERTIFICATE_BYTES + 1),
+        b" " * (MAX_CERTIFICATE_BYTES + 1),
     ],
     ids=lambda data: repr(data[:24]),
 )

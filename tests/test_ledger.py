@@ -123,7 +123,7 @@ def test_delta_is_limited_as_well(ledger):
 
 def test_add_remove_costs_twice_under_replace_one(ledger):
     spend = ledger.spend(dp("0.5"), purpose(1, budget(1, neighbours=REPLACE)))
-    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(1, 2)), Loss(Fraction(1)))
+    assert spend.losses == {ADD: Loss(Fraction(1, 2)), REPLACE: Loss(Fraction(1))}
     with pytest.raises(BudgetError):
         ledger.spend(dp("0.01"), purpose(2))
 
@@ -415,13 +415,14 @@ def test_file_is_private_and_alone(path, ledger):
 
 def test_file_is_private_before_the_database_is_written(path, ledger, monkeypatch):
     seen = []
-    write = ledger_module._write_schema
+    connect = ledger_module._fresh
 
-    def watched(draft: Path) -> None:
-        seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
-        write(draft)
+    def watched(name: str = ":memory:") -> sqlite3.Connection:
+        for draft in path.parent.glob(".dunnage-*"):
+            seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
+        return connect(name)
 
-    monkeypatch.setattr(ledger_module, "_write_schema", watched)
+    monkeypatch.setattr(ledger_module, "_fresh", watched)
     ledger.spend(dp(1), purpose(1))
     assert seen == [(0o600, 0, False)]
 
@@ -433,14 +434,14 @@ def test_looking_creates_nothing(path, ledger):
 
 
 def test_losing_the_race_to_create_keeps_the_other_ledger(path, ledger, monkeypatch):
-    write = ledger_module._write_schema
+    link = os.link
 
-    def slow(draft: Path) -> None:
-        write(draft)
-        monkeypatch.setattr(ledger_module, "_write_schema", write)
+    def late(draft: Path, final: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
         Ledger(path).spend(dp("0.6"), purpose(1, budget(1)))
+        link(draft, final)
 
-    monkeypatch.setattr(ledger_module, "_write_schema", slow)
+    monkeypatch.setattr(os, "link", late)
     with pytest.raises(BudgetError):
         ledger.spend(dp("0.6"), purpose(2))
     assert os.listdir(path.parent) == [path.name]

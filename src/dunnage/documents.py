@@ -92,16 +92,7 @@ OrEmpty = Annotated[
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:
-    """Write plain data in the one form that is digested and stored.
-
-    Examples
-    --------
-    >>> print(canonical({"b": 1, "a": 2}).decode(), end="")
-    {
-      "a": 2,
-      "b": 1
-    }
-    """
+    """Write plain data in the one form that is digested and stored."""
     return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 

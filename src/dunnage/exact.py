@@ -23,13 +23,7 @@ Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
 
 
 def exact(value: Exact, *, what: str = "a number") -> Fraction:
-    """Read a number as the exact fraction its decimal text stands for.
-
-    Examples
-    --------
-    >>> exact(0.1)
-    Fraction(1, 10)
-    """
+    """Read a number as the exact fraction its decimal text stands for."""
     try:
         return _read(value)
     except (TypeError, ValueError, ArithmeticError):
@@ -65,13 +59,7 @@ def _read_text(text: object) -> Fraction:
 
 
 def nearest_float(value: Fraction) -> float:
-    """Return the nearest double; infinite beyond the largest one.
-
-    Examples
-    --------
-    >>> nearest_float(Fraction(1, 10)), nearest_float(Fraction(-(10**400)))
-    (0.1, -inf)
-    """
+    """Return the nearest double; infinite beyond the largest one."""
     try:
         return float(value)
     except OverflowError:
@@ -79,13 +67,7 @@ def nearest_float(value: Fraction) -> float:
 
 
 def plain(value: Fraction) -> int | float | str:
-    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q".
-
-    Examples
-    --------
-    >>> plain(Fraction(1, 10)), plain(Fraction(3)), plain(Fraction(1, 3))
-    (0.1, 3, '1/3')
-    """
+    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q"."""
     if value.denominator == 1:
         return value.numerator
     nearest = nearest_float(value)
@@ -94,13 +76,7 @@ def plain(value: Fraction) -> int | float | str:
 
 
 def decimal_text(value: Fraction, *, digits: int = 6) -> str:
-    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked.
-
-    Examples
-    --------
-    >>> decimal_text(Fraction(1, 10)), decimal_text(Fraction(1, 3))
-    ('0.1', 'about 0.333333')
-    """
+    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked."""
     number = plain(value)
     if not isinstance(number, str) and len(str(number)) <= 20:
         return str(number)
@@ -109,13 +85,7 @@ def decimal_text(value: Fraction, *, digits: int = 6) -> str:
 
 
 def shown(value: object) -> str:
-    """Print a public value in an error, shortened.
-
-    Examples
-    --------
-    >>> shown("ten"), shown(10**5000)
-    ("'ten'", 'a very long number')
-    """
+    """Print a public value in an error, shortened."""
     try:
         text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
@@ -124,12 +94,6 @@ def shown(value: object) -> str:
 
 
 def shown_number(value: Fraction) -> str:
-    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long.
-
-    Examples
-    --------
-    >>> shown_number(Fraction(1, 3)), shown_number(Fraction(10**100 + 1, 10**99))
-    ('1/3', 'about 10.0000')
-    """
+    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long."""
     text = str(plain(value))
     return text if len(text) <= _MOST_SHOWN else decimal_text(value)

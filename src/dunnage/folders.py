@@ -98,3 +98,14 @@ def _umask(mask: int | None) -> Iterator[None]:
     finally:
         if before is not None:
             os.umask(before)
+
+
+def sync_folder(folder: Path) -> None:
+    """See that the names of new files outlive a power cut."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

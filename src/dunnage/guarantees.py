@@ -44,20 +44,13 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Loss:
-    """A plain (epsilon, delta) loss; ``epsilon`` is None when no bound exists.
-
-    Examples
-    --------
-    >>> str(Loss(Fraction(1, 2)) + Loss(Fraction(1)))
-    'epsilon 1.5'
-    """
+    """A plain (epsilon, delta) loss; ``epsilon`` is None when no bound exists."""
 
     epsilon: Fraction | None
     delta: Fraction = Fraction(0)
 
     @property
     def bounded(self) -> bool:
-        """Whether any bound exists."""
         return self.epsilon is not None
 
     def __add__(self, other: Loss) -> Loss:
@@ -66,7 +59,6 @@ class Loss:
         return Loss(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def within(self, limit: Loss) -> bool:
-        """Whether this loss fits into a limit."""
         if limit.epsilon is None:
             return True
         return self.epsilon is not None and self.epsilon <= limit.epsilon and self.delta <= limit.delta
@@ -102,7 +94,6 @@ class _Value:
         _check_text(self, "protects", "what it protects", '"package"')
 
     def to_dict(self) -> dict[str, object]:
-        """Give the guarantee as plain data."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         shown = {
             name: plain(value) if isinstance(value, Fraction) else value
@@ -186,7 +177,6 @@ class PureDP(_Epsilon):
     model: ClassVar[str] = "dp"
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
         return _converted(Loss(self.epsilon), self.neighbours, neighbours)
 
     def for_group(self, size: int, *, protects: str) -> PureDP:
@@ -208,7 +198,6 @@ class ApproximateDP(_Epsilon):
         _set_probability(self, "delta")
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
         return _converted(Loss(self.epsilon, self.delta), self.neighbours, neighbours)
 
 
@@ -251,7 +240,6 @@ class LocalDP(_Epsilon):
     model: ClassVar[str] = "local-dp"
 
     def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
         return _converted(Loss(self.epsilon), self.neighbours, neighbours)
 
 
@@ -351,15 +339,7 @@ def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def parallel(guarantees: Sequence[PureDP], *, disjoint_by: str) -> PureDP:
-    """Return what releases of disjoint parts promise together: the largest epsilon.
-
-    Parameters
-    ----------
-    guarantees
-        One per part.
-    disjoint_by
-        The public rule that puts each protected unit into one part only; becomes a named assumption.
-    """
+    """Return what releases of disjoint parts promise together: the largest epsilon."""
     if not disjoint_by:
         raise CompositionError(
             "parallel composition needs the public rule that separates the units. Got none. Name it."
@@ -579,7 +559,6 @@ class Budget:
 
     @property
     def limit(self) -> Loss:
-        """The budget as a loss."""
         return Loss(self.epsilon, self.delta)
 
     def __str__(self) -> str:
@@ -631,5 +610,4 @@ def guarantee_from(data: Mapping[str, object]) -> Guarantee:
 
 
 def total(losses: Iterable[Loss]) -> Loss:
-    """Add losses up in sequence."""
     return sum(losses, NO_LOSS)

@@ -364,13 +364,7 @@ def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Int
 
 
 def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
-    """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``.
-
-    Examples
-    --------
-    >>> discrete_laplace(Noise(seed=1), 3, 4).shape
-    (4,)
-    """
+    """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
     scale = _checked_scale(scale)
     draw = _laplace_by_table if 2 * scale <= _LAYOUT.radix else _laplace_by_sign
     return _in_chunks(size, lambda count: draw(noise, scale, count))
@@ -420,11 +414,6 @@ def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntA
     Runtime
     -------
     That of :func:`binomial_exp`, for the numbers at or above the threshold or for those below, whichever are fewer.
-
-    Examples
-    --------
-    >>> tail_counts(Noise(seed=1), 5, 60, np.array([10**9, 0, 10**9])).shape
-    (3,)
     """
     step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MOST_BELOW)
     if threshold >= 1:
@@ -604,11 +593,6 @@ def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> ND
     Runtime
     -------
     One table draw for every eight bits.
-
-    Examples
-    --------
-    >>> packed_bits(Noise(seed=1), 2, 257, 3).shape
-    (3, 33)
     """
     x, num_bits, size = rational(x, "x"), integer(num_bits, "num_bits", least=1), integer(size, "size")
     table, num_bytes = _packed_bits_table(x, _LAYOUT), ceil_divide(num_bits, 8)

@@ -170,13 +170,7 @@ def owner_warnings(data: Dataset) -> tuple[str, ...]:
 
 
 def foresee(data: Dataset) -> Foresight:
-    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only.
-
-    Parameters
-    ----------
-    data
-        The rows, with their policy.
-    """
+    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only."""
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
         found = mechanism.preview(data)

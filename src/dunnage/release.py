@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import MOST_CERTIFICATE_BYTES, AttributeStatement, Certificate
+from dunnage.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.columns import portable, write_csv
 from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
@@ -128,13 +128,7 @@ class Release:
         return kind
 
     def check_rows(self, verb: str) -> None:
-        """Refuse what needs released rows on a release that has none.
-
-        Raises
-        ------
-        ParameterError
-            If the release is one of counts or estimates.
-        """
+        """Refuse what needs released rows on a release that has none."""
         if self.kind != ROWS:
             raise ParameterError(
                 f"{verb} needs released rows, one a record. Got a release of {self.kind}, which has none. Give another."
@@ -148,13 +142,7 @@ class Release:
         return Universe.from_description([item.plain() for item in self.certificate.attributes])
 
     def counted(self) -> tuple[IntArray, IntArray]:
-        """Return the cells that a release of counts lists, by their number in its universe, and their counts.
-
-        Raises
-        ------
-        ReleaseError
-            If a label is not one of the universe.
-        """
+        """Return the cells that a release of counts lists, by their number in its universe, and their counts."""
         universe = self.universe
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
         strange = [name for name, found in codes.items() if (found < 0).any()]
@@ -189,13 +177,7 @@ class Release:
         return np.where(alone, found.max(initial=-1) + np.cumsum(alone), found) if alone.any() else found
 
     def uncertain(self, name: str) -> Uncertain:
-        """Return what is known of one generalised or perturbed number.
-
-        Raises
-        ------
-        ParameterError
-            If no such quantity was released.
-        """
+        """Return what is known of one generalised or perturbed number."""
         columns = self.data.column_names
         if name not in self.quantities:
             known = ", ".join(self.quantities) or "none"
@@ -274,13 +256,7 @@ class Release:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Release:
-        """Read a release folder for planning; digests are checked before anything is parsed.
-
-        Raises
-        ------
-        ReleaseError
-            If the folder is no release or was altered. :func:`dunnage.verify` says more.
-        """
+        """Read a release folder for planning; digests are checked before anything is parsed."""
         path = Path(folder)
         try:
             certificate = read_certificate(path)
@@ -311,7 +287,7 @@ def read_certificate(folder: Path) -> Certificate:
     if not is_plain_file(folder, CERTIFICATE_FILE):
         raise ReleaseError(f"{folder} has no {CERTIFICATE_FILE}, so it is not a release.")
     with (folder / CERTIFICATE_FILE).open("rb") as stream:
-        return Certificate.from_bytes(stream.read(MOST_CERTIFICATE_BYTES + 1))
+        return Certificate.from_bytes(stream.read(MAX_CERTIFICATE_BYTES + 1))
 
 
 def is_plain_file(folder: Path, name: str) -> bool:

@@ -44,59 +44,20 @@ _NEGLIGIBLE = Decimal("1e-30")
 
 
 def sampling_delta(k: int, beta: Exact, epsilon_rest: Exact | None = None, *, as_published: bool = False) -> Fraction:
-    """Bound the delta of releasing the classes of at least k records of a secret sample from above.
-
-    Parameters
-    ----------
-    k
-        Fewest records of a released class.
-    beta
-        Probability that a record is sampled.
-    epsilon_rest
-        The epsilon that goes with it, without what choosing the classes costs; None means -ln(1 - beta) exactly.
-    as_published
-        Begin at n = ceil(k / gamma) as Li et al. 2022 do, which understates delta.
-
-    Returns
-    -------
-    Fraction
-        Rounded up to 12 digits, at most 1.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range, or epsilon_rest is below -ln(1 - beta), where no delta is known.
-
-    Examples
-    --------
-    >>> f"{float(sampling_delta(40, '0.7', '1.2040')):.3e}"
-    '6.790e-04'
-    """
+    """Bound the delta of releasing the classes of at least k records of a secret sample from above."""
     first = _checked_k(k) + (1 if as_published else 0)
     rest = None if epsilon_rest is None else _checked_rest(epsilon_rest)
     return _largest_tail(first, _checked_beta(beta), rest)
 
 
 def sampling_epsilon(beta: Exact) -> Fraction:
-    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows.
-
-    Examples
-    --------
-    >>> float(sampling_epsilon("0.7"))
-    1.20397280433
-    """
+    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows."""
     missed = _decimal(1 - _checked_beta(beta), _DOWN)
     return Fraction(_PRINT.plus(-missed.ln(_DOWN).next_minus(_DOWN)))
 
 
 def sampling_beta(epsilon_rest: Exact) -> Fraction:
-    """Return 1 - e^-epsilon_rest, rounded down to 12 decimals: the largest rate of a sample for that epsilon.
-
-    Examples
-    --------
-    >>> float(sampling_beta(1))
-    0.632120558828
-    """
+    """Return 1 - e^-epsilon_rest, rounded down to 12 decimals: the largest rate of a sample for that epsilon."""
     rest = _checked_rest(epsilon_rest)
     scaled = (1 - _exp_above(-rest)) * 10**_PRINTED_DIGITS
     beta = Fraction(math.floor(scaled), 10**_PRINTED_DIGITS)
@@ -109,18 +70,7 @@ def sampling_beta(epsilon_rest: Exact) -> Fraction:
 
 
 def smallest_k(beta: Exact, delta: Exact) -> int:
-    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range, or not even the largest k will do.
-
-    Examples
-    --------
-    >>> smallest_k("0.7", "1e-3")
-    36
-    """
+    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for."""
     limit = exact(delta, what="delta")
     if not 0 < limit < 1:
         raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
@@ -140,11 +90,6 @@ def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fracti
     """Bound the delta that holds where classes are chosen on the released sample, with scores between 0 and epsilon'.
 
     Such a choice can raise the odds of a class that tells too much to e^(2 epsilon') times what they are without it.
-
-    Examples
-    --------
-    >>> float(published_choice_delta(4, "0.7", 3))
-    0.696692154036
     """
     rate, growth = _checked_beta(beta), _exp_above(2 * _checked_rest(epsilon_choice))
     telling = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled

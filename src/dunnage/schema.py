@@ -155,17 +155,7 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """How many trips of one rider are counted at most.
-
-    Parameters
-    ----------
-    person
-        Identifier that tells riders apart.
-    max
-        Most trips that are counted, chosen at random from all.
-    per
-        Whether that is for each service ``day``, or for the ``period`` (the whole dataset, if it has none).
-    """
+    """How many trips of one rider are counted at most."""
 
     person: str
     max: int

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dunnage.certificate import Certificate
 from dunnage.guarantees import KAnonymity, SampledDP
-from dunnage.kinds.classes import ClassRows
 from dunnage.kinds.common import Kind
 from dunnage.kinds.counts import Counts
 from dunnage.kinds.estimates import Estimates
-from dunnage.kinds.noisy import NoisyRows
+from dunnage.kinds.rows import ClassRows, NoisyRows
 
 ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 """What a certificate calls its kind of release."""

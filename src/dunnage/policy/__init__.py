@@ -118,7 +118,6 @@ class Policy:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
-        """Read a policy file."""
         written = Written.read(path)
         return cls.from_dict(written.document, path=written.path)
 
@@ -182,13 +181,7 @@ class Policy:
 
 
 def is_for_devices(document: Document) -> bool:
-    """Tell whether plain data, in the shape of a policy, is meant for devices.
-
-    Examples
-    --------
-    >>> is_for_devices({"mechanisms": {"places": {"name": "local-location"}}}), is_for_devices({"mechanism": {}})
-    (True, False)
-    """
+    """Tell whether plain data, in the shape of a policy, is meant for devices."""
     tables = document.get("mechanisms")
     # [mechanisms] with a name and parameters of its own is a misspelt [mechanism].
     return isinstance(tables, Mapping) and bool(tables) and all(isinstance(item, Mapping) for item in tables.values())
