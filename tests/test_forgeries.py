@@ -181,7 +181,7 @@ UNSEEN: dict[str, tuple[str, str]] = {
 
 def is_unseen(release: Release, path: Way) -> bool:
     certificate, place = release.certificate, ".".join(map(str, path))
-    about = f"{certificate.kind} {certificate.mechanism['name']}"
+    about = f"{certificate.kind} {certificate.mechanism_name}"
     return any(re.fullmatch(pattern, place) and re.search(whom, about) for pattern, (whom, _) in UNSEEN.items())
 
 
@@ -271,7 +271,7 @@ UNSEEN_CELLS: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", NAMES)
 def test_every_changed_cell_and_line_of_a_table_is_seen(name: str) -> None:
     release = genuine(name)
-    about = f"{release.kind} {release.certificate.mechanism['name']}"
+    about = f"{release.kind} {release.certificate.mechanism_name}"
     missed: list[Any] = []
     for table in release.tables:
         for place, forged in forged_tables(release.tables[table]):

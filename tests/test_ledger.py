@@ -123,7 +123,7 @@ def test_delta_is_limited_as_well(ledger):
 
 def test_add_remove_costs_twice_under_replace_one(ledger):
     spend = ledger.spend(dp("0.5"), purpose(1, budget(1, neighbours=REPLACE)))
-    assert spend.losses == {ADD: Loss(Fraction(1, 2)), REPLACE: Loss(Fraction(1))}
+    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(1, 2)), Loss(Fraction(1)))
     with pytest.raises(BudgetError):
         ledger.spend(dp("0.01"), purpose(2))
 

@@ -21,7 +21,7 @@ from dunnage.documents import suggestion
 from dunnage.domains import Category, Graph, Numeric, Ordinal, Tree
 from dunnage.errors import ParameterError, PolicyError
 from dunnage.guarantees import Budget, Neighbours
-from dunnage.policy import MOST_POLICY_BYTES, PeriodRule, Policy, ReadOptions
+from dunnage.policy import MAX_POLICY_BYTES, PeriodRule, Policy, ReadOptions
 from dunnage.policy.draft import draft_policy
 from dunnage.schema import Role
 
@@ -417,7 +417,7 @@ def test_files_that_are_no_policy(tmp_path: Path) -> None:
     path.write_bytes(b'dataset = "x"\n# \xe9\n')
     with pytest.raises(PolicyError, match=r"not UTF-8 text \(line 2\)"):
         Policy.read(path)
-    path.write_text("#" * (MOST_POLICY_BYTES + 1))
+    path.write_text("#" * (MAX_POLICY_BYTES + 1))
     with pytest.raises(PolicyError, match="larger than 1 MiB"):
         Policy.read(path)
     with pytest.raises(PolicyError, match="larger than 1 MiB"):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from dunnage.errors import ParameterError
 from dunnage.guarantees import exp_upper
 from dunnage.sampling_loss import (
-    LEAST_BETA,
-    MOST_BETA,
-    MOST_K,
+    MAX_BETA,
+    MAX_K,
+    MIN_BETA,
     published_choice_delta,
     sampling_beta,
     sampling_delta,
@@ -143,18 +143,18 @@ def test_a_choice_on_the_released_sample_tilts_odds(k, beta, choice):
     ("call", "says"),
     [
         (lambda: sampling_delta(1, HALF), "k must be a whole number from 2"),
-        (lambda: sampling_delta(MOST_K + 1, HALF), "k must be a whole number from 2"),
+        (lambda: sampling_delta(MAX_K + 1, HALF), "k must be a whole number from 2"),
         (lambda: sampling_delta(True, HALF), "k must be a whole number from 2"),
         (lambda: sampling_delta(5, 0), "beta must be at least"),
         (lambda: sampling_delta(5, 1), "beta must be at least"),
-        (lambda: sampling_delta(5, LEAST_BETA / 2), "beta must be at least"),
+        (lambda: sampling_delta(5, MIN_BETA / 2), "beta must be at least"),
         (lambda: sampling_delta(5, "0.7", "1.2"), "at least -ln\\(1 - beta\\), which is 1.20397"),
         (lambda: sampling_delta(5, "0.7", 0), "must be above 0 and at most 700"),
         (lambda: sampling_beta(-1), "must be above 0"),
         (lambda: sampling_beta("1e-11"), "leaves a rate below"),
         (lambda: smallest_k(HALF, 0), "delta must be above 0"),
         (lambda: smallest_k(HALF, 1), "delta must be above 0"),
-        (lambda: smallest_k(MOST_BETA, "1e-6"), "needs a k above"),
+        (lambda: smallest_k(MAX_BETA, "1e-6"), "needs a k above"),
     ],
 )
 def test_refusals(call, says):
@@ -163,10 +163,10 @@ def test_refusals(call, says):
 
 
 def test_extreme_rates():
-    assert MOST_BETA**2 <= sampling_delta(2, MOST_BETA) < 1
+    assert MAX_BETA**2 <= sampling_delta(2, MAX_BETA) < 1
     # As the rate falls, gamma n = 2 beta n records are too many of a Poisson number, beta n of them expected.
-    assert float(sampling_delta(2, LEAST_BETA)) == pytest.approx(1 - 2 * math.exp(-1), rel=1e-6)
-    assert sampling_beta(700) == MOST_BETA
+    assert float(sampling_delta(2, MIN_BETA)) == pytest.approx(1 - 2 * math.exp(-1), rel=1e-6)
+    assert sampling_beta(700) == MAX_BETA
 
 
 def test_smallest_k_is_never_below_two():

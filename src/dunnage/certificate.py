@@ -230,12 +230,14 @@ class CountNoise(Model):
     law: str
 
 
-class FeatureNoise(CountNoise):
+class FeatureNoise(Model):
     """Noise on the sums of one feature."""
 
     feature: str
     groups: int
     epsilon: Number
+    scale: Number
+    law: str
 
 
 class CountMeasures(Model):
@@ -306,7 +308,7 @@ class Meaning(Model):
     odds: list[OddsRow]
 
 
-class ProofStatement(Model):
+class Proof(Model):
     """Where it is proved what is stated."""
 
     project: str
@@ -369,7 +371,7 @@ class Certificate(Model):
     why: str | None = None
     warnings: list[str] | None = None
     holds: StatedGuarantee | None = None
-    proof: ProofStatement | None = None
+    proof: Proof | None = None
     attributes: list[AttributeStatement]
     measures: RowMeasures | CountMeasures | EstimateMeasures
     meaning: Meaning
@@ -380,6 +382,10 @@ class Certificate(Model):
     digests_say: str
     files: dict[str, str]
     signature: Signature | None = None
+
+    @property
+    def mechanism_name(self) -> str:
+        return str(self.mechanism.get("name", ""))
 
     @property
     def rows(self) -> RowMeasures:

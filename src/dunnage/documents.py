@@ -24,7 +24,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
     ValidationError,
     WithJsonSchema,
     WrapSerializer,
@@ -81,12 +80,10 @@ Listed = Annotated[tuple[T, ...], Field(strict=False)]
 M = TypeVar("M", bound=BaseModel)
 
 
-def _write_or_empty(value: object, write: SerializerFunctionWrapHandler) -> Any:
-    return {} if value is None else write(value)
-
-
 OrEmpty = Annotated[
-    M | None, BeforeValidator(lambda value: None if value == {} else value), WrapSerializer(_write_or_empty)
+    M | None,
+    BeforeValidator(lambda value: None if value == {} else value),
+    WrapSerializer(lambda value, write: {} if value is None else write(value)),
 ]
 """A part that a document may lack: None here, an empty table in the file."""
 
@@ -184,8 +181,8 @@ def problems_of(
         if kind == "missing":
             yield Problem("is missing", where=place, remedy=f"Write {key} = {says}." if says else "")
         elif kind == "extra_forbidden":
-            known = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
-            yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, known))
+            keys = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
+            yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, keys))
         elif isinstance(cause, Flaws):
             base = [where, *path[:-1]] if cause.beside else [place]
             for problem in cause.problems:
@@ -223,7 +220,8 @@ def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel
             current, owner = (tagged[0], tagged[0]) if tagged else (None, owner)
             continue
         if _is_model(current):
-            owner, field = current, _by_key(current).get(str(part))
+            owner = current
+            field = {f.alias or name: f for name, f in owner.model_fields.items()}.get(str(part))
             current = field.annotation if field is not None else None
         else:
             field = None if isinstance(part, str) else field
@@ -244,10 +242,6 @@ def _core(annotation: Any) -> Any:
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _tag(model: type[BaseModel]) -> str:

@@ -14,8 +14,8 @@ from numbers import Rational, Real
 
 from dunnage.errors import ParameterError
 
-_MOST_DIGITS = 700  # room for the sum of any two doubles
-_MOST_SHOWN = 60
+_MAX_DIGITS = 700  # room for the sum of any two doubles
+_MAX_SHOWN = 60
 Exact = int | str | Decimal | Fraction | float
 """What a public number may be given as; a float means the decimal it prints as."""
 Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
@@ -41,19 +41,19 @@ def _read(value: object) -> Fraction:
         number = _read_text(repr(float(value)))
     else:
         number = _read_text(str(value) if isinstance(value, Decimal) else value)
-    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+    if max(abs(number.numerator), number.denominator) >= 10**_MAX_DIGITS:
         raise ValueError
     return number
 
 
 def _read_text(text: object) -> Fraction:
     """Read a decimal or "p/q"; a number nobody could mean (10^1000) is refused, not expanded."""
-    if not isinstance(text, str) or len(text) > 2 * _MOST_DIGITS + 2:
+    if not isinstance(text, str) or len(text) > 2 * _MAX_DIGITS + 2:
         raise TypeError
     if "/" in text:
         return Fraction(text)
     number = Decimal(text)
-    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+    if not number.is_finite() or abs(number.adjusted()) > _MAX_DIGITS:
         raise ValueError
     return Fraction(number)
 
@@ -90,10 +90,10 @@ def shown(value: object) -> str:
         text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
         text = "a very long number"
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
 def shown_number(value: Fraction) -> str:
     """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long."""
     text = str(plain(value))
-    return text if len(text) <= _MOST_SHOWN else decimal_text(value)
+    return text if len(text) <= _MAX_SHOWN else decimal_text(value)

@@ -161,6 +161,7 @@ class KAnonymity(_Value):
 class _Epsilon(_Value):
     """A guarantee with an epsilon and neighbours."""
 
+    is_plain: ClassVar[bool] = False  # whether it bounds a plain loss
     epsilon: Fraction
     neighbours: Neighbours
 
@@ -169,15 +170,18 @@ class _Epsilon(_Value):
         _set_amount(self, "epsilon")
         _set_neighbours(self)
 
+    def plain_loss(self, neighbours: Neighbours) -> Loss:
+        if not self.is_plain:
+            return UNBOUNDED
+        return _converted(Loss(self.epsilon, getattr(self, "delta", Fraction(0))), self.neighbours, neighbours)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PureDP(_Epsilon):
     """Epsilon-differential privacy between the stated neighbours."""
 
     model: ClassVar[str] = "dp"
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        return _converted(Loss(self.epsilon), self.neighbours, neighbours)
+    is_plain = True
 
     def for_group(self, size: int, *, protects: str) -> PureDP:
         """Return what holds for a unit of at most ``size`` protected records: a rider of m trips has m epsilon."""
@@ -191,14 +195,12 @@ class ApproximateDP(_Epsilon):
     """(epsilon, delta)-differential privacy between the stated neighbours."""
 
     model: ClassVar[str] = "dp"
+    is_plain = True
     delta: Fraction
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _set_probability(self, "delta")
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        return _converted(Loss(self.epsilon, self.delta), self.neighbours, neighbours)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,9 +240,7 @@ class LocalDP(_Epsilon):
     """Epsilon between any two values a device may hold; one report."""
 
     model: ClassVar[str] = "local-dp"
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        return _converted(Loss(self.epsilon), self.neighbours, neighbours)
+    is_plain = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -310,10 +310,6 @@ def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
         models = " and ".join(sorted({g.model for g in guarantees}))
         raise CompositionError(f"{models} do not add up: no bound is proved for them together. State each on its own.")
     delta = sum((g.delta for g in guarantees if isinstance(g, ApproximateDP)), Fraction(0))
-    return _approximate(first, epsilon, delta)
-
-
-def _approximate(first: _Epsilon, epsilon: Fraction, delta: Fraction) -> ApproximateDP:
     if delta >= 1:
         raise CompositionError(
             f"the deltas add up to {decimal_text(delta)}: nothing is promised. Ask for smaller deltas."
@@ -527,6 +523,7 @@ class Promise:
         return {**self._stated(), **({"proof": proof} if sections else {})}
 
     def _stated(self) -> dict[str, object]:
+        words = {"claim": self.claim, "why": self.why, "warnings": list(self.warnings)}
         return {
             "guarantee": self.guarantee.to_dict(),
             "basis": str(self.basis),
@@ -534,7 +531,7 @@ class Promise:
             "assumptions": {a.name: a.says for a in self.assumptions},
             "in_clear": list(self.in_clear),
             "numerics": self.numerics,
-            **_present({"claim": self.claim, "why": self.why, "warnings": list(self.warnings)}),
+            **{name: value for name, value in words.items() if value},
             **({"holds": self.holds.to_dict()} if self.holds is not None else {}),
         }
 
@@ -577,10 +574,6 @@ class Purpose:
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False
-
-
-def _present(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value}
 
 
 _MODELS: Mapping[str, type] = {

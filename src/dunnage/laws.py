@@ -315,7 +315,7 @@ class Cells:
         try:
             first = described[0]
             law, epsilon, confidence = first["law"], first["epsilon"], first["confidence"]
-            found = cls.cut(
+            cells = cls.cut(
                 domain,
                 [exact(item["lower"]) for item in described[1:]],
                 law=law,
@@ -326,7 +326,7 @@ class Cells:
             raise ParameterError(
                 f"noise is described by cells with law, epsilon and confidence. Got {shown(described)}."
             ) from None
-        return found
+        return cells
 
     @cached_property
     def _starts(self) -> IntArray:
@@ -376,8 +376,8 @@ class Cells:
         steps = self.steps(values)
         radius = np.array([cell.law.radius for cell in self.cells], dtype=np.int64)[self.index(steps)]
         lower, upper = self._ends(steps, radius, radius)
-        told = self.domain.grid_values(steps)
-        return np.where(radius < 0, told, lower), np.where(radius < 0, told, upper)
+        exact_values = self.domain.grid_values(steps)
+        return np.where(radius < 0, exact_values, lower), np.where(radius < 0, exact_values, upper)
 
     def upper(self, values: npt.ArrayLike, risk: Fraction) -> FloatArray:
         """Return for each noisy value a bound that its true one is above with at most this probability."""
@@ -423,11 +423,11 @@ def cut_text(name: str, domain: Numeric, borders: Sequence[Exact]) -> str:
 
 def count_noise_spread(law: str, scale: Fraction) -> float:
     """Return the standard deviation of noise on counts around zero, a mean of one half included."""
-    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
+    ratio = math.exp(-1 / scale)
     spreads = {
-        "discrete": math.sqrt(2 * ratio) / rest,
-        "round": math.sqrt(math.sqrt(ratio) * (1 + ratio)) / rest,
-        "floor": (1 + ratio) / (math.sqrt(2) * rest),
+        "discrete": math.sqrt(2 * ratio) / (1 - ratio),
+        "round": math.sqrt(math.sqrt(ratio) * (1 + ratio)) / (1 - ratio),
+        "floor": (1 + ratio) / (math.sqrt(2) * (1 - ratio)),
         "floating": math.sqrt(2) * float(scale),
     }
     return spreads[law]
@@ -435,11 +435,14 @@ def count_noise_spread(law: str, scale: Fraction) -> float:
 
 def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
     """Return the chance of noise of at least a threshold, which is 1 or more."""
-    if law == "discrete":
-        ratio = math.exp(-1 / scale)
-        return ratio**threshold / (1 + ratio)
-    shift = 0.5 if law == "round" else 0.0
-    return math.exp((shift - threshold) / scale) / 2
+    ratio = math.exp(-1 / scale)
+    chances = {
+        "discrete": ratio**threshold / (1 + ratio),
+        "round": math.exp((0.5 - threshold) / scale) / 2,
+        "floor": ratio**threshold / 2,
+        "floating": math.exp(-threshold / scale) / 2,
+    }
+    return chances[law]
 
 
 def count_noise_surplus(law: str, scale: Fraction, threshold: int) -> float:
@@ -447,5 +450,5 @@ def count_noise_surplus(law: str, scale: Fraction, threshold: int) -> float:
 
     A cell that has trips gains less: what it loses below the threshold counts against it.
     """
-    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
-    return count_noise_above(law, scale, threshold) * (threshold + ratio / rest)
+    ratio = math.exp(-1 / scale)
+    return count_noise_above(law, scale, threshold) * (threshold + ratio / (1 - ratio))

@@ -322,11 +322,12 @@ class Spend:
     promise_digest: str
     guarantee: Mapping[str, object]  # guarantee, basis: what was promised, and how far it can be relied on
     basis: str
-    losses: Mapping[Neighbours, Loss]  # what it truly costs, under either kind of neighbours
+    loss_add_remove: Loss  # loss_add_remove, loss_replace_one: what it truly costs, under either kind of neighbours
+    loss_replace_one: Loss
     note: str = ""  # The owner's own words
 
     def loss(self, neighbours: Neighbours) -> Loss:
-        return self.losses[neighbours]
+        return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
 
     def to_dict(self) -> dict[str, object]:
         values = {name: getattr(self, name) for name in ("id", "at", "who", "dataset", "period")}
@@ -517,7 +518,8 @@ def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
         return tuple(
             Spend(
                 guarantee=json.loads(row[0]),
-                losses=dict(zip(Neighbours, (_loss_from(*row[1:3]), _loss_from(*row[3:5])), strict=True)),
+                loss_add_remove=_loss_from(*row[1:3]),
+                loss_replace_one=_loss_from(*row[3:5]),
                 **dict(zip(_PLAIN_COLUMNS, row[5:], strict=True)),
             )
             for row in rows
@@ -684,7 +686,8 @@ class Ledger:
             promise_digest=promise.digest(),
             guarantee=promise.guarantee.to_dict(),
             basis=str(promise.basis),
-            losses={kind: promise.true_loss(kind) for kind in Neighbours},
+            loss_add_remove=promise.true_loss(Neighbours.ADD_REMOVE),
+            loss_replace_one=promise.true_loss(Neighbours.REPLACE_ONE),
             note=self.note,
         )
         with self._store.writing() as database:

@@ -28,10 +28,10 @@ from functools import cached_property, lru_cache
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, shown, shown_number
 
-MOST_K = 10**6
-LEAST_BETA = Fraction(1, 10**9)
-MOST_BETA = 1 - Fraction(1, 10**12)
-MOST_EPSILON = 700
+MAX_K = 10**6
+MIN_BETA = Fraction(1, 10**9)
+MAX_BETA = 1 - Fraction(1, 10**12)
+MAX_EPSILON = 700
 LARGE_DELTA = Fraction(1, 1000)
 """A delta from here on is warned of, whatever the number of records."""
 _DIGITS = 50
@@ -61,12 +61,12 @@ def sampling_beta(epsilon_rest: Exact) -> Fraction:
     rest = _checked_rest(epsilon_rest)
     scaled = (1 - _exp_above(-rest)) * 10**_PRINTED_DIGITS
     beta = Fraction(math.floor(scaled), 10**_PRINTED_DIGITS)
-    if beta < LEAST_BETA:
+    if beta < MIN_BETA:
         raise ParameterError(
-            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(LEAST_BETA)}. "
+            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(MIN_BETA)}. "
             "Ask for a larger epsilon, or spend less of it on the choice."
         )
-    return min(beta, MOST_BETA)
+    return min(beta, MAX_BETA)
 
 
 def smallest_k(beta: Exact, delta: Exact) -> int:
@@ -76,9 +76,9 @@ def smallest_k(beta: Exact, delta: Exact) -> int:
         raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
     tails = _Tails(_checked_beta(beta), None)
     k = max(2, tails.threshold(tails.enough_records(_decimal(limit, _DOWN))))
-    if k > MOST_K:
+    if k > MAX_K:
         raise ParameterError(
-            f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MOST_K}. "
+            f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MAX_K}. "
             "Ask for a larger delta, or sample less."
         )
     while k > 2 and _rounded(tails.tail(k - 1, tails.mass(k - 1))) <= limit:
@@ -208,16 +208,16 @@ class _Tails:
 
 
 def _checked_k(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MOST_K:
-        raise ParameterError(f"k must be a whole number from 2 to {MOST_K}. Got {shown(k)}.")
+    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
+        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
     return k
 
 
 def _checked_beta(beta: Exact) -> Fraction:
     rate = exact(beta, what="beta")
-    if not LEAST_BETA <= rate <= MOST_BETA:
+    if not MIN_BETA <= rate <= MAX_BETA:
         raise ParameterError(
-            f"beta must be at least {float(LEAST_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
+            f"beta must be at least {float(MIN_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
             "Choose the share of records to sample, 0.7, say."
         )
     return rate
@@ -225,9 +225,9 @@ def _checked_beta(beta: Exact) -> Fraction:
 
 def _checked_rest(epsilon_rest: Exact) -> Fraction:
     rest = exact(epsilon_rest, what="epsilon_rest")
-    if not 0 < rest <= MOST_EPSILON:
+    if not 0 < rest <= MAX_EPSILON:
         raise ParameterError(
-            f"the epsilon left for the sample must be above 0 and at most {MOST_EPSILON}. Got {shown_number(rest)}."
+            f"the epsilon left for the sample must be above 0 and at most {MAX_EPSILON}. Got {shown_number(rest)}."
         )
     return rest
 

@@ -29,7 +29,7 @@ OUTSIDE_RULES: tuple[str, ...] = get_args(Outside)
 CONTRIBUTION_SPANS: tuple[str, ...] = get_args(Span)
 MERGE_RULES = ("sum", "same")
 TRIP, RIDER = "trip", "rider"
-MOST_CONTRIBUTED = 2**31 - 1
+MAX_CONTRIBUTED = 2**31 - 1
 COUNT = "count"
 _DOMAIN_REMEDIES = {
     "numeric": "domain = [lowest, highest]",
@@ -163,10 +163,9 @@ class Contribution:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
-        if not whole or not 1 <= self.max <= MOST_CONTRIBUTED:
+        if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
             raise ParameterError(
-                f"max must be a whole number of trips from 1 to {MOST_CONTRIBUTED}. Got {shown(self.max)}. "
-                "Write 3, say."
+                f"max must be a whole number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}. Write 3, say."
             )
         object.__setattr__(self, "max", int(self.max))
         if self.per not in CONTRIBUTION_SPANS:

@@ -242,7 +242,7 @@ def _check_statement(certificate: Certificate) -> Iterator[str]:
 
 def mechanism_of(certificate: Certificate) -> Mechanism:
     """Make the mechanism again from what the certificate states of it."""
-    kind = MECHANISMS.get(str(certificate.mechanism.get("name", "")))
+    kind = MECHANISMS.get(certificate.mechanism_name)
     if kind is None:
         raise CheckFailed("certificate.json: a mechanism that this version does not know")
     try:
@@ -296,8 +296,8 @@ def _schema_of(certificate: Certificate) -> Schema:
 
 
 def _row_schema(certificate: Certificate) -> Schema:
-    known = all(item.kind in (None, *KINDS) for item in certificate.attributes)
-    require(known, "certificate.json: attributes of a kind that there is not")
+    kinds_exist = all(item.kind in (None, *KINDS) for item in certificate.attributes)
+    require(kinds_exist, "certificate.json: attributes of a kind that there is not")
     attributes = [
         Attribute(
             name=item.name,
@@ -484,22 +484,22 @@ def check_estimate_columns(release: Release) -> str:
     require(stated.period is None, "certificate.json: a period, which estimates do not have")
     require(stated.spend.id == promises.spend_id(rebuilt.task), "certificate.json: the spend is not that of the task")
     require(list(release.tables) == ["data"], "the tables are not those that the certificate speaks of")
-    found = [(item.name, item.type) for item in release.data.schema]
-    fits = found == list(promises.columns_of(rebuilt.mechanisms).items())
+    columns = [(item.name, item.type) for item in release.data.schema]
+    fits = columns == list(promises.columns_of(rebuilt.mechanisms).items())
     require(fits, "data: the columns are not those that the certificate speaks of")
     # Parameters, laws and public domains are those of the task.
-    told, level = stated.mechanism, stated.mechanism.get("confidence")
+    parameters, level = stated.mechanism, stated.mechanism.get("confidence")
     keys = {"name", "confidence", "combine", "purposes", "as_published"}
-    require(told.keys() == keys and told["name"] == promises.NAME, "certificate.json: another mechanism")
-    fits = isinstance(level, float) and 0.5 <= level < 1 and told["combine"] in promises.COMBINATIONS
+    require(parameters.keys() == keys and parameters["name"] == promises.NAME, "certificate.json: another mechanism")
+    fits = isinstance(level, float) and 0.5 <= level < 1 and parameters["combine"] in promises.COMBINATIONS
     require(fits, "certificate.json: a confidence or combination of tiers that there is not")
-    purposes = told["purposes"] if isinstance(told["purposes"], dict) else {}
+    purposes = parameters["purposes"] if isinstance(parameters["purposes"], dict) else {}
     require(purposes.keys() == rebuilt.mechanisms.keys(), "certificate.json: other purposes")
     for name, mechanism in rebuilt.mechanisms.items():
         fits = same(mechanism.describe(), purposes[name])
         require(fits, f"certificate.json: the mechanism of {name} is not that of the task")
     published = any(mechanism.as_published for mechanism in rebuilt.mechanisms.values())
-    require(told["as_published"] is published, "certificate.json: does not say whether it was made as published")
+    require(parameters["as_published"] is published, "certificate.json: does not say whether it was made as published")
     expected = promises.describe_subjects(rebuilt.mechanisms)
     names = [[(item.purpose, item.name) for item in items] for items in (stated.attributes, expected)]
     require(names[0] == names[1], "certificate.json: other attributes than the task has")
@@ -535,10 +535,10 @@ def check_estimate_lines(release: Release) -> str:
     require(next(rest, None) is None, "data: more lines than the task has quantities")
     reports = sum(num for tiers in measures.reports.values() for num in tiers.values())
     pointed = sum(line["lower"] == line["upper"] for line in lines if line["quantity"] == "mean")
-    told = f"; {several(pointed, 'mean')} without any width, which is rare: ask for the reports" if pointed else ""
+    rare = f"; {several(pointed, 'mean')} without any width, which is rare: ask for the reports" if pointed else ""
     return (
         f"{several(len(lines), 'line')} from {several(reports, 'report')}: each is of the task, its value lies in its "
-        f"interval and this in the public domain; shares add up to 1{told}"
+        f"interval and this in the public domain; shares add up to 1{rare}"
     )
 
 
@@ -556,8 +556,8 @@ def _check_reports(rebuilt: Rebuilt) -> None:
     require(fits, "certificate.json: reports left out that there cannot be")
     require(reports.keys() == rebuilt.mechanisms.keys(), "certificate.json: reports of other purposes")
     for purpose in rebuilt.task.purposes:
-        known, told = {tier.name for tier in purpose.tiers}, reports[purpose.name]
-        fits = told.keys() <= known and all(num > 0 for num in told.values())
+        tiers, by_tier = {tier.name for tier in purpose.tiers}, reports[purpose.name]
+        fits = by_tier.keys() <= tiers and all(num > 0 for num in by_tier.values())
         require(fits, f"certificate.json: reports of {purpose.name} that there cannot be")
         _check_combined(rebuilt, purpose.name, combined.get(purpose.name, {}))
     require(combined.keys() <= reports.keys(), "certificate.json: tiers combined of other purposes")
@@ -575,24 +575,24 @@ def _check_reports(rebuilt: Rebuilt) -> None:
 def _check_combined(rebuilt: Rebuilt, name: str, stated: Mapping[str, CombinedTiers]) -> None:
     """Check that tiers were put together by the rule asked for, and how many reports told of each number."""
     wrong = f"certificate.json: tiers of {name} combined that there are not"
-    mechanism, told = rebuilt.mechanisms[name], rebuilt.stated.estimates.reports[name]
-    asked = str(rebuilt.stated.mechanism["combine"])
+    mechanism, by_tier = rebuilt.mechanisms[name], rebuilt.stated.estimates.reports[name]
+    rule = str(rebuilt.stated.mechanism["combine"])
     numbers = isinstance(mechanism, LocalNumeric)
     subjects = [item.name for item in mechanism.quantities] if isinstance(mechanism, LocalNumeric) else ["shares"]
-    require(sorted(stated) == sorted(subjects if told or numbers else []), wrong)
+    require(sorted(stated) == sorted(subjects if by_tier or numbers else []), wrong)
     for item in stated.values():
         require((item.reports is not None) is numbers, wrong)
         silent = item.reports == 0
         sound = "p_value" not in item.model_fields_set or (item.p_value is not None and 0 <= item.p_value <= 1)
         require(sound, "certificate.json: a p-value that is none")
         require(
-            item.rule == (promises.NO_TIER if silent else promises.chosen_rule(asked, len(told), item.p_value)), wrong
+            item.rule == (promises.NO_TIER if silent else promises.chosen_rule(rule, len(by_tier), item.p_value)), wrong
         )
-        require("p_value" not in item.model_fields_set or (len(told) > 1 and not silent), wrong)
+        require("p_value" not in item.model_fields_set or (len(by_tier) > 1 and not silent), wrong)
     if isinstance(mechanism, LocalNumeric):
-        most = sum(num * mechanism.num_told(tier) for tier, num in told.items())
+        most = sum(num * mechanism.num_told(tier) for tier, num in by_tier.items())
         counts = [item.reports or 0 for item in stated.values()]
-        require(all(0 <= num <= sum(told.values()) for num in counts), wrong)
+        require(all(0 <= num <= sum(by_tier.values()) for num in counts), wrong)
         whole = len(counts) == len(mechanism.attributes)
         require(sum(counts) == most if whole else sum(counts) <= most, wrong)
 
@@ -644,21 +644,22 @@ def _check_numbers(
         require(points == sorted(points), f"data: quantiles of {item.name} are not in order")
 
 
-def _check_paths(name: str, mechanism: LocalTrajectory, told: Mapping[str, int], rest: Iterator[_Line]) -> None:
-    fits = told.keys() == {"paths", "listed"} and 0 < told["listed"] <= told["paths"] == promises.num_paths(mechanism)
+def _check_paths(name: str, mechanism: LocalTrajectory, counts: Mapping[str, int], rest: Iterator[_Line]) -> None:
+    fits = counts.keys() == {"paths", "listed"} and counts["paths"] == promises.num_paths(mechanism)
+    fits = fits and 0 < counts["listed"] <= counts["paths"]
     require(fits, f"certificate.json: does not tell the paths of {name}")
     shares, paths = [], []
-    for _ in range(told["listed"] + (told["listed"] < told["paths"])):
+    for _ in range(counts["listed"] + (counts["listed"] < counts["paths"])):
         line = next(rest, None)
         path = None if line is None else line.get("path")
         shares.append(_check_line(line, {"quantity": "share", "purpose": name, "path": path}, 0.0, 1.0))
         paths.append(str(path))
-    if told["listed"] < told["paths"]:
+    if counts["listed"] < counts["paths"]:
         require(paths.pop() == promises.OTHER, f"data: what is left of the paths of {name} is not the last line")
     require(len(set(paths)) == len(paths), f"data: a path of {name} is listed twice")
     sound = all(promises.path_index(mechanism, path) is not None for path in paths)
     require(sound, f"data: a path of {name} is none of the grid")
-    ordered = all(one >= other for one, other in itertools.pairwise(shares[: told["listed"]]))
+    ordered = all(one >= other for one, other in itertools.pairwise(shares[: counts["listed"]]))
     require(ordered, f"data: the paths of {name} are not in order of their shares")
     _check_sum(shares, name)
 
@@ -671,9 +672,9 @@ def _check_estimate_loss(release: Release) -> str:
     require(fits, "certificate.json: what vehicles give away does not follow from the task")
     promise = rebuilt.promise()
     require(stated.basis is promise.basis, "certificate.json: the basis does not follow from the task")
-    expected, told = promise.to_dict(), stated.plain()
+    expected, printed = promise.to_dict(), stated.plain()
     for name, words in _STATED.items():
-        require(same(expected.get(name), told.get(name)), f"certificate.json: {words} not follow from the task")
+        require(same(expected.get(name), printed.get(name)), f"certificate.json: {words} not follow from the task")
     totals = (made.plain() for made in (promises.composed(task, losses, promise), stated.composition))
     fits = same(*([made["total"], made["total_per_period"]] for made in totals))
     require(fits, "certificate.json: the totals of a day and a lifetime do not follow from the task")

@@ -40,7 +40,7 @@ HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 """Columns that a certificate does not tell the values of."""
 
 
-class Counts(Kind):
+class CountsKind(Kind):
     """Counts per type of trips."""
 
     table_words: ClassVar = {"data": "one line a type of trips that has any; **one that is not listed has none**"}

@@ -42,7 +42,7 @@ NOT_CHECKED = (
 )
 
 
-class Estimates(Kind):
+class EstimatesKind(Kind):
     """One long table of estimated values."""
 
     table_words: ClassVar = {"data": "one line an estimated value, with its interval"}

@@ -63,7 +63,7 @@ SAMPLE_NOT_CHECKED = (
 )
 
 
-class NoisyRows(Kind):
+class NoisyKind(Kind):
     """Each record with noise on its numbers, and intervals around them."""
 
     table_words: ClassVar = {
@@ -259,7 +259,7 @@ alone can tell which record a row is, applies it to the true records.
 """
 
 
-class ClassRows(NoisyRows):
+class ClassesKind(NoisyKind):
     """Records of one class look alike: by intervals, nodes, sets, means or multisets."""
 
     def tables(self, release: Release) -> dict[str, Columns]:
@@ -435,11 +435,11 @@ def _check_domains(release: Release) -> str:
         elif _is_set_valued(release, name):
             _check_sets(release, classes, name)
         elif _is_clustered(release):
-            known = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
-            require(known, f"classes: {name} has a label that is no node of the public tree")
+            are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public tree")
         else:
-            known = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
-            require(known, f"classes: {name} has a label that is no node of the public hierarchy")
+            are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public hierarchy")
     return "every interval, node and set lies in the public domain"
 
 
@@ -461,9 +461,9 @@ def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDom
     domain = cast("CodedDomain", domain_of(release, name))
     column = classes.column(name).combine_chunks()
     labels = column.flatten().dictionary_encode()
-    known = np.asarray(labels.dictionary.to_pylist(), dtype=object)
-    require(bool(domain.contains(known).all()), f"classes: a set of {name} leaves the public domain")
-    codes = domain.codes(known)[labels.indices.to_numpy(zero_copy_only=False)]
+    distinct = np.asarray(labels.dictionary.to_pylist(), dtype=object)
+    require(bool(domain.contains(distinct).all()), f"classes: a set of {name} leaves the public domain")
+    codes = domain.codes(distinct)[labels.indices.to_numpy(zero_copy_only=False)]
     return domain, codes, pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -507,11 +507,11 @@ def _check_levels(release: Release) -> str:
         hierarchy = hierarchy_of(domain_of(release, name))
         require(0 <= level < hierarchy.num_levels, f"certificate.json: the hierarchy of {name} has no such level")
         if isinstance(hierarchy, IntervalHierarchy):
-            told = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
-            at_level = all(map(np.array_equal, told, hierarchy.bounds(told[0], level)))
+            printed = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
+            at_level = all(map(np.array_equal, printed, hierarchy.bounds(printed[0], level)))
         else:
-            told = [classes.column(name).to_numpy()]
-            at_level = set(told[0]) <= set(hierarchy.labels(level))
+            printed = [classes.column(name).to_numpy()]
+            at_level = set(printed[0]) <= set(hierarchy.labels(level))
         require(at_level, f"classes: {name} is not at the level that is stated")
         if release.members is None:
             continue
@@ -522,7 +522,7 @@ def _check_levels(release: Release) -> str:
             of_members: tuple[NDArray[Any], ...] = hierarchy.bounds(values, level)
         else:
             of_members = (np.asarray(hierarchy.labels(level), dtype=object)[hierarchy.domain.codes(values)],)
-        fits = all(np.array_equal(of_class[class_id], each) for of_class, each in zip(told, of_members, strict=True))
+        fits = all(np.array_equal(of_class[class_id], each) for of_class, each in zip(printed, of_members, strict=True))
         require(fits, f"members: values of {name} are not below the node or interval of their class")
     return "every attribute is at one level of its public hierarchy"
 
@@ -538,8 +538,8 @@ def check_figures(release: Release, rules: ClassRelease) -> str:
     require("loss" in stated, "certificate.json: the loss is wrong")
     loss = stated.pop("loss")
     if rules.class_bounds == "level":  # what they are was looked at with the hierarchies
-        told = stated.pop("levels", None) is not None
-        require(told, "certificate.json: does not state one level for each generalised attribute")
+        has_levels = stated.pop("levels", None) is not None
+        require(has_levels, "certificate.json: does not state one level for each generalised attribute")
     sizes = classes.column("size").to_numpy()
     if isinstance(release.certificate.guarantee, KAnonymity):
         suppressed, words = release.certificate.rows.suppressed, "k, class sizes, risks, l, t and loss"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dunnage.certificate import Certificate, ProofStatement, odds
+from dunnage.certificate import Certificate, Proof, odds
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
@@ -214,8 +214,7 @@ def promise_text(promise: Promise) -> str:
     lines += [f"Claimed       {promise.claim}"] if promise.claim else []
     lines += [f"Why           {promise.why}"] if promise.why else []
     lines += [f"Really holds  {guarantee_words(promise.holds)}"] if promise.holds is not None else []
-    if (proof := promise.to_dict().get("proof")) is not None:
-        lines.append(f"Proof         {ProofStatement.model_validate(proof)}")
+    lines += [f"Proof         {Proof.model_validate(proof)}"] if (proof := promise.to_dict().get("proof")) else []
     lines += [f"WARNING       {warning}" for warning in promise.warnings]
     lines += ["In clear", *_bullets([*promise.in_clear])]
     lines += ["Assumes", *_bullets([f"{item.name}: {item.says}" for item in promise.assumptions])]
