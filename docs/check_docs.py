@@ -119,12 +119,14 @@ def schemas() -> dict[Path, str]:
     from dunnage.auditing.audit import Audit
     from dunnage.certificate import Certificate
     from dunnage.planning.plan import FleetDocument, PlanDocument
+    from dunnage.policy import PolicyTables
     from dunnage.proving.desk import Proof
     from dunnage.settle import SettlementDocument
     from dunnage.settle.fleets import FleetSettlementDocument
     from dunnage.verification import Verification
 
     models = {
+        "policy": PolicyTables,
         "certificate": Certificate,
         "plan": PlanDocument,
         "fleet-plan": FleetDocument,

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from dunnage.certificate import (
-    MOST_CERTIFICATE_BYTES,
+    MAX_CERTIFICATE_BYTES,
     Certificate,
     RowMeasures,
     SpendStatement,
@@ -127,58 +127,47 @@ def test_every_truncation_and_every_longer_file_is_seen() -> None:
             Certificate.from_bytes(data + more)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"null",
-        b"[]",
-        b'"text"',
-        b"{",
-        b"\xff\xfe",
-        b"\xef\xbb\xbf{}",
-        b"[" * 200_000,
-        b'{"a":' * 100_000,
-        b'{"format": NaN}',
-        b'{"format": 1, "x": Infinity}',
-        b'{"format": 1, "x": 1e999}',
-        b'{"format": 1, "x": "\\ud800"}',
-        b'{"format": 1, "x": ' + b"9" * 5000 + b"}",
-        b'{"format": 1, "format": 1}',
-        b'{"format": 2}',
-        b'{"format": true}',
-        b'{"format": 1.0}',
-        b'{"format": "1"}',
-        b'{"format": 1, "x": ' + b"[" * 700 + b"]" * 700 + b"}",
-        b" " * (MOST_CERTIFICATE_BYTES + 1),
-    ],
-    ids=lambda data: repr(data[:24]),
-)
-def test_whatever_is_no_certificate_is_a_failed_check(data: bytes) -> None:
-    with pytest.raises(CheckFailed, match=r"^certificate\.json: "):
-        Certificate.from_bytes(data)
+NO_CERTIFICATES = [
+    b"",
+    b"null",
+    b"[]",
+    b'"text"',
+    b"{",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf{}",
+    b"[" * 200_000,
+    b'{"a":' * 100_000,
+]
+NO_CERTIFICATES += [b'{"format": %s}' % value for value in (b"NaN", b"2", b"true", b"1.0", b'"1"', b'1, "format": 1')]
+NO_CERTIFICATES += [
+    b'{"format": 1, "x": %s}' % value
+    for value in (b"Infinity", b"1e999", b'"\\ud800"', b"9" * 5000, b"[" * 700 + b"]" * 700)
+]
+NO_CERTIFICATES.append(b" " * (MAX_CERTIFICATE_BYTES + 1))
 
 
-def test_a_second_key_of_one_name_is_seen() -> None:
-    data = made().to_bytes().replace(b'"basis": "proved",', b'"basis": "proved",\n  "basis": "proved",')
-    with pytest.raises(CheckFailed, match="canonical"):
-        Certificate.from_bytes(data)
+def test_whatever_is_no_certificate_is_a_failed_check() -> None:
+    for data in NO_CERTIFICATES:
+        with pytest.raises(CheckFailed, match=r"^certificate\.json: "):
+            Certificate.from_bytes(data)
 
 
-def test_same_content_in_another_layout_is_seen() -> None:
-    data = json.dumps(json.loads(made().to_bytes())).encode()
-    with pytest.raises(CheckFailed, match="canonical"):
-        Certificate.from_bytes(data)
+def test_the_same_content_in_another_layout_is_seen() -> None:
+    data = made().to_bytes()
+    twice = data.replace(b'"basis": "proved",', b'"basis": "proved",\n  "basis": "proved",')
+    for other in (twice, json.dumps(json.loads(data)).encode()):
+        with pytest.raises(CheckFailed, match="canonical"):
+            Certificate.from_bytes(other)
 
 
-@pytest.mark.parametrize("name", sorted(made().plain()))
-def test_a_missing_field_is_named(name: str) -> None:
-    body = {key: value for key, value in made().plain().items() if key != name}
-    if name == "period":
-        Certificate.from_bytes(bytes_of(body))
-        return
-    with pytest.raises(CheckFailed, match=name):
-        Certificate.from_bytes(bytes_of(body))
+def test_a_missing_field_is_named() -> None:
+    for name in made().plain():
+        body = {key: value for key, value in made().plain().items() if key != name}
+        if name == "period":
+            Certificate.from_bytes(bytes_of(body))
+            continue
+        with pytest.raises(CheckFailed, match=name):
+            Certificate.from_bytes(bytes_of(body))
 
 
 @pytest.mark.parametrize(
@@ -203,30 +192,16 @@ def test_a_malformed_field_is_a_failed_check(changes: dict[str, Any]) -> None:
         Certificate.from_bytes(bytes_of({**made().plain(), **changes}))
 
 
-@pytest.mark.parametrize("signature", [[], "x", 5, {"value": 5}, [["a", "b"]], True])
-def test_a_malformed_signature_is_a_failed_check(signature: Any) -> None:
-    certificate = made()
-    data = canonical({**certificate.plain(), "digest": certificate.digest, "signature": signature})
-    with pytest.raises(CheckFailed):
-        Certificate.from_bytes(data).check_signature(None)
-
-
-@pytest.mark.parametrize("change", ["empty", "upper", "more", "short", "algorithm", "null"])
-def test_a_signature_in_another_form_is_a_failed_check(change: str, keys: tuple[Path, Path]) -> None:
+def test_a_signature_in_another_form_is_a_failed_check(keys: tuple[Path, Path]) -> None:
     signed = made().signed(keys[0])
     assert signed.signature is not None
     signature = signed.signature.plain()
-    forms = {
-        "empty": {},
-        "upper": {**signature, "value": signature["value"].upper()},
-        "more": {**signature, "by": "me"},
-        "short": {**signature, "value": signature["value"][:-2]},
-        "algorithm": {**signature, "algorithm": "ed448"},
-        "null": None,
-    }
-    data = canonical({**signed.plain(), "digest": signed.digest, "signature": forms[change]})
-    with pytest.raises(CheckFailed):
-        Certificate.from_bytes(data).check_signature(None)
+    other = {"value": signature["value"].upper()}, {"by": "me"}, {"value": signature["value"][:-2]}
+    forms = [{**signature, **change} for change in (*other, {"algorithm": "ed448"})]
+    for form in (*forms, None, {}, [], "x", 5, {"value": 5}, [["a", "b"]], True):
+        data = canonical({**signed.plain(), "digest": signed.digest, "signature": form})
+        with pytest.raises(CheckFailed):
+            Certificate.from_bytes(data).check_signature(None)
 
 
 def test_a_signature_is_checked_against_the_key_given(keys: tuple[Path, Path], tmp_path: Path) -> None:
@@ -306,18 +281,16 @@ def test_meaning_speaks_of_what_holds() -> None:
     assert meaning(promise_of(KAnonymity(k=3, protects="x"))).odds[0].right_at_most == 0.3334
 
 
-@pytest.mark.parametrize(
-    ("guarantee", "word"),
-    [
+def test_composition_rules_name_what_adds_up() -> None:
+    one = {"epsilon": Fraction(1), "protects": "x", "neighbours": NEIGHBOURS}
+    for guarantee, word in (
         (KAnonymity(k=5, protects="x"), "does not compose"),
-        (PureDP(epsilon=Fraction(1), protects="x", neighbours=NEIGHBOURS), "add up"),
-        (ApproximateDP(epsilon=Fraction(1), delta=Fraction(0), protects="x", neighbours=NEIGHBOURS), "add up"),
-        (LocalDP(epsilon=Fraction(1), protects="x", neighbours=Neighbours.REPLACE_ONE), "add up"),
-        (MetricLocalDP(epsilon=Fraction(1), protects="x", neighbours=NEIGHBOURS, distance="km"), "same scope"),
-    ],
-)
-def test_composition_rules_name_what_adds_up(guarantee: Guarantee, word: str) -> None:
-    assert word in composition_rule(guarantee)
+        (PureDP(**one), "add up"),
+        (ApproximateDP(**one, delta=Fraction(0)), "add up"),
+        (LocalDP(**one), "add up"),
+        (MetricLocalDP(**one, distance="km"), "same scope"),
+    ):
+        assert word in composition_rule(guarantee)
 
 
 # Proof notes
@@ -364,8 +337,12 @@ def test_every_mechanism_is_among_the_variants() -> None:
     assert {*MECHANISMS, *DEVICES} == {variant["name"] for variant in VARIANTS}
 
 
-@pytest.mark.parametrize("mechanism", VARIANTS, ids=str)
-def test_every_variant_has_a_note_that_speaks_of_it(mechanism: dict[str, Any]) -> None:
+def test_every_variant_has_a_note_that_speaks_of_it() -> None:
+    for mechanism in VARIANTS:
+        check_notes(mechanism)
+
+
+def check_notes(mechanism: dict[str, Any]) -> None:
     notes = notes_of(mechanism)
     assert notes
     texts = [(ROOT / note.partition("#")[0]).read_text() for note in notes]

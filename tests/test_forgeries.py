@@ -52,6 +52,10 @@ NAMES = [
 """All releases; some that are much like others are forged in long runs alone."""
 
 
+GROSS = ("full-domain-3-0.5-{'weight': 2}-multiset", "noisy-counts-1", "estimates of areas")
+assert set(GROSS) <= {*ROWS, *FLEETS}
+
+
 @cache
 def genuine(name: str) -> Release:
     """A release in order; never changed."""
@@ -68,17 +72,20 @@ Way = tuple[str | int, ...]
 REMOVED = object()
 
 
-def others(value: Any) -> Iterator[Any]:
-    """Give what a forger might write instead: the smallest changes, gross ones, and nothing."""
-    yield from (None, REMOVED) if value is not None else (REMOVED, 1, "x")
+def others(value: Any, *, gross: bool) -> Iterator[Any]:
+    """Give what a forger might write instead: the smallest changes, nothing, and, if gross, what models refuse."""
+    if value is None:
+        yield from (REMOVED, 1, "x")
+    else:
+        yield from (REMOVED, *((None, "x" if not isinstance(value, str) else 7) if gross else ()))
     if isinstance(value, bool):
         yield from (not value, int(value))
     elif isinstance(value, int):
-        yield from (value + 1, value - 1, 10 * value + 7, float(value), "x")
+        yield from (value + 1, value - 1, 10 * value + 7, float(value))
     elif isinstance(value, float):
-        yield from (value * 1.001 + 1e-6, value * 0.999 - 1e-6, 10**30, "x")
+        yield from (value * 1.001 + 1e-6, value * 0.999 - 1e-6, 10**30)
     elif isinstance(value, str):
-        yield from (f"{value} ", "x", 7)
+        yield from (f"{value} ", "x")
         if re.fullmatch(r"\d+/\d+", value):
             above, below = value.split("/")
             yield from (f"{int(above) + 1}/{below}", f"{2 * int(above)}/{2 * int(below)}")
@@ -87,14 +94,17 @@ def others(value: Any) -> Iterator[Any]:
         if len(value) > 1 and value[0] != value[1]:
             yield [value[1], value[0], *value[2:]]
     elif isinstance(value, dict):
-        yield from ({**value, "more": 1}, {}, [])
+        yield from ({**value, "more": 1}, {}, *([[]] if gross else []))
 
 
 def places(value: Any, path: Way = ()) -> Iterator[tuple[Way, Any]]:
     """Give every value of plain data, with the way to it."""
     if path:
         yield path, value
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items: list[tuple[str | int, Any]] = list(value.items()) if isinstance(value, dict) else []
+    if isinstance(value, list):
+        items = list(enumerate(value))
+        items = items if len(items) <= 8 else [*items[:4], *items[-2:]]  # of many alike, some
     for key, item in items:
         yield from places(item, (*path, key))
 
@@ -125,11 +135,11 @@ def replaced(content: Any, path: Way, value: Any) -> Any:
     return changed
 
 
-def forgeries(certificate: Certificate) -> Iterator[tuple[Way, Any]]:
+def forgeries(certificate: Certificate, *, gross: bool) -> Iterator[tuple[Way, Any]]:
     body = certificate.plain()
     for path, old in places(body):
         if path[0] != "files":  # which are worked out anew
-            yield from ((path, value) for value in others(old) if value is REMOVED or not same(value, old))
+            yield from ((path, value) for value in others(old, gross=gross) if value is REMOVED or not same(value, old))
     yield from additions(certificate, body)
 
 
@@ -190,11 +200,12 @@ def test_every_changed_leaf_of_a_certificate_is_seen(name: str) -> None:
     release = genuine(name)
     check_release(release)
     body = release.certificate.plain()
-    tried = list(forgeries(release.certificate))
+    # What the typed model refuses by itself is the same for all releases of a kind: one of each suffices.
+    tried = list(forgeries(release.certificate, gross=name in GROSS))
     missed = [
         change for change in tried if not (is_unseen(release, change[0]) or seen(replaced(body, *change), release))
     ]
-    assert len(tried) > 400
+    assert len(tried) > 250
     assert not missed
 
 

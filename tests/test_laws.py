@@ -388,7 +388,7 @@ def test_odds_are_enclosed_at_every_precision(yes, no, x, bits):
             laws.append(law)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise_arrays, "_Table", Kept)
+        patch.setattr(noise_arrays, "_LawTable", Kept)
         noise_arrays._bernoulli_odds_table.__wrapped__(yes, no, x, noise_arrays._LAYOUT)
     with localcontext() as context:
         context.prec = 500

@@ -52,12 +52,11 @@ def dp(epsilon: object, neighbours: Neighbours = ADD) -> Promise:
     return promise(PureDP(epsilon=epsilon, protects="trip", neighbours=neighbours))
 
 
-def approximate(epsilon: object, delta: object, neighbours: Neighbours = ADD) -> Promise:
-    return promise(ApproximateDP(epsilon=epsilon, delta=delta, protects="trip", neighbours=neighbours))
+def approximate(epsilon: object, delta: object) -> Promise:
+    return promise(ApproximateDP(epsilon=epsilon, delta=delta, protects="trip", neighbours=ADD))
 
 
-def k_anonymous() -> Promise:
-    return promise(KAnonymity(k=5, protects="trip"))
+K_ANONYMOUS = promise(KAnonymity(k=5, protects="trip"))
 
 
 def budget(epsilon: object, delta: object = 0, neighbours: Neighbours = ADD) -> Budget:
@@ -85,18 +84,28 @@ def ledger(path: Path) -> Ledger:
     return Ledger(path, who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
 
 
+@pytest.fixture
+def book() -> Ledger:
+    """A ledger in memory, where files do not matter."""
+    return Ledger(":memory:", who="ann", clock=lambda: datetime(2026, 11, 15, 10, 30, tzinfo=UTC))
+
+
+def refused(book: Ledger, stated: Promise, what: Purpose, kind: type[Refusal] = BudgetError) -> Refusal:
+    with pytest.raises(kind) as caught:
+        book.spend(stated, what)
+    return caught.value
+
+
 # Sums and conversions
 
 
-def test_ten_tenths_are_exactly_one(ledger):
+def test_ten_tenths_are_exactly_one(book):
     for number in range(10):
-        ledger.spend(dp("0.1"), purpose(number, budget(1)))
-    statement = ledger.statement("rides")
-    assert statement.total == Loss(Fraction(1))
-    assert statement.left == Loss(Fraction(0))
-    with pytest.raises(BudgetError) as caught:
-        ledger.spend(dp("1e-30"), purpose(10))
-    assert (caught.value.spent, caught.value.left) == ("epsilon 1", "epsilon 0")
+        book.spend(dp("0.1"), purpose(number, budget(1)))
+    statement = book.statement("rides")
+    assert (statement.total, statement.left) == (Loss(Fraction(1)), Loss(Fraction(0)))
+    error = refused(book, dp("1e-30"), purpose(10))
+    assert (error.spent, error.left) == ("epsilon 1", "epsilon 0")
 
 
 def test_thirds_are_exact_in_the_file(path, ledger):
@@ -106,214 +115,161 @@ def test_thirds_are_exact_in_the_file(path, ledger):
     assert rows(path)[2][0][10:14] == ("1/3", "0/1", "2/3", "0/1")
 
 
-def test_budget_error_carries_amounts(ledger):
-    ledger.spend(dp("0.5"), purpose(1, budget(1)))
-    with pytest.raises(BudgetError) as caught:
-        ledger.spend(dp("0.75"), purpose(2))
-    assert (caught.value.asked, caught.value.spent, caught.value.left) == ("epsilon 0.75", "epsilon 0.5", "epsilon 0.5")
+def test_epsilon_and_delta_are_limited(book):
+    book.spend(approximate("0.5", "1e-6"), purpose(1, budget(1, "1e-6")))
+    error = refused(book, dp("0.75"), purpose(2))
+    assert (error.asked, error.left) == ("epsilon 0.75", "epsilon 0.5")
+    refused(book, approximate("0.1", "1e-9"), purpose(2))
+    book.spend(dp("0.1"), purpose(3))
+    assert book.statement("rides").total == Loss(Fraction(6, 10), Fraction(1, 10**6))
 
 
-def test_delta_is_limited_as_well(ledger):
-    ledger.spend(approximate("0.1", "1e-6"), purpose(1, budget(1, "1e-6")))
-    with pytest.raises(BudgetError):
-        ledger.spend(approximate("0.1", "1e-9"), purpose(2))
-    ledger.spend(dp("0.1"), purpose(3))
-    assert ledger.statement("rides").total == Loss(Fraction(1, 5), Fraction(1, 10**6))
+def test_neighbours_are_converted_where_that_is_proved(book):
+    """Adding or removing costs twice under replacing; replacing has no bound under adding, nor has a cluster."""
+    refused(book, dp("0.1", REPLACE), purpose(1, budget(1)))
+    spend = book.spend(dp("0.4"), purpose(1, budget(1, neighbours=REPLACE)))
+    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(2, 5)), Loss(Fraction(4, 5)))
+    refused(book, dp("0.11"), purpose(2))
+    book.spend(dp("0.1", REPLACE), purpose(3))
+    assert book.statement("rides").total == Loss(Fraction(9, 10))
+    cluster = WithinCluster(epsilon="0.1", protects="trip", neighbours=REPLACE, clusters="c")
+    assert "allow_unbounded" in str(refused(book, promise(cluster), purpose(4)))
 
 
-def test_add_remove_costs_twice_under_replace_one(ledger):
-    spend = ledger.spend(dp("0.5"), purpose(1, budget(1, neighbours=REPLACE)))
-    assert (spend.loss_add_remove, spend.loss_replace_one) == (Loss(Fraction(1, 2)), Loss(Fraction(1)))
-    with pytest.raises(BudgetError):
-        ledger.spend(dp("0.01"), purpose(2))
-
-
-def test_replace_one_has_no_bound_under_add_remove(ledger):
-    with pytest.raises(BudgetError, match="no bound between add-remove"):
-        ledger.spend(dp("0.1", REPLACE), purpose(1, budget(1)))
-    ledger.spend(dp("0.1", REPLACE), purpose(1, budget(1, neighbours=REPLACE)))
-    assert ledger.statement("rides").total == Loss(Fraction(1, 10))
-
-
-def test_within_cluster_has_no_bound(ledger):
-    guarantee = WithinCluster(epsilon="0.1", protects="trip", neighbours=REPLACE, clusters="c")
-    with pytest.raises(BudgetError, match="allow_unbounded"):
-        ledger.spend(promise(guarantee), purpose(1, budget(1, neighbours=REPLACE)))
-
-
-@pytest.mark.parametrize(
-    ("stated", "charged"),
-    [
+def test_true_loss_is_charged():
+    for stated, charged in (
         (dp("0.1"), Loss(Fraction(1, 10))),
         (promise(dp("0.1").guarantee, Basis.CLAIMED, dp("0.3").guarantee), Loss(Fraction(3, 10))),
         (promise(dp("0.1").guarantee, Basis.CLAIMED), UNBOUNDED),
         (dp("0.1").voided("seeded"), UNBOUNDED),
-    ],
-)
-def test_true_loss_is_charged(ledger, stated, charged):
-    spend = ledger.spend(stated, purpose(1, budget(1), allow=True))
-    assert spend.loss(ADD) == charged
-    assert ledger.statement("rides").total == charged
+    ):
+        with Ledger(":memory:") as book:
+            assert book.spend(stated, purpose(1, budget(1), allow=True)).loss(ADD) == charged
+            assert book.statement("rides").total == charged
 
 
 # Releases without a bound
 
 
-def test_losses_of_different_units_do_not_add_up(ledger):
+def test_losses_of_different_units_do_not_add_up(book):
     rider = promise(PureDP(epsilon=1, protects="rider", neighbours=ADD))
-    ledger.spend(dp(1), purpose("a", budget(5)))
-    with pytest.raises(BudgetError, match="protects one trip"):
-        ledger.spend(rider, purpose("b", budget(5)))
-    assert ledger.statement("rides").total == Loss(Fraction(1))
-    ledger.spend(rider, purpose("b", budget(5), allow=True))
-    statement = ledger.statement("rides")
-    assert not statement.total.bounded
-    assert not statement.total_per_period.bounded
+    book.spend(dp(1), purpose("a", budget(5)))
+    assert "protects one trip" in str(refused(book, rider, purpose("b", budget(5))))
+    assert book.statement("rides").total == Loss(Fraction(1))
+    book.spend(rider, purpose("b", budget(5), allow=True))
+    statement = book.statement("rides")
+    assert statement.total == statement.total_per_period == UNBOUNDED
     assert "one trip and one rider" in statement.summary()
 
 
-def test_k_anonymity_without_budget_ends_the_total(ledger):
-    ledger.spend(dp("0.1"), purpose(1))
-    ledger.spend(k_anonymous(), purpose(2))
-    statement = ledger.statement("rides")
+def test_k_anonymity_without_budget_ends_the_total(book):
+    book.spend(dp("0.1"), purpose(1))
+    book.spend(K_ANONYMOUS, purpose(2))
+    statement = book.statement("rides")
     assert statement.total == statement.total_per_period == UNBOUNDED
-    assert "total over all periods: none" in statement.summary()
-    assert "total per period: none" in statement.summary()
     assert statement.to_dict()["total"] == "none"
-    ledger.spend(dp("0.1"), purpose(3))
+    book.spend(dp("0.1"), purpose(3))
+    refused(book, dp("0.1"), purpose(4, budget(1)))
 
 
-def test_k_anonymity_under_a_budget_needs_consent(ledger):
-    with pytest.raises(BudgetError, match="allow_unbounded"):
-        ledger.spend(k_anonymous(), purpose(1, budget(1)))
-    ledger.spend(k_anonymous(), purpose(1, budget(1), allow=True))
-    with pytest.raises(BudgetError, match="earlier release had no bound"):
-        ledger.spend(dp("0.1"), purpose(2))
-    ledger.spend(dp("0.1"), purpose(2, allow=True))
-    statement = ledger.statement("rides")
-    assert statement.left == Loss(Fraction(0))
-    assert "left: nothing: a release without a bound was made" in statement.summary()
+def test_k_anonymity_under_a_budget_needs_consent(book):
+    assert "allow_unbounded" in str(refused(book, K_ANONYMOUS, purpose(1, budget(1))))
+    refused(book, dp(2), purpose(1, budget(1), allow=True))  # consent does not cover a bounded overspend
+    book.spend(K_ANONYMOUS, purpose(1, budget(1), allow=True))
+    assert "earlier release had no bound" in str(refused(book, dp("0.1"), purpose(2)))
+    book.spend(dp("0.1"), purpose(2, allow=True))
+    assert book.statement("rides").left == Loss(Fraction(0))
+    assert "left: nothing" in book.statement("rides").summary()
 
 
-def test_consent_does_not_cover_a_bounded_overspend(ledger):
-    with pytest.raises(BudgetError):
-        ledger.spend(dp(2), purpose(1, budget(1), allow=True))
-
-
-def test_budget_set_after_a_release_without_bound_refuses(ledger):
-    ledger.spend(k_anonymous(), purpose(1))
-    with pytest.raises(BudgetError):
-        ledger.spend(dp("0.1"), purpose(2, budget(1)))
-
-
-# Repeats
+# Repeats and budgets
 
 
 @pytest.mark.parametrize("period", [None, "2026-11-15"])
 def test_repeat_is_refused_unless_again(path, ledger, period):
     first = ledger.spend(dp("0.1"), purpose(1, period=period))
-    with pytest.raises(Refusal) as caught:
-        ledger.spend(dp("0.2"), purpose(1, period=period))
+    error = str(refused(ledger, dp("0.2"), purpose(1, period=period), Refusal))
     for part in (first.id, first.at, "--again", "again=True", "interrupted"):
-        assert part in str(caught.value)
+        assert part in error
     ledger.spend(dp("0.1"), purpose(1, period="2026-11-16"))
     ledger.spend(dp("0.1"), purpose(2, period=period))
     Ledger(path, again=True).spend(dp("0.1"), purpose(1, period=period))
     assert len(ledger.statement("rides").spends) == 4
 
 
-# Budgets
-
-
-def test_first_budget_is_fixed(ledger):
-    ledger.spend(dp("0.1"), purpose(1, budget(1)))
-    with pytest.raises(Refusal) as caught:
-        ledger.spend(dp("0.1"), purpose(2, budget(2)))
+def test_first_budget_is_fixed(book):
+    book.spend(dp("0.1"), purpose(1, budget(1)))
+    error = str(refused(book, dp("0.1"), purpose(2, budget(2)), Refusal))
     for part in ("epsilon 1 (add-remove)", "epsilon 2 (add-remove)", "dunnage budget set --note"):
-        assert part in str(caught.value)
-    with pytest.raises(Refusal):
-        ledger.spend(dp("0.1"), purpose(2, budget(1, neighbours=REPLACE)))
-    with pytest.raises(BudgetError):
-        ledger.spend(dp(1), purpose(2))
+        assert part in error
+    refused(book, dp("0.1"), purpose(2, budget(1, neighbours=REPLACE)), Refusal)
+    refused(book, dp(1), purpose(2))
+    book.spend(dp(5), Purpose(dataset="parcels", policy_digest="1"))  # another dataset has no part in it
+    assert book.datasets() == ["parcels", "rides"]
+    assert book.statement("rides").total == Loss(Fraction(1, 10))
 
 
-def test_budget_can_come_after_spends_and_counts_them(ledger):
-    ledger.spend(dp("0.7"), purpose(1))
-    with pytest.raises(BudgetError):
-        ledger.spend(dp("0.7"), purpose(2, budget(1)))
-    assert ledger.statement("rides").budget is None
-    ledger.spend(dp("0.3"), purpose(2, budget(1)))
+def test_budget_can_come_after_spends_and_counts_them(book):
+    book.spend(dp("0.7"), purpose(1))
+    refused(book, dp("0.7"), purpose(2, budget(1)))
+    assert book.statement("rides").budget is None
+    book.spend(dp("0.3"), purpose(2, budget(1)))
 
 
-def test_set_budget_keeps_history_and_needs_a_note(ledger):
+def test_set_budget_keeps_history_and_needs_a_note(book):
     for note in ("", " \n"):
         with pytest.raises(ParameterError):
-            ledger.set_budget("rides", budget(2), note=note)
-    ledger.spend(dp(1), purpose(1, budget(1)))
-    ledger.set_budget("rides", budget(4, neighbours=REPLACE), note="board, 3 May")
-    ledger.spend(dp(1), purpose(2, budget(4, neighbours=REPLACE)))
-    statement = ledger.statement("rides")
+            book.set_budget("rides", budget(2), note=note)
+    book.spend(dp(1), purpose(1, budget(1)))
+    book.set_budget("rides", budget(4, neighbours=REPLACE), note="board, 3 May")
+    book.spend(dp(1), purpose(2, budget(4, neighbours=REPLACE)))
+    statement = book.statement("rides")
     assert [entry.note for entry in statement.budgets] == ["first budget, from the policy", "board, 3 May"]
     assert statement.total == Loss(Fraction(4))
 
 
-def test_budget_below_what_was_spent_leaves_nothing(ledger):
-    ledger.spend(approximate(1, "1e-6"), purpose(1, budget(2, "1e-6")))
-    statement = ledger.set_budget("rides", budget(2, "1e-7"), note="less")
-    assert statement.overspent
-    assert statement.left == Loss(Fraction(0))
+def test_budget_below_what_was_spent_leaves_nothing(book):
+    book.spend(approximate(1, "1e-6"), purpose(1, budget(2, "1e-6")))
+    statement = book.set_budget("rides", budget(2, "1e-7"), note="less")
+    assert (statement.overspent, statement.left) == (True, Loss(Fraction(0)))
     assert "the budget is below what was spent" in statement.summary()
-    with pytest.raises(BudgetError):
-        ledger.spend(dp("1e-9"), purpose(2))
+    refused(book, dp("1e-9"), purpose(2))
 
 
-def test_datasets_do_not_share_a_budget(ledger):
-    ledger.spend(dp(1), purpose(1, budget(1)))
-    ledger.spend(dp(5), Purpose(dataset="parcels", policy_digest="1"))
-    assert ledger.datasets() == ["parcels", "rides"]
-    assert ledger.statement("rides").total == Loss(Fraction(1))
-
-
-@pytest.mark.parametrize("dataset", ["", "  "])
-def test_blank_dataset_is_refused(ledger, path, dataset):
-    with pytest.raises(ParameterError):
-        ledger.spend(dp(1), Purpose(dataset=dataset, policy_digest="1"))
+def test_blank_dataset_is_refused(ledger, path):
+    for dataset in ("", "  "):
+        with pytest.raises(ParameterError):
+            ledger.spend(dp(1), Purpose(dataset=dataset, policy_digest="1"))
     assert not path.exists()
 
 
 # Statements
 
 
-def test_both_totals_are_shown(ledger):
-    ledger.spend(dp("0.1"), purpose(1, budget(1), period="a"))
-    ledger.spend(dp("0.2"), purpose(2, period="a"))
-    ledger.spend(dp("0.25"), purpose(1, period="b"))
-    ledger.spend(dp("0.05"), purpose(1))
-    statement = ledger.statement("rides")
-    assert statement.total == Loss(Fraction(6, 10))
+def test_both_totals_are_shown(book):
+    book.spend(dp("0.1"), purpose(1, budget(1), period="a"))
+    book.spend(dp("0.2"), purpose(2, period="a"))
+    book.spend(dp("0.25"), purpose(1, period="b"))
+    book.spend(dp("0.05"), purpose(1))
+    statement = book.statement("rides")
+    assert (statement.total, statement.left) == (Loss(Fraction(6, 10)), Loss(Fraction(4, 10)))
     # The spend without a period counts in each: 0.3 + 0.05 is more than 0.25 + 0.05.
     assert statement.total_per_period == Loss(Fraction(35, 100))
-    assert statement.left == Loss(Fraction(4, 10))
-    for part in (
-        "epsilon 0.6 (add-remove neighbours)",
-        "epsilon 0.35",
-        ONE_PERIOD_PER_RECORD.name,
-        "left: epsilon 0.4",
-    ):
+    for part in ("epsilon 0.6 (add-remove", "epsilon 0.35", ONE_PERIOD_PER_RECORD.name, "left: epsilon 0.4"):
         assert part in statement.summary()
 
 
-def test_largest_period_is_taken_per_part(ledger):
-    ledger.spend(approximate(1, "1e-9"), purpose(1, period="a"))
-    ledger.spend(approximate("0.5", "1e-6"), purpose(1, period="b"))
-    assert ledger.statement("rides").total_per_period == Loss(Fraction(1), Fraction(1, 10**6))
+def test_largest_period_is_taken_per_part(book):
+    book.spend(approximate(1, "1e-9"), purpose(1, period="a"))
+    book.spend(approximate("0.5", "1e-6"), purpose(1, period="b"))
+    assert book.statement("rides").total_per_period == Loss(Fraction(1), Fraction(1, 10**6))
 
 
-def test_without_a_budget_the_neighbours_that_bound_all_are_named(ledger):
-    ledger.spend(dp("0.1"), purpose(1))
-    assert ledger.statement("rides").neighbours is ADD
-    ledger.spend(dp("0.1", REPLACE), purpose(2))
-    statement = ledger.statement("rides")
+def test_without_a_budget_the_neighbours_that_bound_all_are_named(book):
+    book.spend(dp("0.1"), purpose(1))
+    assert book.statement("rides").neighbours is ADD
+    book.spend(dp("0.1", REPLACE), purpose(2))
+    statement = book.statement("rides")
     assert (statement.neighbours, statement.total) == (REPLACE, Loss(Fraction(3, 10)))
     assert "epsilon 0.3 (replace-one neighbours)" in statement.summary()
 
@@ -325,27 +281,27 @@ def test_spend_is_kept_as_returned_and_serialises(path):
     assert Ledger(path).statement("rides").spends == (spend,)
     shown = json.loads(json.dumps(ledger.to_dict()))
     assert shown["format"] == 1
-    assert shown["datasets"][0]["spends"][0] == {
-        "id": spend.id,
-        "at": "2026-11-15T10:30:00Z",
-        "who": "ann",
-        "dataset": "rides",
-        "period": "2026-11-15",
-        "policy_digest": "digest",
-        "promise_digest": stated.digest(),
-        "guarantee": {"model": "dp", "protects": "trip", "epsilon": 0.5, "neighbours": "add-remove"},
-        "basis": "proved",
-        "loss": {"add-remove": {"epsilon": 0.5, "delta": 0}, "replace-one": {"epsilon": 1, "delta": 0}},
-        "note": "pilot",
-    }
+    assert list(shown["datasets"][0]["spends"][0].items()) == [
+        ("id", spend.id),
+        ("at", "2026-11-15T10:30:00Z"),
+        ("who", "ann"),
+        ("dataset", "rides"),
+        ("period", "2026-11-15"),
+        ("policy_digest", "digest"),
+        ("promise_digest", stated.digest()),
+        ("guarantee", {"model": "dp", "protects": "trip", "epsilon": 0.5, "neighbours": "add-remove"}),
+        ("basis", "proved"),
+        ("loss", {"add-remove": {"epsilon": 0.5, "delta": 0}, "replace-one": {"epsilon": 1, "delta": 0}}),
+        ("note", "pilot"),
+    ]
     assert len(bytes.fromhex(spend.id)) == 16
     assert spend.id in ledger.summary()
 
 
-def test_unknown_dataset_has_an_empty_statement(ledger):
-    assert ledger.statement("nothing") == Statement(dataset="nothing")
-    assert "budget: none" in ledger.statement("nothing").summary()
-    assert ledger.summary() == "nothing was spent"
+def test_unknown_dataset_has_an_empty_statement(book):
+    assert book.statement("nothing") == Statement(dataset="nothing")
+    assert "budget: none" in book.statement("nothing").summary()
+    assert book.summary() == "nothing was spent"
 
 
 def test_who_defaults_to_the_user_or_unknown(path, monkeypatch):
@@ -363,90 +319,65 @@ def test_who_defaults_to_the_user_or_unknown(path, monkeypatch):
 
 
 def test_refused_spends_leave_the_rows_as_they_were(path, ledger):
+    refused(ledger, dp(2), purpose(1, budget(1)))
+    assert ledger.datasets() == []  # not even a budget
     ledger.spend(dp(1), purpose(1, budget(1)))
     before, content = rows(path), path.read_bytes()
-    for stated, what in [
-        (dp(1), purpose(1)),
-        (dp(1), purpose(2)),
-        (dp(1), purpose(3, budget(9))),
-        (k_anonymous(), purpose(4)),
-    ]:
-        with pytest.raises(Refusal):
-            ledger.spend(stated, what)
+    for what in (purpose(1), purpose(2), purpose(3, budget(9))):
+        refused(ledger, dp(1), what, Refusal)
+    refused(ledger, K_ANONYMOUS, purpose(4))
     assert rows(path) == before
     assert path.read_bytes() == content
 
 
-def test_refused_first_spend_fixes_no_budget(ledger):
-    with pytest.raises(BudgetError):
-        ledger.spend(dp(2), purpose(1, budget(1)))
-    assert ledger.datasets() == []
-    ledger.spend(dp(2), purpose(1, budget(3)))
-
-
-@pytest.mark.parametrize("table", ["spends", "budgets"])
-@pytest.mark.parametrize(
-    "change",
-    [
-        "UPDATE {table} SET note = 'x'",
-        "DELETE FROM {table}",
-        "INSERT OR REPLACE INTO {table} SELECT * FROM {table}",
-    ],
-)
-def test_rows_cannot_be_changed(path, ledger, table, change):
+def test_rows_cannot_be_changed(path, ledger):
     ledger.spend(dp(1), purpose(1, budget(1)))
-    with closing(sqlite3.connect(path)) as database, pytest.raises(sqlite3.IntegrityError, match="append-only"):
-        database.execute(change.format(table=table))
+    for table in ("spends", "budgets"):
+        for change in ("UPDATE {0} SET note = 'x'", "DELETE FROM {0}", "INSERT OR REPLACE INTO {0} SELECT * FROM {0}"):
+            with closing(sqlite3.connect(path)) as database, pytest.raises(sqlite3.IntegrityError, match="append-only"):
+                database.execute(change.format(table))
     assert len(ledger.statement("rides").spends) == 1
 
 
 # Files
 
 
-def test_file_is_private_and_alone(path, ledger):
+def test_file_is_private_and_alone(path, ledger, monkeypatch):
+    """It is private before the database is written, whatever the mask, and nothing else is left there."""
+    seen, connect = [], ledger_module._fresh
+
+    def watched(name: str = ":memory:") -> sqlite3.Connection:
+        for draft in path.parent.glob(".dunnage-*"):
+            seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
+        return connect(name)
+
+    monkeypatch.setattr(ledger_module, "_fresh", watched)
+    assert ledger.statement("rides").total == Loss(Fraction(0))
+    assert os.listdir(path.parent) == []  # looking creates nothing
     old = os.umask(0)
     try:
         ledger.spend(dp(1), purpose(1))
     finally:
         os.umask(old)
+    assert seen == [(0o600, 0, False)]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_file_is_private_before_the_database_is_written(path, ledger, monkeypatch):
-    seen = []
-    write = ledger_module._write_schema
-
-    def watched(draft: Path) -> None:
-        seen.append((stat.S_IMODE(draft.stat().st_mode), draft.stat().st_size, path.exists()))
-        write(draft)
-
-    monkeypatch.setattr(ledger_module, "_write_schema", watched)
-    ledger.spend(dp(1), purpose(1))
-    assert seen == [(0o600, 0, False)]
-
-
-def test_looking_creates_nothing(path, ledger):
-    assert ledger.datasets() == []
-    assert ledger.statement("rides").total == Loss(Fraction(0))
-    assert os.listdir(path.parent) == []
-
-
 def test_losing_the_race_to_create_keeps_the_other_ledger(path, ledger, monkeypatch):
-    write = ledger_module._write_schema
+    link = os.link
 
-    def slow(draft: Path) -> None:
-        write(draft)
-        monkeypatch.setattr(ledger_module, "_write_schema", write)
+    def late(draft: Path, final: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
         Ledger(path).spend(dp("0.6"), purpose(1, budget(1)))
+        link(draft, final)
 
-    monkeypatch.setattr(ledger_module, "_write_schema", slow)
-    with pytest.raises(BudgetError):
-        ledger.spend(dp("0.6"), purpose(2))
+    monkeypatch.setattr(os, "link", late)
+    refused(ledger, dp("0.6"), purpose(2))
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_ledger_that_vanished_is_not_begun_anew(path, ledger):
+def test_ledger_that_vanished_is_not_begun_again(path, ledger):
     ledger.spend(dp(1), purpose(1, budget(1)))
     path.unlink()
     with pytest.raises(LedgerError, match="cannot be opened"):
@@ -454,24 +385,21 @@ def test_ledger_that_vanished_is_not_begun_anew(path, ledger):
     assert not path.exists()
 
 
-def test_urls(tmp_path, monkeypatch):
+def test_addresses(tmp_path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    others = ["postgresql://host/db", "sqlite://x", "file:x", "http://x", "sqlite:///x?mode=ro", "", "sqlite:///"]
+    for url in [*others, "a\0b"]:
+        with pytest.raises(LedgerError, match="sqlite:///path"):
+            Ledger(url)
+    assert os.listdir(tmp_path / "empty") == []
     monkeypatch.chdir(tmp_path)
-    Ledger(f"sqlite:///{tmp_path}/a b?.sqlite".replace("?", "%#")).spend(dp(1), purpose(1))
+    Ledger(f"sqlite:///{tmp_path}/a b%#.sqlite").spend(dp(1), purpose(1))
     assert (tmp_path / "a b%#.sqlite").exists()
     relative = Ledger("sqlite:///b.sqlite")
     monkeypatch.chdir("/")
     relative.spend(dp(1), purpose(1))
     assert Ledger.open_existing(str(tmp_path / "b.sqlite")).datasets() == ["rides"]
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://host/db", "sqlite://x", "file:x", "http://x", "sqlite:///x?mode=ro", "", "sqlite:///", "a\0b"]
-)
-def test_other_addresses_are_refused(url, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(LedgerError, match="sqlite:///path"):
-        Ledger(url)
-    assert os.listdir(tmp_path) == []
 
 
 def foreign_database(path: Path, *settings: str) -> None:
@@ -482,50 +410,36 @@ def foreign_database(path: Path, *settings: str) -> None:
         database.commit()
 
 
-FOREIGN = {
-    "empty": lambda path: path.write_bytes(b""),
-    "short text": lambda path: path.write_bytes(b"hello"),
-    "csv": lambda path: path.write_bytes(b"weight,destination\n" * 1000),
-    "cut short": lambda path: path.write_bytes(b"SQLite format 3\0"),
-    "other database": foreign_database,
-    "other database with a version": lambda path: foreign_database(path, "user_version = 1"),
-    "other database in WAL mode": lambda path: foreign_database(path, "journal_mode = WAL"),
-    "newer": lambda path: foreign_database(
-        path, f"application_id = {ledger_module._APPLICATION_ID}", "user_version = 2"
-    ),
-}
+def test_foreign_files_are_refused_untouched(tmp_path):
+    newer = f"application_id = {ledger_module._APPLICATION_ID}", "user_version = 2"
+    contents = [b"", b"hello", b"weight,destination\n" * 1000, b"SQLite format 3\0"]
+    databases = [(), ("user_version = 1",), ("journal_mode = WAL",), newer]
+    for number, kind in enumerate([*contents, *databases]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = folder / "ledger.sqlite"
+        path.write_bytes(kind) if isinstance(kind, bytes) else foreign_database(path, *kind)
+        content, status = path.read_bytes(), path.stat()
+        for opening in (Ledger, Ledger.open_existing):
+            with pytest.raises(LedgerError, match="newer version" if kind is newer else "not a Dunnage ledger"):
+                opening(path)
+        assert path.read_bytes() == content
+        assert (path.stat().st_mode, path.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
+        assert os.listdir(folder) == [path.name]
 
 
-@pytest.mark.parametrize("kind", FOREIGN)
-def test_foreign_files_are_refused_untouched(path, kind):
-    FOREIGN[kind](path)
-    content, status = path.read_bytes(), path.stat()
-    for opening in (Ledger, Ledger.open_existing):
-        with pytest.raises(LedgerError, match="newer version" if kind == "newer" else "not a Dunnage ledger"):
-            opening(path)
-    assert path.read_bytes() == content
-    assert (path.stat().st_mode, path.stat().st_mtime_ns) == (status.st_mode, status.st_mtime_ns)
-    assert os.listdir(path.parent) == [path.name]
-
-
-def test_foreign_file_that_appears_later_is_refused_untouched(path, ledger):
-    path.write_bytes(b"a,b\n")
-    with pytest.raises(LedgerError, match="not a Dunnage ledger"):
-        ledger.spend(dp(1), purpose(1))
-    assert path.read_bytes() == b"a,b\n"
-
-
-def test_folders_and_devices_are_refused(tmp_path):
+def test_places_where_no_ledger_can_be(tmp_path, path, ledger):
     os.mkfifo(tmp_path / "pipe")
     for place in (tmp_path, tmp_path / "pipe", "/dev/null"):
         with pytest.raises(LedgerError, match="folder or a device"):
             Ledger(place)
-
-
-def test_missing_folder_is_refused(tmp_path):
     with pytest.raises(LedgerError, match="no folder"):
         Ledger(tmp_path / "missing" / "ledger.sqlite")
-    assert os.listdir(tmp_path) == []
+    assert not (tmp_path / "missing").exists()
+    path.write_bytes(b"a,b\n")  # appears after the ledger was opened
+    with pytest.raises(LedgerError, match="not a Dunnage ledger"):
+        ledger.spend(dp(1), purpose(1))
+    assert path.read_bytes() == b"a,b\n"
 
 
 def test_open_existing_reads_only(path, ledger):
@@ -544,15 +458,16 @@ def test_open_existing_reads_only(path, ledger):
 
 
 def test_damaged_rows_are_reported(path, ledger):
-    ledger.spend(dp(1), purpose(1))
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("DROP TRIGGER spends_keep")
-        database.execute("UPDATE spends SET epsilon_add_remove = '1/0'")
-        database.commit()
-    with pytest.raises(LedgerError, match="cannot be read"):
-        ledger.statement("rides")
-    with pytest.raises(LedgerError, match="cannot be read"):
-        ledger.spend(dp(1), purpose(2, budget(1)))
+    ledger.spend(dp(1), purpose(1, budget(9)))
+    for table, column in (("spends", "epsilon_add_remove"), ("budgets", "delta")):
+        with closing(sqlite3.connect(path)) as database:
+            database.execute(f"DROP TRIGGER {table}_keep")
+            database.execute(f"UPDATE {table} SET {column} = '1/0'")
+            database.commit()
+        with pytest.raises(LedgerError, match="cannot be read"):
+            ledger.statement("rides")
+        with pytest.raises(LedgerError, match="cannot be read"):
+            ledger.spend(dp(1), purpose(2))
 
 
 def test_locked_ledger_says_what_to_do(path, ledger, monkeypatch):
@@ -581,8 +496,7 @@ def test_opening_a_second_time_keeps_the_lock_of_the_first(path, ledger):
 def test_memory_ledger_and_context_manager():
     with Ledger(":memory:") as ledger:
         ledger.spend(dp(1), purpose(1, budget(1)))
-        with pytest.raises(BudgetError):
-            ledger.spend(dp(1), purpose(2))
+        refused(ledger, dp(1), purpose(2))
         assert repr(ledger) == "Ledger(':memory:')"
     with pytest.raises(LedgerError):
         ledger.datasets()
@@ -592,68 +506,59 @@ def test_memory_ledger_and_context_manager():
 def test_threads_share_a_ledger(path, kind):
     ledger = Ledger(path if kind == "file" else ":memory:")
     ledger.set_budget("rides", budget(1), note="test")
-    refused: list[BudgetError] = []
+    errors: list[BudgetError] = []
 
     def work(number: int) -> None:
         for turn in range(3):
             try:
                 ledger.spend(dp("0.2"), purpose((number, turn)))
             except BudgetError as error:
-                refused.append(error)
+                errors.append(error)
 
     threads = [threading.Thread(target=work, args=[number]) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(refused), ledger.statement("rides").total) == (7, Loss(Fraction(1)))
+    assert (len(errors), ledger.statement("rides").total) == (7, Loss(Fraction(1)))
 
 
 # Rehearsals
 
 
-def test_rehearsal_changes_nothing_and_tells(path, ledger):
+def rehearsed(ledger: Ledger, stated: Promise, what: Purpose) -> Rehearsed:
+    with pytest.raises(Rehearsed) as caught:
+        ledger.rehearsal().spend(stated, what)
+    return caught.value
+
+
+def test_rehearsal_changes_nothing_and_says_what_would_be(path, ledger):
+    assert rehearsed(ledger, dp("0.25"), purpose(1, budget(1))).statement.left == Loss(Fraction(3, 4))
+    assert os.listdir(path.parent) == []
     ledger.spend(dp("0.5"), purpose(1, budget(2, neighbours=REPLACE)))
     content = path.read_bytes()
-    with pytest.raises(Rehearsed) as caught:
-        ledger.rehearsal().spend(dp("0.25"), purpose(2))
-    assert caught.value.promise == dp("0.25")
-    assert caught.value.loss == Loss(Fraction(1, 2))
-    assert caught.value.statement.left == Loss(Fraction(1, 2))
-    assert not isinstance(caught.value, UserError)
+    stop = rehearsed(ledger, dp("0.25"), purpose(2))
+    assert (stop.promise, stop.loss, stop.statement.left) == (dp("0.25"), Loss(Fraction(1, 2)), Loss(Fraction(1, 2)))
+    assert not isinstance(stop, UserError)
     assert path.read_bytes() == content
     assert len(ledger.statement("rides").spends) == 1
 
 
 def test_rehearsal_refuses_as_the_spend_would(path, ledger):
     ledger.spend(dp("0.5"), purpose(1, budget(1)))
-    rehearsal = ledger.rehearsal()
-    for stated, what, error in [
+    for stated, what, error in (
         (dp("0.1"), purpose(1), Refusal),
         (dp("0.1"), purpose(2, budget(2)), Refusal),
         (dp("0.6"), purpose(2), BudgetError),
-        (k_anonymous(), purpose(2), BudgetError),
-    ]:
+        (K_ANONYMOUS, purpose(2), BudgetError),
+    ):
         with pytest.raises(error):
-            rehearsal.spend(stated, what)
-    with pytest.raises(Rehearsed):
-        Ledger(path, again=True).rehearsal().spend(dp("0.1"), purpose(1))
-    with pytest.raises(Rehearsed):
-        Ledger.open_existing(path).rehearsal().spend(dp("0.1"), purpose(2))
-
-
-def test_rehearsal_creates_no_file(path, ledger):
-    with pytest.raises(Rehearsed) as caught:
-        ledger.rehearsal().spend(dp("0.25"), purpose(1, budget(1)))
-    assert caught.value.statement.left == Loss(Fraction(3, 4))
-    assert os.listdir(path.parent) == []
-
-
-def test_rehearsal_in_memory():
-    with Ledger(":memory:") as ledger:
-        with pytest.raises(Rehearsed):
-            ledger.rehearsal().spend(dp("0.25"), purpose(1, budget(1)))
-        assert ledger.datasets() == []
+            ledger.rehearsal().spend(stated, what)
+    rehearsed(Ledger(path, again=True), dp("0.1"), purpose(1))
+    rehearsed(Ledger.open_existing(path), dp("0.1"), purpose(2))
+    with Ledger(":memory:") as book:
+        rehearsed(book, dp("0.25"), purpose(1, budget(1)))
+        assert book.datasets() == []
 
 
 # Many processes, and crashes
@@ -665,11 +570,8 @@ from dunnage.guarantees import Basis, Budget, Neighbours, Promise, PureDP, Purpo
 from dunnage.ledger import Ledger
 
 path, name, epsilon, limit, turns = sys.argv[1:]
-stated = Promise(
-    guarantee=PureDP(epsilon=epsilon, protects="trip", neighbours=Neighbours.ADD_REMOVE),
-    basis=Basis.PROVED,
-    mechanism={},
-)
+guarantee = PureDP(epsilon=epsilon, protects="trip", neighbours=Neighbours.ADD_REMOVE)
+stated = Promise(guarantee=guarantee, basis=Basis.PROVED, mechanism={})
 limit = Budget(epsilon=limit, neighbours=Neighbours.ADD_REMOVE)
 for turn in range(int(turns)):
     purpose = Purpose(dataset="rides", policy_digest=f"{name}.{turn}", budget=limit)
@@ -685,23 +587,21 @@ def spender(path: Path, name: object, epsilon: str, limit: str, turns: int) -> s
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
-def test_sixteen_processes_never_overspend(path):
-    processes = [spender(path, number, "0.1", "1", 5) for number in range(16)]
+def test_many_processes_never_overspend(path):
+    processes = [spender(path, number, "0.1", "1", 5) for number in range(10)]
     outputs = [process.communicate()[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 16
+    assert [process.returncode for process in processes] == [0] * 10
     printed = sorted(line for output in outputs for line in output.split())
     statement = Ledger.open_existing(path).statement("rides")
     assert printed == sorted(spend.id for spend in statement.spends)
-    assert len(printed) == 10
-    assert statement.total == Loss(Fraction(1))
-    assert len(statement.budgets) == 1
+    assert (len(printed), len(statement.budgets), statement.total) == (10, 1, Loss(Fraction(1)))
     assert os.listdir(path.parent) == [path.name]
 
 
 def test_killed_processes_leave_a_readable_ledger(path):
     rng = random.Random(5)
     printed: set[str] = set()
-    for number in range(24):
+    for number in range(16):
         with spender(path, number, "0.001", "1000", 10**6) as process:
             assert process.stdout is not None
             printed.add(process.stdout.readline().strip())
@@ -750,11 +650,11 @@ def test_accepted_spends_never_exceed_the_budget(limit, kind, sequence):
     spent = Fraction(0)
     with Ledger(":memory:") as ledger:
         ledger.set_budget("rides", budget(limit, neighbours=kind), note="test")
-        for number, (epsilon, held, period) in enumerate(sequence):
-            cost = None if (held, kind) == (REPLACE, ADD) else epsilon * (1 if held == kind else 2)
+        for number, (epsilon, neighbours, period) in enumerate(sequence):
+            cost = None if (neighbours, kind) == (REPLACE, ADD) else epsilon * (1 if neighbours == kind else 2)
             fits = cost is not None and spent + cost <= limit
             try:
-                ledger.spend(dp(epsilon, held), purpose(number, period=period))
+                ledger.spend(dp(epsilon, neighbours), purpose(number, period=period))
             except BudgetError:
                 assert not fits
             else:

@@ -127,42 +127,17 @@ TYPES: dict[str, pa.Array] = {
 
 
 @pytest.mark.parametrize("role", ["public", "sensitive"])
-@pytest.mark.parametrize("name", TYPES)
-def test_every_type_survives_parquet_and_csv(folder: Path, name: str, role: str) -> None:
-    column = pa.concat_arrays([TYPES[name]] * 10) if name != "dictionary" else pa.array(["b", "a"] * 10)
-    release = published(folder, {"x": column}, x=role)
+def test_every_type_survives_parquet_and_csv(folder: Path, role: str) -> None:
+    columns = {name: pa.concat_arrays([values] * 10) for name, values in TYPES.items() if name != "dictionary"}
+    columns["dictionary"] = pa.array(["b", "a"] * 10)
+    release = published(folder, columns, **dict.fromkeys(columns, role))
     assert dn.verify(folder).problems == []
     assert Release.read(folder).data.equals(release.data)
 
 
-NASTY = [
-    "=1+1",
-    "+1-800",
-    "-x",
-    "@SUM(A1)",
-    "\t=1",
-    "\r=1",
-    "\n=1",
-    "＝1",  # noqa: RUF001
-    "'=1",
-    'quote " and ""',
-    "comma, semicolon; bar|",
-    "line\nbreak",
-    "line\r\nbreak",
-    "漢字 é \N{PILE OF POO}",
-    " x ",
-    "NA",
-    "null",
-    "nan",
-    "None",
-    "true",
-    "\\N",
-    "-5",
-    "-1.5e3",
-    "+7",
-    "-1\n=2",
-    "zero\0byte",
-]
+NASTY = ["=1+1", "+1-800", "-x", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "'=1", 'quote " and ""', " x ", "NA"]  # noqa: RUF001
+NASTY += ["comma, semicolon; bar|", "line\nbreak", "line\r\nbreak", "漢字 é \N{PILE OF POO}", "null", "nan", "None"]
+NASTY += ["true", "\\N", "-5", "-1.5e3", "+7", "-1\n=2", "zero\0byte"]
 
 
 @pytest.mark.parametrize("role", ["public", "sensitive"])

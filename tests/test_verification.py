@@ -163,7 +163,7 @@ def test_flipped_bits_of_every_file_are_seen(folder: Path) -> None:
     generator = random.Random(20261115)
     for file in sorted(folder.iterdir()):
         true = file.read_bytes()
-        positions = {0, len(true) - 1, *(generator.randrange(len(true)) for _ in range(40))}
+        positions = {0, len(true) - 1, *(generator.randrange(len(true)) for _ in range(12))}
         for position in positions:
             flipped = bytearray(true)
             flipped[position] ^= 1 << generator.randrange(8)
@@ -271,7 +271,7 @@ def relisted(folder: Path) -> None:
 def test_garbage_with_the_right_digest_is_a_failed_check(folder: Path, name: str) -> None:
     true = (folder / name).read_bytes()
     generator = random.Random(7)
-    noisy = [bytearray(true) for _ in range(25)]
+    noisy = [bytearray(true) for _ in range(8)]
     for content in noisy:
         content[generator.randrange(len(true))] ^= 1 << generator.randrange(8)
     for content in (b"", b"\0" * 100, generator.randbytes(2000), true[: len(true) // 2], b"[]", b"{}", b"PAR1"):

@@ -19,8 +19,7 @@ from dunnage.domains import Numeric
 from dunnage.errors import NoPlanError
 from dunnage.exact import plain
 from dunnage.guarantees import Basis, Promise, guarantee_from
-from dunnage.kinds.classes import SAMPLE_NOT_CHECKED
-from dunnage.kinds.noisy import NOISE_NOT_CHECKED
+from dunnage.kinds.rows import NOISE_NOT_CHECKED, SAMPLE_NOT_CHECKED
 from dunnage.laws import Cells
 from dunnage.ledger import Ledger
 from dunnage.mechanisms.noisy_clusters import NoisyClusters

@@ -8,6 +8,7 @@ only a signature that is checked against a key one trusts detects forgery.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, Literal
 
 from pydantic import JsonValue, PlainSerializer, PlainValidator, ValidationError, WithJsonSchema
 
@@ -40,7 +41,7 @@ from dunnage.guarantees import (
 from dunnage.text import rounded_percent
 
 FORMAT = 1
-MOST_CERTIFICATE_BYTES = 16 << 20
+MAX_CERTIFICATE_BYTES = 16 << 20
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 _SIGNED_PREFIX = b"dunnage certificate 1\n"
 DIGESTS_SAY = "Digests detect accidents. Only a signature, checked against a key you trust, detects forgery."
@@ -332,15 +333,6 @@ class Total(Model):
     delta: Number
 
 
-class Composed(TypedDict, total=False):
-    """What all releases so far lose together."""
-
-    neighbours: str
-    total: Mapping[str, Number] | str
-    total_per_period: Mapping[str, Number] | str
-    total_per_period_assumes: str
-
-
 class Composition(Model):
     """How the guarantee adds up, and what all releases so far lose together."""
 
@@ -393,7 +385,6 @@ class Certificate(Model):
 
     @property
     def mechanism_name(self) -> str:
-        """Name of the mechanism."""
         return str(self.mechanism.get("name", ""))
 
     @property
@@ -435,14 +426,17 @@ class Certificate(Model):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Certificate:
-        """Read a certificate; anything but the exact canonical form is refused.
-
-        Raises
-        ------
-        CheckFailed
-            If it is unreadable, of an unknown format, altered, or not in canonical form.
-        """
-        content = _parse(data)
+        """Read a certificate; anything but the exact canonical form is refused."""
+        if len(data) > MAX_CERTIFICATE_BYTES:
+            raise CheckFailed("certificate.json: larger than 16 MiB. It was not read.")
+        try:
+            content: Any = json.loads(data.decode("utf-8"))
+        except (ValueError, RecursionError):
+            raise CheckFailed(f"certificate.json: not readable as JSON. {_ALTERED}") from None
+        # True and 1.0 equal 1 in Python, but are other files.
+        if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] != FORMAT:
+            newer = "Use a newer version of Dunnage."
+            raise CheckFailed(f"certificate.json: not a certificate of format {FORMAT}. {newer}")
         digest = content.pop("digest", None)
         body = {name: value for name, value in content.items() if name != "signature"}
         try:
@@ -456,8 +450,11 @@ class Certificate(Model):
             raise CheckFailed(f"certificate.json: not in canonical form. {_ALTERED}")
         try:
             certificate = cls.model_validate(content)
-        except (ValidationError, RecursionError) as error:
-            raise CheckFailed(f"certificate.json: {_malformed(error)} missing or malformed.") from None
+        except ValidationError as error:
+            fields = ", ".join(dict.fromkeys(str(item["loc"][0]) for item in error.errors() if item["loc"]))
+            raise CheckFailed(f"certificate.json: {fields} missing or malformed.") from None
+        except RecursionError:
+            raise CheckFailed("certificate.json: something nested without end missing or malformed.") from None
         empty = [name for name in content if content[name] is None]
         if empty:
             raise CheckFailed(f"certificate.json: {', '.join(empty)} missing or malformed.")
@@ -476,23 +473,22 @@ class Certificate(Model):
         return self.model_copy(update={"signature": signature})
 
     def check_signature(self, trusted: bytes | None) -> str:
-        """Check the signature and say what was found.
-
-        Parameters
-        ----------
-        trusted
-            Public key it must be by (see :func:`load_public_key`); None accepts any signer, and none.
-
-        Raises
-        ------
-        CheckFailed
-            If the signature is wrong, or a key was given and the signature is missing or by another key.
-        """
+        """Check the signature, which must be by the trusted key if one is given, and say how far it can be trusted."""
         if self.signature is None:
             if trusted is not None:
                 raise CheckFailed("certificate.json: not signed, so it cannot be by the key given.")
             return "not signed: digests alone do not detect forgery"
-        public = _verified_signer(self.signature, self.digest)
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public, value = bytes.fromhex(self.signature.public_key), bytes.fromhex(self.signature.value)
+            # Hex has one canonical form here: lower case.
+            if self.signature != Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex()):
+                raise ValueError
+            Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + self.digest.encode())
+        except (InvalidSignature, ValueError):
+            raise CheckFailed("certificate.json: the signature does not fit the certificate.") from None
         if trusted is None:
             return "signed, but by whom is not checked: give --signed-by with a key you trust"
         if public != trusted:
@@ -500,53 +496,16 @@ class Certificate(Model):
         return "signed by the key given"
 
 
-def _parse(data: bytes) -> dict[str, Any]:
-    if len(data) > MOST_CERTIFICATE_BYTES:
-        raise CheckFailed("certificate.json: larger than 16 MiB. It was not read.")
-    try:
-        content = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
-        raise CheckFailed(f"certificate.json: not readable as JSON. {_ALTERED}") from None
-    # True and 1.0 equal 1 in Python, but are other files.
-    if not isinstance(content, dict) or type(content.get("format")) is not int or content["format"] != FORMAT:
-        raise CheckFailed(f"certificate.json: not a certificate of format {FORMAT}. Use a newer version of Dunnage.")
-    return content
-
-
-def _malformed(error: Exception) -> str:
-    """Name the fields that are wrong, the outermost ones."""
-    if not isinstance(error, ValidationError):
-        return "something nested without end"
-    return ", ".join(dict.fromkeys(str(item["loc"][0]) for item in error.errors() if item["loc"]))
-
-
-def _verified_signer(signature: Signature, digest: str) -> bytes:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        public, value = bytes.fromhex(signature.public_key), bytes.fromhex(signature.value)
-        expected = Signature(algorithm="ed25519", public_key=public.hex(), value=value.hex())
-        if signature != expected:  # hex has one canonical form here: lower case
-            raise ValueError
-        Ed25519PublicKey.from_public_bytes(public).verify(value, _SIGNED_PREFIX + digest.encode())
-    except (InvalidSignature, ValueError):
-        raise CheckFailed("certificate.json: the signature does not fit the certificate.") from None
-    return public
-
-
 def load_private_key(path: str | os.PathLike[str]) -> Any:
     """Load an Ed25519 private key from an unencrypted PEM file."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    key = _pem_key(path, lambda data: load_pem_private_key(data, password=None))
-    if not isinstance(key, Ed25519PrivateKey):
-        raise ParameterError(
-            f"{os.fspath(path)}: not an Ed25519 private key in PEM form without a password. "
-            "Make one with: openssl genpkey -algorithm ed25519 -out key.pem"
-        )
-    return key
+    needs = (
+        "an Ed25519 private key in PEM form without a password. "
+        "Make one with: openssl genpkey -algorithm ed25519 -out key.pem"
+    )
+    return _pem_key(path, lambda data: load_pem_private_key(data, password=None), Ed25519PrivateKey, needs)
 
 
 def load_public_key(path: str | os.PathLike[str]) -> bytes:
@@ -554,17 +513,12 @@ def load_public_key(path: str | os.PathLike[str]) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    key = _pem_key(path, load_pem_public_key)
-    if not isinstance(key, Ed25519PublicKey):
-        raise ParameterError(
-            f"{os.fspath(path)}: not an Ed25519 public key in PEM form. "
-            "Make one with: openssl pkey -in key.pem -pubout -out key.pub.pem"
-        )
-    return key.public_bytes_raw()
+    needs = "an Ed25519 public key in PEM form. Make one with: openssl pkey -in key.pem -pubout -out key.pub.pem"
+    raw: bytes = _pem_key(path, load_pem_public_key, Ed25519PublicKey, needs).public_bytes_raw()
+    return raw
 
 
-def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any]) -> Any:
-    """Load whatever key a PEM file holds; None if it holds none that can be read."""
+def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any], kind: type, needs: str) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
@@ -572,10 +526,12 @@ def _pem_key(path: str | os.PathLike[str], load: Callable[[bytes], Any]) -> Any:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a file name"
         raise ParameterError(f"{os.fspath(path)} cannot be read: {reason}. Check the path of the key.") from None
-    try:
-        return load(data)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        return None
+    key = None
+    with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
+        key = load(data)
+    if not isinstance(key, kind):
+        raise ParameterError(f"{os.fspath(path)}: not {needs}")
+    return key
 
 
 def certify(
@@ -617,23 +573,17 @@ def meaning(promise: Promise) -> Meaning:
     held = promise.guarantee if promise.basis is Basis.PROVED else promise.holds
     if held is None:
         return Meaning(sentences=[f"No bound is proved: {promise.why}."], odds=[])
-    if isinstance(held, KAnonymity):
-        return _meaning_of_classes(held, persons=any(a.name == COUNTS_PERSONS for a in promise.assumptions))
-    loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
-    return Meaning(sentences=[_scope(held)], odds=odds(loss))
-
-
-def _meaning_of_classes(held: KAnonymity, *, persons: bool) -> Meaning:
-    share = f"{100 / held.k:.3g} %"
-    people, counts = "", []
-    if persons:
-        people = f", of at least {held.k} different persons"
-        counts = ["k counts persons, not records; how many records in a class are of one person is not limited."]
+    if not isinstance(held, KAnonymity):
+        loss = Loss(held.epsilon, getattr(held, "delta", Fraction(0)))
+        return Meaning(sentences=[_scope(held)], odds=odds(loss))
+    persons = any(item.name == COUNTS_PERSONS for item in promise.assumptions)
+    people = f", of at least {held.k} different persons" if persons else ""
+    counts = "k counts persons, not records; how many records in a class are of one person is not limited."
     sentences = [
         f"Someone who knows the public and generalised values of a {held.protects} finds at least {held.k} "
-        f"released records that look alike{people}, so a guess at its row is right with at most {share} (1 in "
-        f"{held.k}).",
-        *counts,
+        f"released records that look alike{people}, so a guess at its row is right with at most "
+        f"{100 / held.k:.3g} % (1 in {held.k}).",
+        *([counts] if persons else []),
         "It does not limit what can be concluded from values that all records of a class share, from knowing that "
         "a record is absent, or from a second release of the same records.",
     ]
@@ -659,31 +609,25 @@ def odds(loss: Loss) -> list[OddsRow]:
 
     With delta 0 the row bounds the suspicion itself after seeing the release. With delta above 0 no such bound
     exists for every outcome; the row then bounds the chance that the attacker's best guess is right.
-
-    Examples
-    --------
-    >>> odds(Loss(Fraction(1)))[1].sentence
-    'a 10 % suspicion becomes at most 23.2 %'
     """
     if loss.epsilon is None:
         return []
-    return [_odds_row(prior, loss) for prior in PRIORS]
-
-
-def _odds_row(prior: Fraction, loss: Loss) -> OddsRow:
-    growth = exp_upper(min(loss.epsilon or Fraction(0), Fraction(700)))
-    before = float(prior)
-    if not loss.delta:
-        after = _ceiling(prior / (prior + (1 - prior) / growth))
-        sentence = f"a {rounded_percent(before)} suspicion becomes at most {rounded_percent(after)}"
-        return OddsRow(before=before, at_most=after, sentence=sentence)
-    # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
-    error = (1 - loss.delta) / (1 + growth)
-    right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
-    sentence = (
-        f"with a {rounded_percent(before)} suspicion, the best guess is right with at most {rounded_percent(right)}"
-    )
-    return OddsRow(before=before, right_guess_at_most=right, sentence=sentence)
+    growth = exp_upper(min(loss.epsilon, Fraction(700)))
+    rows = []
+    for prior in PRIORS:
+        before = float(prior)
+        if not loss.delta:
+            after = _ceiling(prior / (prior + (1 - prior) / growth))
+            sentence = f"a {rounded_percent(before)} suspicion becomes at most {rounded_percent(after)}"
+            rows.append(OddsRow(before=before, at_most=after, sentence=sentence))
+            continue
+        # The best test between "in" and "out" is a corner of the (epsilon, delta) region.
+        error = (1 - loss.delta) / (1 + growth)
+        right = _ceiling(max(1 - error, 1 - prior * (1 - loss.delta), 1 - (1 - prior) * (1 - loss.delta)))
+        best = f"the best guess is right with at most {rounded_percent(right)}"
+        sentence = f"with a {rounded_percent(before)} suspicion, {best}"
+        rows.append(OddsRow(before=before, right_guess_at_most=right, sentence=sentence))
+    return rows
 
 
 def _ceiling(probability: Fraction) -> float:

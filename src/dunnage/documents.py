@@ -24,7 +24,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
-    SerializerFunctionWrapHandler,
     ValidationError,
     WithJsonSchema,
     WrapSerializer,
@@ -81,27 +80,16 @@ Listed = Annotated[tuple[T, ...], Field(strict=False)]
 M = TypeVar("M", bound=BaseModel)
 
 
-def _write_or_empty(value: object, write: SerializerFunctionWrapHandler) -> Any:
-    return {} if value is None else write(value)
-
-
 OrEmpty = Annotated[
-    M | None, BeforeValidator(lambda value: None if value == {} else value), WrapSerializer(_write_or_empty)
+    M | None,
+    BeforeValidator(lambda value: None if value == {} else value),
+    WrapSerializer(lambda value, write: {} if value is None else write(value)),
 ]
 """A part that a document may lack: None here, an empty table in the file."""
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:
-    """Write plain data in the one form that is digested and stored.
-
-    Examples
-    --------
-    >>> print(canonical({"b": 1, "a": 2}).decode(), end="")
-    {
-      "a": 2,
-      "b": 1
-    }
-    """
+    """Write plain data in the one form that is digested and stored."""
     return (json.dumps(content, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
@@ -193,8 +181,8 @@ def problems_of(
         if kind == "missing":
             yield Problem("is missing", where=place, remedy=f"Write {key} = {says}." if says else "")
         elif kind == "extra_forbidden":
-            known = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
-            yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, known))
+            keys = [f.alias or name for name, f in owner.model_fields.items() if not f.exclude]
+            yield Problem("is not a key this version knows", where=place, remedy=suggestion(key, keys))
         elif isinstance(cause, Flaws):
             base = [where, *path[:-1]] if cause.beside else [place]
             for problem in cause.problems:
@@ -232,7 +220,8 @@ def _place(model: type[BaseModel], loc: list[str | int]) -> tuple[type[BaseModel
             current, owner = (tagged[0], tagged[0]) if tagged else (None, owner)
             continue
         if _is_model(current):
-            owner, field = current, _by_key(current).get(str(part))
+            owner = current
+            field = {f.alias or name: f for name, f in owner.model_fields.items()}.get(str(part))
             current = field.annotation if field is not None else None
         else:
             field = None if isinstance(part, str) else field
@@ -253,10 +242,6 @@ def _core(annotation: Any) -> Any:
 
 def _is_model(annotation: Any) -> TypeGuard[type[BaseModel]]:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
-
-
-def _by_key(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _tag(model: type[BaseModel]) -> str:

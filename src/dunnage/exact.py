@@ -14,8 +14,8 @@ from numbers import Rational, Real
 
 from dunnage.errors import ParameterError
 
-_MOST_DIGITS = 700  # room for the sum of any two doubles
-_MOST_SHOWN = 60
+_MAX_DIGITS = 700  # room for the sum of any two doubles
+_MAX_SHOWN = 60
 Exact = int | str | Decimal | Fraction | float
 """What a public number may be given as; a float means the decimal it prints as."""
 Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
@@ -23,13 +23,7 @@ Json = bool | int | float | str | None | list["Json"] | dict[str, "Json"]
 
 
 def exact(value: Exact, *, what: str = "a number") -> Fraction:
-    """Read a number as the exact fraction its decimal text stands for.
-
-    Examples
-    --------
-    >>> exact(0.1)
-    Fraction(1, 10)
-    """
+    """Read a number as the exact fraction its decimal text stands for."""
     try:
         return _read(value)
     except (TypeError, ValueError, ArithmeticError):
@@ -47,31 +41,25 @@ def _read(value: object) -> Fraction:
         number = _read_text(repr(float(value)))
     else:
         number = _read_text(str(value) if isinstance(value, Decimal) else value)
-    if max(abs(number.numerator), number.denominator) >= 10**_MOST_DIGITS:
+    if max(abs(number.numerator), number.denominator) >= 10**_MAX_DIGITS:
         raise ValueError
     return number
 
 
 def _read_text(text: object) -> Fraction:
     """Read a decimal or "p/q"; a number nobody could mean (10^1000) is refused, not expanded."""
-    if not isinstance(text, str) or len(text) > 2 * _MOST_DIGITS + 2:
+    if not isinstance(text, str) or len(text) > 2 * _MAX_DIGITS + 2:
         raise TypeError
     if "/" in text:
         return Fraction(text)
     number = Decimal(text)
-    if not number.is_finite() or abs(number.adjusted()) > _MOST_DIGITS:
+    if not number.is_finite() or abs(number.adjusted()) > _MAX_DIGITS:
         raise ValueError
     return Fraction(number)
 
 
 def nearest_float(value: Fraction) -> float:
-    """Return the nearest double; infinite beyond the largest one.
-
-    Examples
-    --------
-    >>> nearest_float(Fraction(1, 10)), nearest_float(Fraction(-(10**400)))
-    (0.1, -inf)
-    """
+    """Return the nearest double; infinite beyond the largest one."""
     try:
         return float(value)
     except OverflowError:
@@ -79,13 +67,7 @@ def nearest_float(value: Fraction) -> float:
 
 
 def plain(value: Fraction) -> int | float | str:
-    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q".
-
-    Examples
-    --------
-    >>> plain(Fraction(1, 10)), plain(Fraction(3)), plain(Fraction(1, 3))
-    (0.1, 3, '1/3')
-    """
+    """Write a fraction as JSON can hold it: a whole number, a decimal, or else the text "p/q"."""
     if value.denominator == 1:
         return value.numerator
     nearest = nearest_float(value)
@@ -94,13 +76,7 @@ def plain(value: Fraction) -> int | float | str:
 
 
 def decimal_text(value: Fraction, *, digits: int = 6) -> str:
-    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked.
-
-    Examples
-    --------
-    >>> decimal_text(Fraction(1, 10)), decimal_text(Fraction(1, 3))
-    ('0.1', 'about 0.333333')
-    """
+    """Write a fraction for a person: exact if short, else rounded to a number of digits and marked."""
     number = plain(value)
     if not isinstance(number, str) and len(str(number)) <= 20:
         return str(number)
@@ -109,27 +85,15 @@ def decimal_text(value: Fraction, *, digits: int = 6) -> str:
 
 
 def shown(value: object) -> str:
-    """Print a public value in an error, shortened.
-
-    Examples
-    --------
-    >>> shown("ten"), shown(10**5000)
-    ("'ten'", 'a very long number')
-    """
+    """Print a public value in an error, shortened."""
     try:
         text = str(value) if isinstance(value, Decimal) else repr(value)
     except ValueError:  # Python does not print integers of more than 4300 digits
         text = "a very long number"
-    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."
 
 
 def shown_number(value: Fraction) -> str:
-    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long.
-
-    Examples
-    --------
-    >>> shown_number(Fraction(1, 3)), shown_number(Fraction(10**100 + 1, 10**99))
-    ('1/3', 'about 10.0000')
-    """
+    """Print a number in an error as it may be written: 0.1, 3, 1/3; rounded only if that is very long."""
     text = str(plain(value))
-    return text if len(text) <= _MOST_SHOWN else decimal_text(value)
+    return text if len(text) <= _MAX_SHOWN else decimal_text(value)

@@ -32,10 +32,10 @@ def check_new_folder(folder: str | os.PathLike[str], *, marker: str, force: bool
 def _check_ours(target: Path, marker: str, names: frozenset[str] | None = None) -> None:
     """Check that what is there is empty, or of our kind and holds nothing else: nothing else is ever deleted."""
     ours = target.is_dir() and not target.is_symlink()
-    held = list(target.iterdir()) if ours else []
-    if not ours or (held and not (target / marker).is_file()):
+    contents = list(target.iterdir()) if ours else []
+    if not ours or (contents and not (target / marker).is_file()):
         raise OutputError(f"{target} has no {marker}, so it is left as it is. Choose another name.")
-    if any(path.is_dir() or (names is not None and path.name not in names) for path in held):
+    if any(path.is_dir() or (names is not None and path.name not in names) for path in contents):
         raise OutputError(f"{target} holds more than we would write, so it is left as it is. Choose another name.")
 
 
@@ -54,8 +54,12 @@ def new_folder(
     old = work.with_name(work.name + ".old")
     try:
         work.mkdir(mode=0o700 if private else 0o777)
-        with _umask(0o077 if private else None):
+        before = os.umask(0o077) if private else None
+        try:
             yield work
+        finally:
+            if before is not None:
+                os.umask(before)
         if force and os.path.lexists(target):
             _check_ours(target, marker, frozenset({marker, *may_hold, *os.listdir(work)}))
             os.rename(target, old)
@@ -90,11 +94,12 @@ def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator
             work.unlink()
 
 
-@contextlib.contextmanager
-def _umask(mask: int | None) -> Iterator[None]:
-    before = os.umask(mask) if mask is not None else None
+def sync_folder(folder: Path) -> None:
+    """See that the names of new files outlive a power cut."""
+    if os.name == "nt":  # folders cannot be opened there
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        yield
+        os.fsync(handle)
     finally:
-        if before is not None:
-            os.umask(before)
+        os.close(handle)

@@ -44,20 +44,13 @@ class Basis(StrEnum):
 
 @dataclass(frozen=True)
 class Loss:
-    """A plain (epsilon, delta) loss; ``epsilon`` is None when no bound exists.
-
-    Examples
-    --------
-    >>> str(Loss(Fraction(1, 2)) + Loss(Fraction(1)))
-    'epsilon 1.5'
-    """
+    """A plain (epsilon, delta) loss; ``epsilon`` is None when no bound exists."""
 
     epsilon: Fraction | None
     delta: Fraction = Fraction(0)
 
     @property
     def bounded(self) -> bool:
-        """Whether any bound exists."""
         return self.epsilon is not None
 
     def __add__(self, other: Loss) -> Loss:
@@ -66,7 +59,6 @@ class Loss:
         return Loss(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def within(self, limit: Loss) -> bool:
-        """Whether this loss fits into a limit."""
         if limit.epsilon is None:
             return True
         return self.epsilon is not None and self.epsilon <= limit.epsilon and self.delta <= limit.delta
@@ -102,7 +94,6 @@ class _Value:
         _check_text(self, "protects", "what it protects", '"package"')
 
     def to_dict(self) -> dict[str, object]:
-        """Give the guarantee as plain data."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         shown = {
             name: plain(value) if isinstance(value, Fraction) else value
@@ -170,6 +161,7 @@ class KAnonymity(_Value):
 class _Epsilon(_Value):
     """A guarantee with an epsilon and neighbours."""
 
+    is_plain: ClassVar[bool] = False  # whether it bounds a plain loss
     epsilon: Fraction
     neighbours: Neighbours
 
@@ -178,16 +170,18 @@ class _Epsilon(_Value):
         _set_amount(self, "epsilon")
         _set_neighbours(self)
 
+    def plain_loss(self, neighbours: Neighbours) -> Loss:
+        if not self.is_plain:
+            return UNBOUNDED
+        return _converted(Loss(self.epsilon, getattr(self, "delta", Fraction(0))), self.neighbours, neighbours)
+
 
 @dataclass(frozen=True, kw_only=True)
 class PureDP(_Epsilon):
     """Epsilon-differential privacy between the stated neighbours."""
 
     model: ClassVar[str] = "dp"
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
-        return _converted(Loss(self.epsilon), self.neighbours, neighbours)
+    is_plain = True
 
     def for_group(self, size: int, *, protects: str) -> PureDP:
         """Return what holds for a unit of at most ``size`` protected records: a rider of m trips has m epsilon."""
@@ -201,15 +195,12 @@ class ApproximateDP(_Epsilon):
     """(epsilon, delta)-differential privacy between the stated neighbours."""
 
     model: ClassVar[str] = "dp"
+    is_plain = True
     delta: Fraction
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _set_probability(self, "delta")
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
-        return _converted(Loss(self.epsilon, self.delta), self.neighbours, neighbours)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,10 +240,7 @@ class LocalDP(_Epsilon):
     """Epsilon between any two values a device may hold; one report."""
 
     model: ClassVar[str] = "local-dp"
-
-    def plain_loss(self, neighbours: Neighbours) -> Loss:
-        """Return the loss between the given neighbours."""
-        return _converted(Loss(self.epsilon), self.neighbours, neighbours)
+    is_plain = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,10 +310,6 @@ def compose(guarantees: Sequence[Guarantee]) -> Guarantee:
         models = " and ".join(sorted({g.model for g in guarantees}))
         raise CompositionError(f"{models} do not add up: no bound is proved for them together. State each on its own.")
     delta = sum((g.delta for g in guarantees if isinstance(g, ApproximateDP)), Fraction(0))
-    return _approximate(first, epsilon, delta)
-
-
-def _approximate(first: _Epsilon, epsilon: Fraction, delta: Fraction) -> ApproximateDP:
     if delta >= 1:
         raise CompositionError(
             f"the deltas add up to {decimal_text(delta)}: nothing is promised. Ask for smaller deltas."
@@ -351,15 +335,7 @@ def _comparable(guarantees: Sequence[Guarantee]) -> Guarantee:
 
 
 def parallel(guarantees: Sequence[PureDP], *, disjoint_by: str) -> PureDP:
-    """Return what releases of disjoint parts promise together: the largest epsilon.
-
-    Parameters
-    ----------
-    guarantees
-        One per part.
-    disjoint_by
-        The public rule that puts each protected unit into one part only; becomes a named assumption.
-    """
+    """Return what releases of disjoint parts promise together: the largest epsilon."""
     if not disjoint_by:
         raise CompositionError(
             "parallel composition needs the public rule that separates the units. Got none. Name it."
@@ -547,6 +523,7 @@ class Promise:
         return {**self._stated(), **({"proof": proof} if sections else {})}
 
     def _stated(self) -> dict[str, object]:
+        words = {"claim": self.claim, "why": self.why, "warnings": list(self.warnings)}
         return {
             "guarantee": self.guarantee.to_dict(),
             "basis": str(self.basis),
@@ -554,7 +531,7 @@ class Promise:
             "assumptions": {a.name: a.says for a in self.assumptions},
             "in_clear": list(self.in_clear),
             "numerics": self.numerics,
-            **_present({"claim": self.claim, "why": self.why, "warnings": list(self.warnings)}),
+            **{name: value for name, value in words.items() if value},
             **({"holds": self.holds.to_dict()} if self.holds is not None else {}),
         }
 
@@ -579,7 +556,6 @@ class Budget:
 
     @property
     def limit(self) -> Loss:
-        """The budget as a loss."""
         return Loss(self.epsilon, self.delta)
 
     def __str__(self) -> str:
@@ -598,10 +574,6 @@ class Purpose:
     period: str | None = None
     budget: Budget | None = None
     allow_unbounded: bool = False
-
-
-def _present(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value}
 
 
 _MODELS: Mapping[str, type] = {
@@ -631,5 +603,4 @@ def guarantee_from(data: Mapping[str, object]) -> Guarantee:
 
 
 def total(losses: Iterable[Loss]) -> Loss:
-    """Add losses up in sequence."""
     return sum(losses, NO_LOSS)

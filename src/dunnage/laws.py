@@ -114,14 +114,7 @@ class _Law(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class LaplaceLaw(_Law):
-    """Discrete Laplace noise of scale last / epsilon, then clamped to the range.
-
-    Examples
-    --------
-    >>> law = LaplaceLaw(last=100, epsilon=Fraction(5), confidence=Fraction(9, 10))
-    >>> law.radius, float(law.coverage) >= 0.9
-    (46, True)
-    """
+    """Discrete Laplace noise of scale last / epsilon, then clamped to the range."""
 
     name: ClassVar[str] = "laplace"
 
@@ -135,7 +128,6 @@ class LaplaceLaw(_Law):
 
     @property
     def scale(self) -> Fraction:
-        """Scale of the noise in points."""
         return Fraction(self.last) / self.epsilon
 
     def _drawn(self, points: IntArray, noise: Noise) -> IntArray:
@@ -150,23 +142,19 @@ class LaplaceLaw(_Law):
         return 1 + exp_bounds(-self._step)[0]
 
     def miss(self, reach: int) -> Fraction:
-        """Bound from above how likely a true point is more than ``reach`` above the noisy one, whatever it is."""
         if reach >= self.last:
             return Fraction(0)
         return exp_bounds(-(reach + 1) * self._step)[1] / self._one_plus_ratio
 
     @cached_property
     def radius(self) -> int:
-        """How far the interval goes on either side of a noisy point, in points; -1 for no interval."""
         return self.reach((1 - self.confidence) / 2) if self.confidence else -1
 
     @property
     def coverage(self) -> Fraction:
-        """Bound from below how likely the interval holds the true point, whatever it is."""
         return 1 - 2 * self.miss(self.radius) if self.confidence else Fraction(0)
 
     def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the probability of seeing a point if another is true; shapes broadcast."""
         seen, truth = np.broadcast_arrays(seen, truth)
         if self.last == 0:
             return np.zeros(seen.shape)
@@ -176,7 +164,6 @@ class LaplaceLaw(_Law):
         return np.asarray(inner - step * np.abs(seen - truth) - math.log1p(math.exp(-step)))
 
     def evidence(self, seen: IntArray) -> FloatArray:
-        """Probability of seeing each point if every point was equally likely to be the true one."""
         if self.last == 0:
             return np.ones(len(seen))
         step, num = float(self._step), self.last + 1
@@ -192,11 +179,6 @@ class PiecewiseLaw(_Law):
 
     The window is as narrow as the confidence allows, so that it is the interval; without one it has the width that is
     best for a single number. A window may reach beyond the range, and what lands there is clamped.
-
-    Examples
-    --------
-    >>> PiecewiseLaw(last=100, epsilon=Fraction(5), confidence=Fraction(9, 10)).radius
-    3
     """
 
     name: ClassVar[str] = "piecewise"
@@ -230,7 +212,6 @@ class PiecewiseLaw(_Law):
         return np.where(inside, near, far)
 
     def miss(self, reach: int) -> Fraction:
-        """Bound from above how likely a true point is more than ``reach`` above the noisy one, whatever it is."""
         if reach >= self.last:
             return Fraction(0)
         if reach >= self.half:
@@ -240,12 +221,10 @@ class PiecewiseLaw(_Law):
 
     @property
     def radius(self) -> int:
-        """How far the interval goes on either side of a noisy point, in points; -1 for no interval."""
         return self.half if self.confidence else -1
 
     @property
     def coverage(self) -> Fraction:
-        """Bound from below how likely the interval holds the true point, whatever it is."""
         if not self.confidence:
             return Fraction(0)
         return Fraction(1) if self.half >= self.last else 1 - self.last * self._each
@@ -259,13 +238,11 @@ class PiecewiseLaw(_Law):
         return high - low + 1, np.maximum(inside, 0)
 
     def log_likelihood(self, seen: npt.ArrayLike, truth: npt.ArrayLike) -> FloatArray:
-        """Logarithm of the probability of seeing a point if another is true; shapes broadcast."""
         outcomes, inside = self._counts(seen, truth)
         growth = math.exp(self.epsilon)
         return np.asarray(np.log((outcomes - inside + inside * growth) / (self._window * growth + self.last)))
 
     def evidence(self, seen: IntArray) -> FloatArray:
-        """Probability of seeing each point if every point was equally likely to be the true one."""
         num, growth, half = self.last + 1, math.exp(self.epsilon), self.half
         inner = np.minimum(seen + half, self.last) - np.maximum(seen - half, 0) + 1
         outcomes, inside = np.ones(len(seen)), inner.astype(np.float64)
@@ -292,21 +269,12 @@ class Cell:
 
     @property
     def end(self) -> int:
-        """The last step of the range."""
         return self.first + self.law.last
 
 
 @dataclass(frozen=True)
 class Cells:
-    """One noisy attribute: a public grid, cut into consecutive cells.
-
-    Parameters
-    ----------
-    domain
-        The public domain; it has a resolution.
-    cells
-        All points of the grid, cell by cell.
-    """
+    """One noisy attribute: a public grid, cut into consecutive cells."""
 
     domain: Numeric
     cells: tuple[Cell, ...]
@@ -324,13 +292,7 @@ class Cells:
     def cut(
         cls, domain: Numeric, borders: Sequence[Fraction], *, law: str, epsilon: Fraction, confidence: Fraction
     ) -> Cells:
-        """Cut a domain at borders on its grid; a border is the first point of the cell above it.
-
-        Raises
-        ------
-        ParameterError
-            If the domain has no grid, or a border is not inside it or not on it, or they do not rise.
-        """
+        """Cut a domain at borders on its grid; a border is the first point of the cell above it."""
         if domain.resolution is None:
             raise ParameterError("noise needs a public grid. Add resolution = 0.1, say, to the attribute.")
         starts = [0]
@@ -349,17 +311,11 @@ class Cells:
 
     @classmethod
     def of(cls, domain: Numeric, described: Sequence[Mapping[str, Any]]) -> Cells:
-        """Read cells back from a certificate.
-
-        Raises
-        ------
-        ParameterError
-            If they are not cells of this domain.
-        """
+        """Read cells back from a certificate."""
         try:
             first = described[0]
             law, epsilon, confidence = first["law"], first["epsilon"], first["confidence"]
-            found = cls.cut(
+            cells = cls.cut(
                 domain,
                 [exact(item["lower"]) for item in described[1:]],
                 law=law,
@@ -370,7 +326,7 @@ class Cells:
             raise ParameterError(
                 f"noise is described by cells with law, epsilon and confidence. Got {shown(described)}."
             ) from None
-        return found
+        return cells
 
     @cached_property
     def _starts(self) -> IntArray:
@@ -391,7 +347,6 @@ class Cells:
         return below + up
 
     def index(self, steps: IntArray) -> IntArray:
-        """Return the cell of each step."""
         return np.searchsorted(self._starts, steps, side="right") - 1
 
     def perturb(self, values: npt.ArrayLike, noise: Noise) -> FloatArray:
@@ -421,8 +376,8 @@ class Cells:
         steps = self.steps(values)
         radius = np.array([cell.law.radius for cell in self.cells], dtype=np.int64)[self.index(steps)]
         lower, upper = self._ends(steps, radius, radius)
-        told = self.domain.grid_values(steps)
-        return np.where(radius < 0, told, lower), np.where(radius < 0, told, upper)
+        exact_values = self.domain.grid_values(steps)
+        return np.where(radius < 0, exact_values, lower), np.where(radius < 0, exact_values, upper)
 
     def upper(self, values: npt.ArrayLike, risk: Fraction) -> FloatArray:
         """Return for each noisy value a bound that its true one is above with at most this probability."""
@@ -456,14 +411,44 @@ class Cells:
 
 
 def cut_text(name: str, domain: Numeric, borders: Sequence[Exact]) -> str:
-    """Name the clusters of a column so that equal clusters, and no others, have equal names.
-
-    Examples
-    --------
-    >>> cut_text("weight", Numeric(lower=0, upper=500, resolution="0.1", unit="kg"), [100])
-    'weight from 0 kg to 500 kg in steps of 0.1 kg, cut at 100'
-    """
+    """Name the clusters of a column so that equal clusters, and no others, have equal names."""
     numbers = (domain.lower, domain.upper, domain.resolution or Fraction(0))
     lower, upper, step = (f"{shown_number(number)} {domain.unit}".strip() for number in numbers)
     cut = f"cut at {', '.join(shown_number(exact(border)) for border in borders)}" if borders else "not cut"
     return f"{name} from {lower} to {upper} in steps of {step}, {cut}"
+
+
+# Laws of noise on counts, by name: ``discrete``, ``round``, ``floor``, ``floating`` (see ``counting.laplace``).
+
+
+def count_noise_spread(law: str, scale: Fraction) -> float:
+    """Return the standard deviation of noise on counts around zero, a mean of one half included."""
+    ratio = math.exp(-1 / scale)
+    spreads = {
+        "discrete": math.sqrt(2 * ratio) / (1 - ratio),
+        "round": math.sqrt(math.sqrt(ratio) * (1 + ratio)) / (1 - ratio),
+        "floor": (1 + ratio) / (math.sqrt(2) * (1 - ratio)),
+        "floating": math.sqrt(2) * float(scale),
+    }
+    return spreads[law]
+
+
+def count_noise_above(law: str, scale: Fraction, threshold: int) -> float:
+    """Return the chance of noise of at least a threshold, which is 1 or more."""
+    ratio = math.exp(-1 / scale)
+    chances = {
+        "discrete": ratio**threshold / (1 + ratio),
+        "round": math.exp((0.5 - threshold) / scale) / 2,
+        "floor": ratio**threshold / 2,
+        "floating": math.exp(-threshold / scale) / 2,
+    }
+    return chances[law]
+
+
+def count_noise_surplus(law: str, scale: Fraction, threshold: int) -> float:
+    """Return what noise alone gives a cell without trips on average, if noise below the threshold is dropped.
+
+    A cell that has trips gains less: what it loses below the threshold counts against it.
+    """
+    ratio = math.exp(-1 / scale)
+    return count_noise_above(law, scale, threshold) * (threshold + ratio / (1 - ratio))

@@ -24,21 +24,19 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 from dunnage.errors import BudgetError, LedgerError, ParameterError, Refusal
 from dunnage.exact import plain
+from dunnage.folders import sync_folder
 from dunnage.guarantees import NO_LOSS, ONE_PERIOD_PER_RECORD, UNBOUNDED, Budget, Loss, Neighbours, Promise, Purpose
 from dunnage.guarantees import total as sum_of
-
-if TYPE_CHECKING:
-    from dunnage.certificate import Composed
 
 # --- Where a ledger is kept: a SQLite file that appears whole, private and only once, or memory.
 #
@@ -120,21 +118,17 @@ def _reported(name: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LedgerError(_meaning(name, error)) from error
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
+        meaning = _MEANINGS.get(code, "cannot be used. Check the file and its folder")
+        if code not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise LedgerError(f"the ledger {name} {meaning}. Got: {error}.") from error
+        raise LedgerError(
+            f"the ledger {name} stayed locked by another process for {BUSY_SECONDS:g} seconds. Nothing was spent. "
+            "Let that process finish, or end it, and try again."
+        ) from error
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise LedgerError(f"the ledger {name} cannot be used. Got: {reason}. Check the file and its folder.") from error
-
-
-def _meaning(name: str, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return (
-            f"the ledger {name} stayed locked by another process for {BUSY_SECONDS:g} seconds. Nothing was spent. "
-            "Let that process finish, or end it, and try again."
-        )
-    meaning = _MEANINGS.get(code, "cannot be used. Check the file and its folder")
-    return f"the ledger {name} {meaning}. Got: {error}."
 
 
 @contextmanager
@@ -156,40 +150,33 @@ def _fresh(name: str = MEMORY) -> sqlite3.Connection:
     )
 
 
-def _empty() -> sqlite3.Connection:
-    database = _fresh()
-    database.executescript(_SCHEMA)
-    return database
-
-
 class MemoryStore:
     """A ledger without a file, for tests and rehearsals."""
 
     name = MEMORY
 
-    def exists(self) -> bool:
-        return True
-
     def __init__(self) -> None:
-        self.database = _empty()
+        self.database = _fresh()
+        self.database.executescript(_SCHEMA)
         self._turn = threading.RLock()
         self.close = weakref.finalize(self, self.database.close)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, _reported(self.name), _transaction(self.database, "BEGIN"):
-            yield self.database
+    def exists(self) -> bool:
+        return True
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        with self._turn, _reported(self.name), _transaction(self.database, "BEGIN IMMEDIATE"):
+    def reading(self, begin: str = "BEGIN") -> Iterator[sqlite3.Connection]:
+        with self._turn, _reported(self.name), _transaction(self.database, begin):
             yield self.database
+
+    def writing(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self.reading("BEGIN IMMEDIATE")
 
 
 class FileStore:
     """A ledger in a file.
 
-    It is opened anew for each use: no connection crosses a fork or a thread, and a file that was moved away is
+    It is opened again for each use: no connection crosses a fork or a thread, and a file that was moved away is
     missed instead of written to unseen. Nothing but SQLite opens the file, because closing it elsewhere in this
     process would drop SQLite's locks.
     """
@@ -217,12 +204,12 @@ class FileStore:
         """Give a database whose rows do not change meanwhile; an empty one before the first spend."""
         with _reported(self.name):
             self._seen = self.exists()
-            database = _opened(self.path) if self._seen else _empty()
-            try:
-                with _transaction(database, "BEGIN"):
+            if not self._seen:
+                with closing(MemoryStore()) as empty, empty.reading() as database:
                     yield database
-            finally:
-                database.close()
+                return
+            with closing(_opened(self.path)) as database, _transaction(database, "BEGIN"):
+                yield database
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -233,14 +220,11 @@ class FileStore:
             if not self._seen:
                 _create(self.path)
                 self._seen = True
-            database = _opened(self.path)
-            try:
+            with closing(_opened(self.path)) as database:
                 database.execute("PRAGMA query_only = OFF")
                 database.execute("PRAGMA journal_mode = DELETE").close()  # leaves no second file behind
                 with _transaction(database, "BEGIN IMMEDIATE"):
                     yield database
-            finally:
-                database.close()
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -278,33 +262,15 @@ def _create(path: Path) -> None:
     draft = path.with_name(f".dunnage-{secrets.token_hex(8)}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        _write_schema(draft)
+        with closing(_fresh(f"{draft.as_uri()}?mode=rw")) as database:
+            database.execute("PRAGMA synchronous = EXTRA")
+            database.executescript(_SCHEMA)
         # Unlike a rename, a link never replaces the ledger that another process has made and spent from.
         with suppress(FileExistsError):
             os.link(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _write_schema(path: Path) -> None:
-    database = _fresh(f"{path.as_uri()}?mode=rw")
-    try:
-        database.execute("PRAGMA synchronous = EXTRA")
-        database.executescript(_SCHEMA)
-    finally:
-        database.close()
-
-
-def _sync_folder(folder: Path) -> None:
-    """See that the file's name outlives a power cut."""
-    if os.name == "nt":  # folders cannot be opened there
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)
 
 
 _NONE = "none"
@@ -318,9 +284,7 @@ def _fraction_text(value: Fraction) -> str:
 
 
 def _loss_texts(loss: Loss) -> tuple[str, str]:
-    if loss.epsilon is None:
-        return _NONE, _NONE
-    return _fraction_text(loss.epsilon), _fraction_text(loss.delta)
+    return (_NONE, _NONE) if loss.epsilon is None else (_fraction_text(loss.epsilon), _fraction_text(loss.delta))
 
 
 def _loss_from(epsilon: str, delta: str) -> Loss:
@@ -340,14 +304,6 @@ def _left(budget: Budget, spent: Loss) -> Loss:
     if spent.epsilon is None or not spent.within(budget.limit):
         return NO_LOSS
     return Loss(budget.epsilon - spent.epsilon, budget.delta - spent.delta)
-
-
-def _largest(losses: Sequence[Loss]) -> Loss:
-    """Return the smallest loss that covers each of several: the larger epsilon and the larger delta."""
-    epsilons = [loss.epsilon for loss in losses if loss.epsilon is not None]
-    if len(epsilons) < len(losses):
-        return UNBOUNDED
-    return Loss(max(epsilons, default=Fraction(0)), max((loss.delta for loss in losses), default=Fraction(0)))
 
 
 # What a ledger holds
@@ -374,19 +330,11 @@ class Spend:
         return self.loss_add_remove if neighbours is Neighbours.ADD_REMOVE else self.loss_replace_one
 
     def to_dict(self) -> dict[str, object]:
-        return {
-            "id": self.id,
-            "at": self.at,
-            "who": self.who,
-            "dataset": self.dataset,
-            "period": self.period,
-            "policy_digest": self.policy_digest,
-            "promise_digest": self.promise_digest,
-            "guarantee": dict(self.guarantee),
-            "basis": self.basis,
-            "loss": {str(kind): _loss_data(self.loss(kind)) for kind in Neighbours},
-            "note": self.note,
-        }
+        values = {name: getattr(self, name) for name in ("id", "at", "who", "dataset", "period")}
+        digests = {"policy_digest": self.policy_digest, "promise_digest": self.promise_digest}
+        promised = {"guarantee": dict(self.guarantee), "basis": self.basis}
+        losses = {str(kind): _loss_data(self.loss(kind)) for kind in Neighbours}
+        return {**values, **digests, **promised, "loss": losses, "note": self.note}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -455,7 +403,13 @@ class Statement:
         for spend in self.spends:
             by_period[spend.period] = by_period.get(spend.period, NO_LOSS) + spend.loss(self.neighbours)
         of_every_period = by_period.pop(None, NO_LOSS)
-        return of_every_period + _largest(list(by_period.values()))
+        losses = list(by_period.values())
+        epsilons = [loss.epsilon for loss in losses if loss.epsilon is not None]
+        if len(epsilons) < len(losses):
+            return UNBOUNDED
+        # The smallest loss that covers each of them: the larger epsilon and the larger delta.
+        largest = Loss(max(epsilons, default=Fraction(0)), max((loss.delta for loss in losses), default=Fraction(0)))
+        return of_every_period + largest
 
     @property
     def left(self) -> Loss | None:
@@ -467,24 +421,27 @@ class Statement:
         return self.budget is not None and not self.total.within(self.budget.limit)
 
     def summary(self) -> str:
-        return "\n".join([*self._figures(), f"spends: {len(self.spends)}", *map(_spend_line, self.spends)])
-
-    def _figures(self) -> list[str]:
+        scope = f"{self.neighbours} neighbours"
+        if len(self.units) > 1:
+            scope = f"what one {' and one '.join(self.units)} lose does not add up: look at each spend"
+        elif not self.total.bounded:
+            scope = f"a release was made that has no bound between {self.neighbours} neighbours"
         assumption = f'"{ONE_PERIOD_PER_RECORD.name}" ({ONE_PERIOD_PER_RECORD.says})'
-        return [
+        lines = [
             f"dataset: {self.dataset}",
             f"budget: {self.budget or _NONE}",
-            f"total over all periods: {_named(self.total)} ({self._scope()})",
+            f"total over all periods: {_named(self.total)} ({scope})",
             f"total per period: {_named(self.total_per_period)}, assuming {assumption}",
             *([f"left: {self.left_text()}"] if self.budget is not None else []),
+            f"spends: {len(self.spends)}",
         ]
-
-    def _scope(self) -> str:
-        if len(self.units) > 1:
-            return f"what one {' and one '.join(self.units)} lose does not add up: look at each spend"
-        if not self.total.bounded:
-            return f"a release was made that has no bound between {self.neighbours} neighbours"
-        return f"{self.neighbours} neighbours"
+        for spend in self.spends:
+            period = f"period {spend.period}" if spend.period is not None else "no period"
+            promised = f"{spend.guarantee['model']}, {spend.basis}"
+            losses = ", ".join(f"{kind} {_named(spend.loss(kind))}" for kind in Neighbours)
+            note = f"; {spend.note}" if spend.note else ""
+            lines.append(f"  {spend.at} {spend.who}: {period}; {promised}; {losses}; {spend.id}{note}")
+        return "\n".join(lines)
 
     def left_text(self) -> str:
         if self.budget is None:
@@ -497,7 +454,7 @@ class Statement:
             return "nothing: the budget is below what was spent"
         return str(self.left)
 
-    def composed(self) -> Composed:
+    def composed(self) -> dict[str, object]:
         """Give what all releases so far lose together, for a certificate; both figures."""
         return {
             "neighbours": str(self.neighbours),
@@ -522,13 +479,6 @@ def _units(spends: Iterable[Spend]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(spend.guarantee.get("protects", "")) for spend in spends))
 
 
-def _spend_line(spend: Spend) -> str:
-    period = f"period {spend.period}" if spend.period is not None else "no period"
-    losses = ", ".join(f"{kind} {_named(spend.loss(kind))}" for kind in Neighbours)
-    note = f"; {spend.note}" if spend.note else ""
-    return f"  {spend.at} {spend.who}: {period}; {spend.guarantee['model']}, {spend.basis}; {losses}; {spend.id}{note}"
-
-
 # Reading and writing rows
 
 
@@ -547,12 +497,7 @@ def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, .
     ).fetchall()
     with _readable():
         return tuple(
-            BudgetEntry(
-                at=at,
-                who=who,
-                note=note,
-                budget=Budget(epsilon=Fraction(epsilon), delta=Fraction(delta), neighbours=Neighbours(neighbours)),
-            )
+            BudgetEntry(at=at, who=who, note=note, budget=Budget(epsilon=epsilon, delta=delta, neighbours=neighbours))
             for at, who, note, epsilon, delta, neighbours in rows
         )
 
@@ -560,21 +505,24 @@ def _budgets(database: sqlite3.Connection, dataset: str) -> tuple[BudgetEntry, .
 _PLAIN_COLUMNS = ("id", "at", "who", "dataset", "period", "policy_digest", "promise_digest", "basis", "note")
 
 
+_LOSS_COLUMNS = tuple(f"{part}_{kind.replace('-', '_')}" for kind in Neighbours for part in ("epsilon", "delta"))
+
+
 def _spends(database: sqlite3.Connection, dataset: str) -> tuple[Spend, ...]:
     rows = database.execute(
-        f"SELECT guarantee, epsilon_add_remove, delta_add_remove, epsilon_replace_one, delta_replace_one, "
-        f"{', '.join(_PLAIN_COLUMNS)} FROM spends WHERE dataset = ? ORDER BY number",
+        f"SELECT guarantee, {', '.join(_LOSS_COLUMNS)}, {', '.join(_PLAIN_COLUMNS)} FROM spends WHERE dataset = ? "
+        "ORDER BY number",
         [dataset],
     ).fetchall()
     with _readable():
         return tuple(
             Spend(
-                guarantee=json.loads(guarantee),
-                loss_add_remove=_loss_from(*losses[:2]),
-                loss_replace_one=_loss_from(*losses[2:]),
-                **dict(zip(_PLAIN_COLUMNS, values, strict=True)),
+                guarantee=json.loads(row[0]),
+                loss_add_remove=_loss_from(*row[1:3]),
+                loss_replace_one=_loss_from(*row[3:5]),
+                **dict(zip(_PLAIN_COLUMNS, row[5:], strict=True)),
             )
-            for guarantee, *losses, values in ((*row[:5], row[5:]) for row in rows)
+            for row in rows
         )
 
 
@@ -593,41 +541,32 @@ def _insert(database: sqlite3.Connection, table: str, values: Mapping[str, str |
 # Refusals
 
 
-def _refuse_overspend(budget: Budget, spent: Loss, asked: Loss, purpose: Purpose, others: Sequence[str]) -> None:
+def _refuse_overspend(budget: Budget, spent: Loss, cost: Loss, purpose: Purpose, others: Sequence[str]) -> None:
     """Refuse a spend that a budget does not cover; consent to releases without a bound covers those only.
 
     ``others`` are units that earlier releases protect and this one does not: together they have no bound.
     """
-    bounded = asked.bounded and spent.bounded and not others
-    if (bounded and (spent + asked).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
+    bounded = cost.bounded and spent.bounded and not others
+    if (bounded and (spent + cost).within(budget.limit)) or (not bounded and purpose.allow_unbounded):
         return
-    amounts = {"asked": str(asked), "spent": str(spent), "left": str(_left(budget, spent))}
-    raise BudgetError(_overspend_text(budget, spent, asked, purpose.dataset, others), **amounts)
-
-
-def _overspend_text(budget: Budget, spent: Loss, asked: Loss, dataset: str, others: Sequence[str]) -> str:
-    if others:
-        why = f"an earlier release protects one {' and one '.join(others)}, and losses of different units do not add up"
-    elif not asked.bounded:
-        why = f"the release has no bound between {budget.neighbours} neighbours"
-    elif not spent.bounded:
-        why = f"an earlier release had no bound between {budget.neighbours} neighbours"
+    if bounded:
+        problem = "does not cover this release. Ask for less, or change it with `dunnage budget set --note`."
     else:
-        return (
-            f"the budget of dataset {dataset!r}, {budget}, does not cover this release. "
-            "Ask for less, or change it with `dunnage budget set --note`."
-        )
-    return (
-        f"the budget of dataset {dataset!r}, {budget}, cannot hold: {why}. "
-        "Write `allow_unbounded = true` in the policy to release nevertheless."
+        who = "the release has" if not cost.bounded else "an earlier release had"
+        why = f"{who} no bound between {budget.neighbours} neighbours"
+        if others:
+            units = " and one ".join(others)
+            why = f"an earlier release protects one {units}, and losses of different units do not add up"
+        problem = f"cannot hold: {why}. Write `allow_unbounded = true` in the policy to release nevertheless."
+    raise BudgetError(
+        f"the budget of dataset {purpose.dataset!r}, {budget}, {problem}",
+        asked=str(cost),
+        spent=str(spent),
+        left=str(_left(budget, spent)),
     )
 
 
 # The ledger
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 def _user() -> str:
@@ -696,21 +635,15 @@ class Ledger:
         self.again = again
         self.note = _storable(note)
         self.who = _storable(who or _user())
-        self._clock = clock or _now
+        self._clock = clock or (lambda: datetime.now(UTC))
 
     @classmethod
     def open_existing(cls, url: str | os.PathLike[str]) -> Self:
-        """Open a ledger to be read only; it must exist.
-
-        Raises
-        ------
-        LedgerError
-            If there is none; nothing is created.
-        """
+        """Open a ledger to be read only; it must exist, and nothing is created."""
         path = location(url)
         if path is None:
             raise LedgerError("a ledger in memory cannot be opened again. Got ':memory:'. Name a file.")
-        store = FileStore(path, read_only=True)
+        store = FileStore(path, read_only=True)  # first, so that it is refused before anything else
         ledger = cls(path)
         ledger._store = store
         return ledger
@@ -729,24 +662,10 @@ class Ledger:
         self._store.close()
 
     def spend(self, promise: Promise, purpose: Purpose) -> Spend:
-        """Charge a promise to a dataset, in one transaction, before any noise is drawn.
+        """Charge the true loss of a promise to a dataset, in one transaction, before any noise is drawn.
 
-        Parameters
-        ----------
-        promise
-            What the release will promise; its true loss is charged, not the claimed one.
-        purpose
-            The dataset, period and policy it is for. The first budget is fixed; without one in the policy, the
-            ledger's applies.
-
-        Raises
-        ------
-        Refusal
-            If this was spent on before, or the policy's budget is not the fixed one.
-        BudgetError
-            If the budget does not cover it.
-        LedgerError
-            If the ledger cannot be used. A refused or failed spend leaves no row.
+        It is refused (:class:`Refusal`, :class:`BudgetError`) if this was spent on before or the budget does not
+        cover it; the first budget is fixed. A refused or failed spend leaves no row.
         """
         _check_dataset(purpose.dataset)
         if not self._store.exists():
@@ -757,8 +676,20 @@ class Ledger:
         return spend
 
     def _record(self, promise: Promise, purpose: Purpose) -> Spend:
-        """Check and insert a spend in one transaction."""
-        spend = self._prepared(promise, purpose)
+        spend = Spend(
+            id=secrets.token_hex(16),
+            at=self._time(),
+            who=self.who,
+            dataset=purpose.dataset,
+            period=purpose.period,
+            policy_digest=purpose.policy_digest,
+            promise_digest=promise.digest(),
+            guarantee=promise.guarantee.to_dict(),
+            basis=str(promise.basis),
+            loss_add_remove=promise.true_loss(Neighbours.ADD_REMOVE),
+            loss_replace_one=promise.true_loss(Neighbours.REPLACE_ONE),
+            note=self.note,
+        )
         with self._store.writing() as database:
             if not self.again:
                 row = database.execute(
@@ -778,34 +709,18 @@ class Ledger:
                 spent = _spent(database, purpose.dataset, budget.neighbours)
                 others = [unit for unit in _units(_spends(database, purpose.dataset)) if unit not in _units([spend])]
                 _refuse_overspend(budget, spent, spend.loss(budget.neighbours), purpose, others)
-            add_remove, replace_one = _loss_texts(spend.loss_add_remove), _loss_texts(spend.loss_replace_one)
+            texts = [text for kind in Neighbours for text in _loss_texts(spend.loss(kind))]
             values = {name: getattr(spend, name) for name in _PLAIN_COLUMNS}
-            amounts = {
-                "epsilon_add_remove": add_remove[0],
-                "delta_add_remove": add_remove[1],
-                "epsilon_replace_one": replace_one[0],
-                "delta_replace_one": replace_one[1],
-            }
             guarantee = json.dumps(dict(spend.guarantee), sort_keys=True, allow_nan=False)
+            amounts = dict(zip(_LOSS_COLUMNS, texts, strict=True))
             _insert(database, "spends", {**values, **amounts, "guarantee": guarantee})
         return spend
 
     def rehearsal(self) -> Rehearsal:
-        """Return what checks a spend without making it."""
         return Rehearsal(self)
 
     def set_budget(self, dataset: str, budget: Budget, *, note: str) -> Statement:
-        """Fix or change the budget of a dataset; earlier ones are kept.
-
-        Parameters
-        ----------
-        dataset
-            Its name.
-        budget
-            The new budget. One below what was spent leaves nothing.
-        note
-            Why; required.
-        """
+        """Fix or change the budget of a dataset; earlier ones are kept."""
         _check_dataset(dataset)
         if not note.strip():
             raise ParameterError(f"a budget needs a note that says why it is set. Got {note!r}. Write one.")
@@ -825,28 +740,10 @@ class Ledger:
         return sorted(name for (name,) in rows)
 
     def summary(self) -> str:
-        """Return all statements for a person."""
         return "\n\n".join(self.statement(name).summary() for name in self.datasets()) or "nothing was spent"
 
     def to_dict(self) -> dict[str, object]:
-        """Give all statements as plain data."""
         return {"format": FORMAT, "datasets": [self.statement(name).to_dict() for name in self.datasets()]}
-
-    def _prepared(self, promise: Promise, purpose: Purpose) -> Spend:
-        return Spend(
-            id=secrets.token_hex(16),
-            at=self._time(),
-            who=self.who,
-            dataset=purpose.dataset,
-            period=purpose.period,
-            policy_digest=purpose.policy_digest,
-            promise_digest=promise.digest(),
-            guarantee=promise.guarantee.to_dict(),
-            basis=str(promise.basis),
-            loss_add_remove=promise.true_loss(Neighbours.ADD_REMOVE),
-            loss_replace_one=promise.true_loss(Neighbours.REPLACE_ONE),
-            note=self.note,
-        )
 
     def _fix_budget(self, database: sqlite3.Connection, purpose: Purpose) -> Budget | None:
         """Return the budget that applies, and keep the policy's if it is the first."""

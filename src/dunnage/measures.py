@@ -26,7 +26,7 @@ DISTANCE_WORDS = {True: "ordered earth mover's", False: "equal (total variation)
 LEAST_K = 2
 LIMIT_TOLERANCE = 1e-9
 """What rounding may add to a width, a diversity or a distance that is compared with a limit."""
-_MOST_PAIRS = 2**22
+_MAX_PAIRS = 2**22
 _NUMBER_TYPES = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
 
 
@@ -92,11 +92,6 @@ def ranked(column: pa.Array, attribute: Mapping[str, Any]) -> pa.Array:
     return pc.index_in(column, value_set=pa.array(domain["levels"])) if domain.get("kind") == Ordinal.kind else column
 
 
-def order_asked(mechanism: Mapping[str, object]) -> bool | None:
-    """Return whether a mechanism was asked for a ``t`` by order, or of equal or different values; None if for none."""
-    return None if mechanism.get("t") is None else mechanism["t_kind"] == "ordered"
-
-
 def is_ordered(column: pa.Array) -> bool:
     """Return whether sensitive values are compared by order: numbers are, all else is equal or different."""
     return any(check(column.type) for check in _NUMBER_TYPES)
@@ -132,7 +127,7 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
     """
     if isinstance(domain, Graph):
         # The longest path inside each set: vertex by vertex, the longest to another one of its set.
-        found = np.zeros(len(sizes))
+        widths = np.zeros(len(sizes))
         starts = np.cumsum(sizes) - sizes
         of_set = np.repeat(np.arange(len(sizes)), sizes)
         vertices, by_vertex = np.unique(codes), np.argsort(codes, kind="stable")
@@ -146,9 +141,9 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
                 begins = np.cumsum(num) - num
                 others = codes[np.repeat(starts[own] - begins, num) + np.arange(num.sum())]
                 longest = np.maximum.reduceat(rows[np.repeat(row_of[some], num), others], begins)
-                np.maximum.at(found, own, longest)
+                np.maximum.at(widths, own, longest)
             first = last
-        return found
+        return widths
     ends = np.cumsum(sizes)
     steps = (codes[ends - 1] - codes[ends - sizes]).astype(np.float64)
     return np.asarray(steps if isinstance(domain, Ordinal) else np.minimum(steps, 1.0))
@@ -156,7 +151,7 @@ def set_widths(domain: CodedDomain, codes: IntArray, sizes: IntArray) -> FloatAr
 
 def _in_parts(sizes: IntArray) -> Iterator[slice]:
     """Cut things into runs of about so many pairs each, at least one thing in each."""
-    parts = np.cumsum(sizes) // _MOST_PAIRS
+    parts = np.cumsum(sizes) // _MAX_PAIRS
     borders = [0, *(np.flatnonzero(np.diff(parts)) + 1).tolist(), len(sizes)]
     return (slice(start, end) for start, end in itertools.pairwise(borders))
 
@@ -214,16 +209,10 @@ def _ordered_distances(table: _Occurrences) -> FloatArray:
     running = np.cumsum(table.counts)
     level = (running - np.maximum.accumulate(np.where(first, running - table.counts, 0))) / table.sizes
     stop = np.where(np.append(first[1:], True), num_ranks, np.append(table.values[1:], 0))
-    gap = _absolute_gap(level, table.values, stop, cumulative / cumulative[-1], prefix)
+    # Sum |level - F(rank)| for ranks from a value to before the next.
+    start = table.values
+    crossing = np.clip(np.searchsorted(cumulative / cumulative[-1], level), start, stop)
+    under = level * (crossing - start) - (prefix[crossing] - prefix[start])
+    gap = under + (prefix[stop] - prefix[crossing]) - level * (stop - crossing)
     below = np.where(first, prefix[table.values], 0.0)  # ranks before the class's first value, where F_class is 0
     return np.bincount(table.classes, weights=gap + below) / (num_ranks - 1)
-
-
-def _absolute_gap(
-    level: FloatArray, start: IntArray, stop: IntArray, cumulative: FloatArray, prefix: FloatArray
-) -> FloatArray:
-    """Sum |level - F(rank)| for ranks from start to before stop."""
-    crossing = np.clip(np.searchsorted(cumulative, level), start, stop)
-    under = level * (crossing - start) - (prefix[crossing] - prefix[start])
-    over = (prefix[stop] - prefix[crossing]) - level * (stop - crossing)
-    return under + over

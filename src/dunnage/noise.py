@@ -76,7 +76,6 @@ def integer(value: int, name: str, *, least: int = 0) -> int:
 
 
 def positive(value: int | Fraction, name: str) -> Fraction:
-    """Check that a parameter is a rational number above zero."""
     number = rational(value, name)
     if number <= 0:
         raise ParameterError(f"{name} must be positive. Pass a number above zero.")
@@ -84,7 +83,6 @@ def positive(value: int | Fraction, name: str) -> Fraction:
 
 
 def nonnegative(value: int | Fraction, name: str) -> Fraction:
-    """Check that a parameter is a rational number of at least zero."""
     number = rational(value, name)
     if number < 0:
         raise ParameterError(f"{name} must not be negative. Pass zero or more.")
@@ -92,7 +90,6 @@ def nonnegative(value: int | Fraction, name: str) -> Fraction:
 
 
 def probability(value: int | Fraction, name: str) -> Fraction:
-    """Check that a parameter is a rational number from 0 to 1."""
     number = rational(value, name)
     if not 0 <= number <= 1:
         raise ParameterError(f"{name} must lie between 0 and 1.")
@@ -274,11 +271,6 @@ class Noise:
 
         Scores may lie as far apart as they like: this is inversion, nothing is rejected.
 
-        Parameters
-        ----------
-        scores
-            At least one score; for the exponential mechanism, already times epsilon over twice the sensitivity.
-
         Runtime
         -------
         One :func:`exp_interval` for each distinct score.
@@ -290,15 +282,6 @@ class Noise:
 
         A uniform number U in [0, 1) is drawn digit by digit, and the bounds are tightened with it, until
         they say for every outcome on which side of U it lies.
-
-        Parameters
-        ----------
-        cumulative
-            The bounds at any precision.
-        prefix, bits
-            First binary digits of U, where some were drawn before: ``bits`` digits forming ``prefix``.
-        step
-            How many digits to draw at a time.
         """
         while True:
             prefix, bits = prefix << step | self.bits(step), bits + step
@@ -327,12 +310,10 @@ def _binary_digits(p: Fraction) -> Iterator[int]:
 
 
 def ceil_shift(value: int, bits: int) -> int:
-    """Divide by ``2**bits``, rounding up."""
     return -(-value >> bits)
 
 
 def ceil_divide(numerator: int, denominator: int) -> int:
-    """Divide integers, rounding up."""
     return -(-numerator // denominator)
 
 

@@ -49,9 +49,9 @@ Words = NDArray[np.unsignedinteger[Any]]
 MOST_SCALE = 2**40
 """Largest scale: the chance that a draw does not fit 64 bits is then below exp(-2**22)."""
 
-MOST_BELOW = 2**63
+MAX_BELOW = 2**63
 
-MOST_TRIALS = 2**46
+MAX_TRIALS = 2**46
 """Largest number of trials of :func:`binomial_exp`: sums of a chunk of waiting times then fit 64 bits."""
 
 _CHUNK = 1 << 16  # draws made at a time: their arrays stay in the processor's cache
@@ -84,7 +84,7 @@ def _uniform(noise: Noise, bits: int, size: int) -> Words:
     return words if bits == 8 * num_bytes else words >> words.dtype.type(8 * num_bytes - bits)
 
 
-class _Table:
+class _LawTable:
     """A law on ``first, first + 1, ...`` ready for inversion."""
 
     def __init__(self, law: Cumulative, layout: _Layout, first: int = 0, open_ends: Sequence[int] = ()) -> None:
@@ -134,7 +134,7 @@ def _in_chunks(size: int, draw: Callable[[int], IntArray]) -> IntArray:
     return values
 
 
-def _yes(noise: Noise, table: _Table, size: int) -> NDArray[np.bool_]:
+def _yes(noise: Noise, table: _LawTable, size: int) -> NDArray[np.bool_]:
     """Draw from a law of two outcomes, of which the first means yes."""
     return np.equal(_in_chunks(size, lambda count: table.draw(noise, count)[0]), 0)
 
@@ -142,7 +142,7 @@ def _yes(noise: Noise, table: _Table, size: int) -> NDArray[np.bool_]:
 def below(noise: Noise, n: int, size: int) -> IntArray:
     """Draw ``size`` uniform integers from 0 to ``n - 1``, for ``n`` up to 2**63."""
     n = integer(n, "n", least=1)
-    if n > MOST_BELOW:
+    if n > MAX_BELOW:
         raise ParameterError("n must be at most 2**63. Use Noise.below for larger numbers.")
     return _in_chunks(size, lambda count: _below(noise, n, count))
 
@@ -202,12 +202,12 @@ def bernoulli(noise: Noise, p: int | Fraction, size: int) -> NDArray[np.bool_]:
 
 
 @lru_cache(maxsize=64)
-def _bernoulli_table(p: Fraction, layout: _Layout) -> _Table:
+def _bernoulli_table(p: Fraction, layout: _Layout) -> _LawTable:
     def law(bits: int) -> list[Interval]:
         scaled = p.numerator << bits
         return [(scaled // p.denominator, ceil_divide(scaled, p.denominator))]
 
-    return _Table(law, layout)
+    return _LawTable(law, layout)
 
 
 def bernoulli_exp(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
@@ -219,8 +219,8 @@ def bernoulli_exp(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool
 
 
 @lru_cache(maxsize=64)
-def _bernoulli_exp_table(x: Fraction, layout: _Layout) -> _Table:
-    return _Table(lambda bits: [exp_interval(x, bits)], layout)
+def _bernoulli_exp_table(x: Fraction, layout: _Layout) -> _LawTable:
+    return _LawTable(lambda bits: [exp_interval(x, bits)], layout)
 
 
 def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np.bool_]:
@@ -231,14 +231,14 @@ def bernoulli_logistic(noise: Noise, x: int | Fraction, size: int) -> NDArray[np
 
 
 @lru_cache(maxsize=64)
-def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _Table:
+def _bernoulli_unlikely_table(x: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of ``exp(-x) / (1 + exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
         one, (low, high) = 1 << bits, exp_interval(x, bits)
         return [((low << bits) // (one + low), ceil_divide(high << bits, one + high))]
 
-    return _Table(law, layout)
+    return _LawTable(law, layout)
 
 
 def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int) -> NDArray[np.bool_]:
@@ -252,7 +252,7 @@ def bernoulli_odds(noise: Noise, yes: int, no: int, x: int | Fraction, size: int
 
 
 @lru_cache(maxsize=64)
-def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _Table:
+def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of ``yes / (yes + no * exp(-x))``."""
 
     def law(bits: int) -> list[Interval]:
@@ -261,7 +261,7 @@ def _bernoulli_odds_table(yes: int, no: int, x: Fraction, layout: _Layout) -> _T
         (low, high), scaled = exp_interval(x, width), yes << width
         return [((scaled << bits) // (scaled + no * high), ceil_divide(scaled << bits, scaled + no * low))]
 
-    return _Table(law, layout)
+    return _LawTable(law, layout)
 
 
 def geometric(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
@@ -291,7 +291,7 @@ def _geometric_top(noise: Noise, scale: Fraction, size: int) -> IntArray:
     return _endless(noise, *_geometric_table(scale, _LAYOUT), size)
 
 
-def _endless(noise: Noise, table: _Table, end: int, size: int) -> IntArray:
+def _endless(noise: Noise, table: _LawTable, end: int, size: int) -> IntArray:
     values, late = table.draw(noise, size)
     tail = late[values[late] == end]
     if tail.size:  # knowing only that a geometric number is at least `end`, the excess has the same law
@@ -305,28 +305,28 @@ def _table_end(scale: Fraction, layout: _Layout) -> int:
 
 
 @lru_cache(maxsize=64)
-def _geometric_table(scale: Fraction, layout: _Layout) -> tuple[_Table, int]:
+def _geometric_table(scale: Fraction, layout: _Layout) -> tuple[_LawTable, int]:
     """Build the geometric law on ``0, ..., end``, where ``end`` stands for itself and all above."""
     end = _table_end(scale, layout)
     return _endless_table(_geometric_ratio(scale), end, layout), end
 
 
-def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) -> _Table:
+def _endless_table(ratio: Callable[[int], Interval], end: int, layout: _Layout) -> _LawTable:
     def law(bits: int) -> list[Interval]:
         one = 1 << bits
         return [(one - high, one - low) for low, high in _powers(ratio, end, bits)]
 
-    return _Table(law, layout, open_ends=[end])
+    return _LawTable(law, layout, open_ends=[end])
 
 
 @lru_cache(maxsize=64)
-def _low_digit_table(scale: Fraction, layout: _Layout) -> _Table:
+def _low_digit_table(scale: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of a geometric number's last digit: ``F(d) = (1 - r**(d+1)) / (1 - r**radix)``."""
     # 1 - r**radix is above 1/(2 scale): so many digits more keep the quotient sharp.
     return _digit_table(_geometric_ratio(scale), int(scale).bit_length() + 8, layout)
 
 
-def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) -> _Table:
+def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) -> _LawTable:
     """Build the law of a last digit, with ``extra`` digits against the smallness of ``1 - ratio``."""
 
     def law(bits: int) -> list[Interval]:
@@ -335,7 +335,7 @@ def _digit_table(ratio: Callable[[int], Interval], extra: int, layout: _Layout) 
         *steps, (total_low, total_high) = [(one - high, one - low) for low, high in _powers(ratio, layout.radix, width)]
         return [_quotient(low, high, total_low, total_high, bits) for low, high in steps]
 
-    return _Table(law, layout)
+    return _LawTable(law, layout)
 
 
 def _quotient(low: int, high: int, divisor_low: int, divisor_high: int, bits: int) -> Interval:
@@ -364,13 +364,7 @@ def _powers(ratio: Callable[[int], Interval], count: int, bits: int) -> list[Int
 
 
 def discrete_laplace(noise: Noise, scale: int | Fraction, size: int) -> IntArray:
-    """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``.
-
-    Examples
-    --------
-    >>> discrete_laplace(Noise(seed=1), 3, 4).shape
-    (4,)
-    """
+    """Draw ``size`` integers ``x`` with probability proportional to ``exp(-abs(x)/scale)``."""
     scale = _checked_scale(scale)
     draw = _laplace_by_table if 2 * scale <= _LAYOUT.radix else _laplace_by_sign
     return _in_chunks(size, lambda count: draw(noise, scale, count))
@@ -386,7 +380,7 @@ def _laplace_by_table(noise: Noise, scale: Fraction, size: int) -> IntArray:
 
 
 @lru_cache(maxsize=64)
-def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_Table, int]:
+def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_LawTable, int]:
     """Build the law on ``-end, ..., end``, whose ends stand for themselves and all beyond."""
     end = _table_end(scale, layout)
 
@@ -398,7 +392,7 @@ def _laplace_table(scale: Fraction, layout: _Layout) -> tuple[_Table, int]:
         tails = [_quotient(low, high, total_low, total_high, bits) for low, high in powers]
         return tails[::-1] + [(one - high, one - low) for low, high in tails]
 
-    return _Table(law, layout, first=-end, open_ends=[-end, end]), end
+    return _LawTable(law, layout, first=-end, open_ends=[-end, end]), end
 
 
 def _laplace_by_sign(noise: Noise, scale: Fraction, size: int) -> IntArray:
@@ -420,13 +414,8 @@ def tail_counts(noise: Noise, scale: int | Fraction, threshold: int, sizes: IntA
     Runtime
     -------
     That of :func:`binomial_exp`, for the numbers at or above the threshold or for those below, whichever are fewer.
-
-    Examples
-    --------
-    >>> tail_counts(Noise(seed=1), 5, 60, np.array([10**9, 0, 10**9])).shape
-    (3,)
     """
-    step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MOST_BELOW)
+    step, threshold = Fraction(1, _checked_scale(scale)), integer(threshold, "threshold", least=-MAX_BELOW)
     if threshold >= 1:
         return binomial_exp(noise, threshold * step, step, sizes)
     # The law is symmetric: a number is below the threshold as often as it is above minus the threshold.
@@ -452,7 +441,7 @@ def binomial_exp(noise: Noise, x: int | Fraction, y: int | Fraction, sizes: IntA
 def _checked_ends(sizes: IntArray) -> IntArray:
     if sizes.size and sizes.min() < 0:
         raise ParameterError("The size of a group must not be negative. Pass zero or more.")
-    if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MOST_TRIALS:  # in halves: no overflow
+    if (int((sizes >> 32).sum()) << 32) + int((sizes & 0xFFFFFFFF).sum()) > MAX_TRIALS:  # in halves: no overflow
         raise ParameterError("The sizes of the groups must add up to at most 2**46. Draw them in several calls.")
     return np.cumsum(sizes, dtype=np.int64)
 
@@ -523,12 +512,12 @@ def _gap_end(chance: _Chance, level: int, layout: _Layout) -> int:
 
 
 @lru_cache(maxsize=64)
-def _gap_table(chance: _Chance, level: int, end: int, layout: _Layout) -> _Table:
+def _gap_table(chance: _Chance, level: int, end: int, layout: _Layout) -> _LawTable:
     return _endless_table(chance.misses(level * layout.digit_bits), end, layout)
 
 
 @lru_cache(maxsize=64)
-def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _Table:
+def _gap_digit_table(chance: _Chance, level: int, layout: _Layout) -> _LawTable:
     # 1 - ratio >= p >= exp(-x) / 2 >= 2**-(2 x + 1): so many digits more keep the quotient sharp.
     return _digit_table(chance.misses(level * layout.digit_bits), int(2 * chance.x) + 10, layout)
 
@@ -560,14 +549,14 @@ def _binomial(noise: Noise, n: int, p: Fraction, size: int) -> IntArray:
 
 
 @lru_cache(maxsize=16)
-def _binomial_table(n: int, p: Fraction, layout: _Layout) -> _Table:
+def _binomial_table(n: int, p: Fraction, layout: _Layout) -> _LawTable:
     def law(bits: int) -> list[Interval]:
         # The binomial coefficients add up to 2**n, and each multiplies an error of up to 2 in either power.
         width = bits + n + n.bit_length() + 8
         yes, no = (_powers(_ratio(side), n, width) for side in (p, 1 - p))
         return _binomial_bounds(n, [(1 << width,) * 2, *yes], [(1 << width,) * 2, *no], width, bits)
 
-    return _Table(law, layout)
+    return _LawTable(law, layout)
 
 
 def _ratio(p: Fraction) -> Callable[[int], Interval]:
@@ -594,7 +583,7 @@ def exponential_choice(noise: Noise, scores: Sequence[int | Fraction], size: int
     law = choice_cumulative(scores)
     if len(scores) == 1:
         return np.zeros(integer(size, "size"), dtype=np.int64)
-    table = _Table(law, _LAYOUT)
+    table = _LawTable(law, _LAYOUT)
     return _in_chunks(size, lambda count: table.draw(noise, count)[0])
 
 
@@ -604,11 +593,6 @@ def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> ND
     Runtime
     -------
     One table draw for every eight bits.
-
-    Examples
-    --------
-    >>> packed_bits(Noise(seed=1), 2, 257, 3).shape
-    (3, 33)
     """
     x, num_bits, size = rational(x, "x"), integer(num_bits, "num_bits", least=1), integer(size, "size")
     table, num_bytes = _packed_bits_table(x, _LAYOUT), ceil_divide(num_bits, 8)
@@ -621,6 +605,6 @@ def packed_bits(noise: Noise, x: int | Fraction, num_bits: int, size: int) -> ND
 
 
 @lru_cache(maxsize=64)
-def _packed_bits_table(x: Fraction, layout: _Layout) -> _Table:
+def _packed_bits_table(x: Fraction, layout: _Layout) -> _LawTable:
     """Build the law of eight bits at once: a byte's chance is proportional to ``exp(-x)`` to the power of its ones."""
-    return _Table(choice_cumulative([-x * byte.bit_count() for byte in range(256)]), layout)
+    return _LawTable(choice_cumulative([-x * byte.bit_count() for byte in range(256)]), layout)

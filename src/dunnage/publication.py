@@ -16,7 +16,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from dunnage.dataset import Dataset
 from dunnage.errors import OutputError, ReleaseError
+from dunnage.folders import sync_folder
 from dunnage.release import CERTIFICATE_FILE, RELEASE_FILES, Release
 
 KEY_FORMAT = "1"
@@ -65,8 +66,7 @@ class Key:
 
     def write(self, path: Path) -> None:
         """Write the key as a file only its owner can read."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
+        with _private_file(path) as stream:
             self._write_to(stream)
 
     def _write_to(self, stream: BinaryIO) -> None:
@@ -83,29 +83,31 @@ class Key:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Key:
-        """Read a key file.
-
-        Raises
-        ------
-        ReleaseError
-            If the file is missing or is not a key.
-        """
+        """Read a key file."""
         try:
             with pq.ParquetFile(os.fspath(path)) as file:
                 table = file.read()
-            found = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
-            if found["dunnage.key"] != KEY_FORMAT:
+            metadata = {name.decode(): value.decode() for name, value in (table.schema.metadata or {}).items()}
+            if metadata["dunnage.key"] != KEY_FORMAT:
                 raise ReleaseError(f"{os.fspath(path)}: a key of a newer format. Use a newer version of Dunnage.")
-            salt = bytes.fromhex(found["dunnage.salt"])
-            digests = found["dunnage.input"], found["dunnage.certificate"]
-            facts = dict(json.loads(found.get("dunnage.facts", "{}")))
+            return cls(
+                table=table,
+                salt=bytes.fromhex(metadata["dunnage.salt"]),
+                input_digest=metadata["dunnage.input"],
+                certificate_digest=metadata["dunnage.certificate"],
+                facts=dict(json.loads(metadata.get("dunnage.facts", "{}"))),
+            )
         except FileNotFoundError:
             raise ReleaseError(
                 f"{os.fspath(path)} does not exist. Give the key that publish wrote beside the release."
             ) from None
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
             raise ReleaseError(f"{os.fspath(path)} is not a readable key. Give the file that publish wrote.") from None
-        return cls(table=table, salt=salt, input_digest=digests[0], certificate_digest=digests[1], facts=facts)
+
+
+def _private_file(path: Path) -> BinaryIO:
+    """Open a new file that only its owner can read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def key_path(folder: str | os.PathLike[str]) -> Path:
@@ -125,34 +127,32 @@ class Publication(NamedTuple):
     def write(
         self, folder: str | os.PathLike[str], *, sign: str | os.PathLike[str] | None = None, force: bool = False
     ) -> Publication:
-        """Write the key beside the folder, then the folder, each under its final name only when whole.
-
-        Parameters
-        ----------
-        folder
-            Where the release goes; the key goes to ``<folder>.key.parquet``.
-        sign
-            Ed25519 private key (PEM file) to sign the certificate with.
-        force
-            Replace an existing release and key.
-
-        Returns
-        -------
-        Publication
-            With the finished certificate, and the key that names it.
-        """
+        """Write the key beside the folder, then the folder, each under its final name only when whole."""
         target = check_output(folder, force=force)
-        with _reported(target), _workplace(target) as (work, key_work, stream):
-            work.mkdir()
-            certificate = self.release.write_files(work, sign=sign)
-            key = replace(self.key, certificate_digest=certificate.digest)
-            key._write_to(stream)
-            for path in work.iterdir():
-                with path.open("rb") as stream:
-                    os.fsync(stream.fileno())
-            _sync_folder(work)
-            _put_in_place(work, key_work, target, force=force)
-            _sync_folder(target.parent)
+        try:
+            _clear_remains(target)
+            work, key_work = _temporary_names(target, secrets.token_hex(6))
+            with _private_file(key_work) as stream:
+                try:
+                    _lock(stream.fileno())
+                    work.mkdir()
+                    certificate = self.release.write_files(work, sign=sign)
+                    key = replace(self.key, certificate_digest=certificate.digest)
+                    key._write_to(stream)
+                    for path in work.iterdir():
+                        with path.open("rb") as file:
+                            os.fsync(file.fileno())
+                    sync_folder(work)
+                    _put_in_place(work, key_work, target, force=force)
+                    sync_folder(target.parent)
+                finally:
+                    _remove(work, key_work)
+        except (OSError, pa.ArrowException) as error:  # the disk, not the user, fails
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            raise OutputError(
+                f"{target} could not be written: {reason}. The spend is made and not refunded: free some space or "
+                "choose another place, then publish with --again."
+            ) from None
         return Publication(replace(self.release, certificate=certificate), key)
 
 
@@ -174,13 +174,12 @@ def check_output(folder: str | os.PathLike[str], *, force: bool) -> Path:
     if _mode(key) and not stat.S_ISREG(_mode(key)):
         raise OutputError(f"{key} is not a key, and is left as it is. Choose another name.")
     # Try it: neither modes nor the superuser's rights tell whether a file system can be written.
-    folder = parent
-    trial = folder / f".dunnage-{secrets.token_hex(8)}"
+    trial = parent / f".dunnage-{secrets.token_hex(8)}"
     try:
         trial.mkdir()
         trial.rmdir()
     except OSError as error:
-        raise OutputError(f"{folder} cannot be written to: {error.strerror}. Choose another place.") from None
+        raise OutputError(f"{parent} cannot be written to: {error.strerror}. Choose another place.") from None
     return target
 
 
@@ -204,33 +203,6 @@ def _is_replaceable(folder: Path) -> bool:
     except OSError:
         return False
     return not names or (CERTIFICATE_FILE in names and names <= RELEASE_FILES)
-
-
-@contextlib.contextmanager
-def _reported(target: Path) -> Iterator[None]:
-    """Say what to do when the disk, not the user, fails."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OutputError(
-            f"{target} could not be written: {reason}. The spend is made and not refunded: free some space or choose "
-            "another place, then publish with --again."
-        ) from None
-
-
-@contextlib.contextmanager
-def _workplace(target: Path) -> Iterator[tuple[Path, Path, BinaryIO]]:
-    """Give temporary names for folder and key beside the target, and the locked key file; leave none of them."""
-    _clear_remains(target)
-    work, key_work = _temporary_names(target, secrets.token_hex(6))
-    descriptor = os.open(key_work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        try:
-            _lock(stream.fileno())
-            yield work, key_work, stream
-        finally:
-            _remove(work, key_work)
 
 
 def _temporary_names(target: Path, token: str) -> tuple[Path, Path]:
@@ -260,14 +232,14 @@ def _is_abandoned(key: Path) -> bool:
     if _mode(target) or not stat.S_ISREG(_mode(key)):
         return False
     try:
-        return any(_left_key(path, target) and _is_unlocked(path) for path in _remains(target))
+        for path in _remains(target):
+            if _left_key(path, target):
+                with path.open("rb") as stream:
+                    if _lock(stream.fileno()):
+                        return True
     except OSError:  # somebody else's, or just now cleared away
         return False
-
-
-def _is_unlocked(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return _lock(stream.fileno())
+    return False
 
 
 def _clear_remains(target: Path) -> None:
@@ -331,11 +303,3 @@ def _put_in_place(work: Path, key_work: Path, target: Path, *, force: bool) -> N
             if _mode(old):
                 os.rename(old, path)
         raise
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dunnage.arrays import IntArray
@@ -44,12 +43,10 @@ def mechanism_of(policy: Policy) -> Mechanism:
     source = str(policy.path or "policy")
     parameters = {name: value for name, value in policy.mechanism.items() if name != "name"}
     name = str(policy.mechanism["name"])
-    if name not in MECHANISMS:
-        what = Problem(
-            f"no mechanism {name!r} in this version", where="mechanism.name", remedy=suggestion(name, MECHANISMS)
-        )
-        raise PolicyError(source, [what])
-    kind = MECHANISMS[name]
+    kind = MECHANISMS.get(name)
+    if kind is None:
+        what, remedy = f"no mechanism {name!r} in this version", suggestion(name, MECHANISMS)
+        raise PolicyError(source, [Problem(what, where="mechanism.name", remedy=remedy)])
     problems = [
         Problem(f"is not a parameter of {name}", where=f"mechanism.{key}", remedy=suggestion(key, kind.model_fields))
         for key in parameters
@@ -170,17 +167,11 @@ def owner_warnings(data: Dataset) -> tuple[str, ...]:
 
 
 def foresee(data: Dataset) -> Foresight:
-    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only.
-
-    Parameters
-    ----------
-    data
-        The rows, with their policy.
-    """
+    """Tell the owner what publishing these rows would be like; nothing is drawn. For the owner's eyes only."""
     mechanism = mechanism_of(data.policy)
     with _blaming_policy(data):
-        found = mechanism.preview(data)
-    return replace(found, warnings=(*found.warnings, *_data_warnings(mechanism, data)))
+        preview = mechanism.preview(data)
+    return replace(preview, warnings=(*preview.warnings, *_data_warnings(mechanism, data)))
 
 
 def _data_warnings(mechanism: Mechanism, data: Dataset) -> Iterator[str]:
@@ -221,10 +212,10 @@ def _is_csv(data: Dataset) -> bool:
 
 def left_out_rows(dataset: Dataset, key: Key) -> IntArray:
     """Return the positions of records that a release does not tell of: what goes into the pool of the next."""
-    told = np.zeros(len(dataset), dtype=bool)
+    released = np.zeros(len(dataset), dtype=bool)
     records = dataset.parts.records_of(key.table.column("source_row").to_numpy())
-    told[records[records >= 0]] = True
-    return np.flatnonzero(~told)
+    released[records[records >= 0]] = True
+    return np.flatnonzero(~released)
 
 
 def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> None:
@@ -236,10 +227,19 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
     _, positions = data.parts.of(left_out_rows(data, key))
     assert data.original is not None
     rows = data.original.take(data.parts.source_rows[positions])
+    sink = io.BytesIO()
+    if _is_csv(data):  # cells that were read as text, as they were
+        options, text = data.policy.read_options, io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=options.delimiter, lineterminator="\n")
+        writer.writerow(rows.column_names)
+        writer.writerows(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        sink.write(text.getvalue().encode(options.encoding))
+    else:
+        pq.write_table(rows, sink, compression="zstd")
     work = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
     try:
         with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            stream.write(_csv_text(rows, data.policy) if _is_csv(data) else _parquet_content(rows))
+            stream.write(sink.getvalue())
         os.replace(work, path) if force else os.link(work, path)
     except OSError as error:
         reason = error.strerror or "the disk failed"
@@ -248,21 +248,6 @@ def write_pool(data: Dataset, key: Key, path: Path, *, force: bool = False) -> N
         ) from None
     finally:
         work.unlink(missing_ok=True)
-
-
-def _csv_text(rows: pa.Table, policy: Policy) -> bytes:
-    """Write cells that were read as text, as they were."""
-    text, options = io.StringIO(newline=""), policy.read_options
-    writer = csv.writer(text, delimiter=options.delimiter, lineterminator="\n")
-    writer.writerow(rows.column_names)
-    writer.writerows(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-    return text.getvalue().encode(options.encoding)
-
-
-def _parquet_content(rows: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(rows, sink, compression="zstd")
-    return sink.getvalue()
 
 
 @dataclass(frozen=True)

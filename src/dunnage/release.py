@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from dunnage._version import __version__
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import MOST_CERTIFICATE_BYTES, AttributeStatement, Certificate
+from dunnage.certificate import MAX_CERTIFICATE_BYTES, AttributeStatement, Certificate
 from dunnage.columns import portable, write_csv
 from dunnage.documents import to_text
 from dunnage.errors import CheckFailed, ParameterError, ReleaseError
@@ -111,8 +111,8 @@ class Release:
     @property
     def tables(self) -> dict[str, pa.Table]:
         """The tables at hand, by file name."""
-        held = {name: getattr(self, name) for name in TABLES}
-        return {name: table for name, table in held.items() if table is not None}
+        tables = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in tables.items() if table is not None}
 
     @property
     def kind(self) -> str:
@@ -128,13 +128,7 @@ class Release:
         return kind
 
     def check_rows(self, verb: str) -> None:
-        """Refuse what needs released rows on a release that has none.
-
-        Raises
-        ------
-        ParameterError
-            If the release is one of counts or estimates.
-        """
+        """Refuse what needs released rows on a release that has none."""
         if self.kind != ROWS:
             raise ParameterError(
                 f"{verb} needs released rows, one a record. Got a release of {self.kind}, which has none. Give another."
@@ -148,16 +142,10 @@ class Release:
         return Universe.from_description([item.plain() for item in self.certificate.attributes])
 
     def counted(self) -> tuple[IntArray, IntArray]:
-        """Return the cells that a release of counts lists, by their number in its universe, and their counts.
-
-        Raises
-        ------
-        ReleaseError
-            If a label is not one of the universe.
-        """
+        """Return the cells that a release of counts lists, by their number in its universe, and their counts."""
         universe = self.universe
         codes = {name: _codes(self.data.column(name), universe.labels(name)) for name in universe.cell_columns}
-        strange = [name for name, found in codes.items() if (found < 0).any()]
+        strange = [name for name, positions in codes.items() if (positions < 0).any()]
         if strange:
             raise ReleaseError(f"data: a label of {', '.join(strange)} is not in the public domain.")
         slots = codes["window"] + codes.get("day", 0) * len(universe.windows)
@@ -184,23 +172,21 @@ class Release:
         """Class of each row; a noisy row is in none, so it is one by itself, numbered after all others."""
         if "class_id" not in self.data.column_names:
             return np.arange(len(self))
-        found: IntArray = self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
-        alone = found < 0
-        return np.where(alone, found.max(initial=-1) + np.cumsum(alone), found) if alone.any() else found
+        class_id: IntArray = self.data.column("class_id").combine_chunks().to_numpy(zero_copy_only=False)
+        alone = class_id < 0
+        return np.where(alone, class_id.max(initial=-1) + np.cumsum(alone), class_id) if alone.any() else class_id
 
     def uncertain(self, name: str) -> Uncertain:
-        """Return what is known of one generalised or perturbed number.
-
-        Raises
-        ------
-        ParameterError
-            If no such quantity was released.
-        """
+        """Return what is known of one generalised or perturbed number."""
         columns = self.data.column_names
         if name not in self.quantities:
-            known = ", ".join(self.quantities) or "none"
-            raise ParameterError(f"the release has no quantity {name!r}. It has: {known}.")
+            names = ", ".join(self.quantities) or "none"
+            raise ParameterError(f"the release has no quantity {name!r}. It has: {names}.")
         nominal = next((c for c in (f"{name}_mean", name) if c in columns), None)
+        scenarios = None
+        if self.members is not None:
+            starts = np.flatnonzero(np.diff(self.members.column("class_id").to_numpy())) + 1
+            scenarios = tuple(np.split(floats(self.members, name), starts))
         return Uncertain(
             name=name,
             unit=self.attributes[name].unit,
@@ -208,15 +194,8 @@ class Release:
             upper=floats(self.data, f"{name}_upper"),
             nominal=floats(self.data, nominal) if nominal else None,
             class_id=self.class_of_row,
-            scenarios=self._scenarios(name),
+            scenarios=scenarios,
         )
-
-    def _scenarios(self, name: str) -> tuple[FloatArray, ...] | None:
-        if self.members is None:
-            return None
-        class_id = self.members.column("class_id").to_numpy()
-        starts = np.flatnonzero(np.diff(class_id)) + 1
-        return tuple(np.split(floats(self.members, name), starts))
 
     def texts(self, folder: Path) -> dict[str, bytes]:
         """Return what is written for programs and people, by file name; the tables stand in the folder already."""
@@ -230,30 +209,27 @@ class Release:
                 }
                 for f in table.schema
             ]
-            resources.append(
-                {
-                    "name": name,
-                    "path": f"{name}.csv",
-                    "profile": "tabular-data-resource",
-                    "format": "csv",
-                    "encoding": "utf-8",
-                    "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
-                    "schema": {"fields": columns},
-                }
-            )
+            resource = {
+                "name": name,
+                "path": f"{name}.csv",
+                "profile": "tabular-data-resource",
+                "format": "csv",
+                "encoding": "utf-8",
+                "hash": f"sha256:{file_digest(folder / f'{name}.csv')}",
+                "schema": {"fields": columns},
+            }
+            resources.append(resource)
         certificate = self.certificate
         title = certificate.dataset + (f", {certificate.period}" if certificate.period is not None else "")
         schema = {"path": CERTIFICATE_FILE, "schema": CERTIFICATE_SCHEMA, "project": PROJECT, "version": __version__}
-        datapackage = to_text(
-            {
-                "profile": "tabular-data-package",
-                "name": "release",
-                "title": title,
-                "resources": resources,
-                "documents": [schema],
-            }
-        )
-        return {DATAPACKAGE_FILE: datapackage.encode(), README_FILE: _readme(self).encode()}
+        package = {
+            "profile": "tabular-data-package",
+            "name": "release",
+            "title": title,
+            "resources": resources,
+            "documents": [schema],
+        }
+        return {DATAPACKAGE_FILE: to_text(package).encode(), README_FILE: _readme(self).encode()}
 
     def write_files(self, folder: Path, *, sign: str | os.PathLike[str] | None = None) -> Certificate:
         """Write all files into an existing, empty folder and return the finished certificate.
@@ -274,13 +250,7 @@ class Release:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Release:
-        """Read a release folder for planning; digests are checked before anything is parsed.
-
-        Raises
-        ------
-        ReleaseError
-            If the folder is no release or was altered. :func:`dunnage.verify` says more.
-        """
+        """Read a release folder for planning; digests are checked before anything is parsed."""
         path = Path(folder)
         try:
             certificate = read_certificate(path)
@@ -311,7 +281,7 @@ def read_certificate(folder: Path) -> Certificate:
     if not is_plain_file(folder, CERTIFICATE_FILE):
         raise ReleaseError(f"{folder} has no {CERTIFICATE_FILE}, so it is not a release.")
     with (folder / CERTIFICATE_FILE).open("rb") as stream:
-        return Certificate.from_bytes(stream.read(MOST_CERTIFICATE_BYTES + 1))
+        return Certificate.from_bytes(stream.read(MAX_CERTIFICATE_BYTES + 1))
 
 
 def is_plain_file(folder: Path, name: str) -> bool:
@@ -333,22 +303,22 @@ def read_tables(folder: Path, certificate: Certificate) -> dict[str, pa.Table]:
     listed = [name for name in TABLES if f"{name}.parquet" in certificate.files]
     if "data" not in listed:
         raise ReleaseError(f"{folder}: the certificate lists no data.parquet. Ask for the release again.")
+    tables = {}
     try:
-        return {name: _read_table(folder, name) for name in listed}
+        for name in listed:
+            with pq.ParquetFile(folder / f"{name}.parquet") as file:
+                # A few compressed bytes can claim any number of cells, those of sets counted one by one; in CSV each
+                # takes a character and a separator.
+                stated = file.metadata
+                groups = [stated.row_group(index) for index in range(stated.num_row_groups)]
+                values = sum(group.column(index).num_values for group in groups for index in range(stated.num_columns))
+                cells = max(int(values), int(stated.num_rows * stated.num_columns))
+                if 2 * cells > (folder / f"{name}.csv").stat().st_size:
+                    raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
+                tables[name] = file.read()
     except (pa.ArrowException, OSError):
         raise ReleaseError(f"{folder}: a Parquet table cannot be read. Ask for the release again.") from None
-
-
-def _read_table(folder: Path, name: str) -> pa.Table:
-    with pq.ParquetFile(folder / f"{name}.parquet") as file:
-        # A few compressed bytes can claim any number of cells; in CSV each takes a character and a separator.
-        # How many values a Parquet file claims to hold, those of sets one by one.
-        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-        values = sum(group.column(index).num_values for group in groups for index in range(file.metadata.num_columns))
-        cells = max(int(values), int(file.metadata.num_rows * file.metadata.num_columns))
-        if 2 * cells > (folder / f"{name}.csv").stat().st_size:
-            raise ReleaseError(f"{folder}: {name}.parquet claims more cells than {name}.csv has room for.")
-        return file.read()
+    return tables
 
 
 _FRICTIONLESS_TYPES = (

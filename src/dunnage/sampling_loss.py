@@ -28,10 +28,10 @@ from functools import cached_property, lru_cache
 from dunnage.errors import ParameterError
 from dunnage.exact import Exact, exact, shown, shown_number
 
-MOST_K = 10**6
-LEAST_BETA = Fraction(1, 10**9)
-MOST_BETA = 1 - Fraction(1, 10**12)
-MOST_EPSILON = 700
+MAX_K = 10**6
+MIN_BETA = Fraction(1, 10**9)
+MAX_BETA = 1 - Fraction(1, 10**12)
+MAX_EPSILON = 700
 LARGE_DELTA = Fraction(1, 1000)
 """A delta from here on is warned of, whatever the number of records."""
 _DIGITS = 50
@@ -44,91 +44,41 @@ _NEGLIGIBLE = Decimal("1e-30")
 
 
 def sampling_delta(k: int, beta: Exact, epsilon_rest: Exact | None = None, *, as_published: bool = False) -> Fraction:
-    """Bound the delta of releasing the classes of at least k records of a secret sample from above.
-
-    Parameters
-    ----------
-    k
-        Fewest records of a released class.
-    beta
-        Probability that a record is sampled.
-    epsilon_rest
-        The epsilon that goes with it, without what choosing the classes costs; None means -ln(1 - beta) exactly.
-    as_published
-        Begin at n = ceil(k / gamma) as Li et al. 2022 do, which understates delta.
-
-    Returns
-    -------
-    Fraction
-        Rounded up to 12 digits, at most 1.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range, or epsilon_rest is below -ln(1 - beta), where no delta is known.
-
-    Examples
-    --------
-    >>> f"{float(sampling_delta(40, '0.7', '1.2040')):.3e}"
-    '6.790e-04'
-    """
+    """Bound the delta of releasing the classes of at least k records of a secret sample from above."""
     first = _checked_k(k) + (1 if as_published else 0)
     rest = None if epsilon_rest is None else _checked_rest(epsilon_rest)
     return _largest_tail(first, _checked_beta(beta), rest)
 
 
 def sampling_epsilon(beta: Exact) -> Fraction:
-    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows.
-
-    Examples
-    --------
-    >>> float(sampling_epsilon("0.7"))
-    1.20397280433
-    """
+    """Return -ln(1 - beta), rounded up to 12 digits: the least epsilon that a sample of rate beta allows."""
     missed = _decimal(1 - _checked_beta(beta), _DOWN)
     return Fraction(_PRINT.plus(-missed.ln(_DOWN).next_minus(_DOWN)))
 
 
 def sampling_beta(epsilon_rest: Exact) -> Fraction:
-    """Return 1 - e^-epsilon_rest, rounded down to 12 decimals: the largest rate of a sample for that epsilon.
-
-    Examples
-    --------
-    >>> float(sampling_beta(1))
-    0.632120558828
-    """
+    """Return 1 - e^-epsilon_rest, rounded down to 12 decimals: the largest rate of a sample for that epsilon."""
     rest = _checked_rest(epsilon_rest)
     scaled = (1 - _exp_above(-rest)) * 10**_PRINTED_DIGITS
     beta = Fraction(math.floor(scaled), 10**_PRINTED_DIGITS)
-    if beta < LEAST_BETA:
+    if beta < MIN_BETA:
         raise ParameterError(
-            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(LEAST_BETA)}. "
+            f"an epsilon of {shown_number(rest)} for the sample leaves a rate below {float(MIN_BETA)}. "
             "Ask for a larger epsilon, or spend less of it on the choice."
         )
-    return min(beta, MOST_BETA)
+    return min(beta, MAX_BETA)
 
 
 def smallest_k(beta: Exact, delta: Exact) -> int:
-    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter is out of range, or not even the largest k will do.
-
-    Examples
-    --------
-    >>> smallest_k("0.7", "1e-3")
-    36
-    """
+    """Return the smallest k of at least 2 whose delta, at epsilon -ln(1 - beta), is at most the one asked for."""
     limit = exact(delta, what="delta")
     if not 0 < limit < 1:
         raise ParameterError(f"delta must be above 0 and below 1. Got {shown_number(limit)}. Choose 1e-6, say.")
     tails = _Tails(_checked_beta(beta), None)
     k = max(2, tails.threshold(tails.enough_records(_decimal(limit, _DOWN))))
-    if k > MOST_K:
+    if k > MAX_K:
         raise ParameterError(
-            f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MOST_K}. "
+            f"a delta of {shown_number(limit)} at a rate of {shown_number(tails.beta)} needs a k above {MAX_K}. "
             "Ask for a larger delta, or sample less."
         )
     while k > 2 and _rounded(tails.tail(k - 1, tails.mass(k - 1))) <= limit:
@@ -140,11 +90,6 @@ def published_choice_delta(k: int, beta: Exact, epsilon_choice: Exact) -> Fracti
     """Bound the delta that holds where classes are chosen on the released sample, with scores between 0 and epsilon'.
 
     Such a choice can raise the odds of a class that tells too much to e^(2 epsilon') times what they are without it.
-
-    Examples
-    --------
-    >>> float(published_choice_delta(4, "0.7", 3))
-    0.696692154036
     """
     rate, growth = _checked_beta(beta), _exp_above(2 * _checked_rest(epsilon_choice))
     telling = min(Fraction(1), sampling_delta(k, rate) / rate)  # given that the record in question is sampled
@@ -263,16 +208,16 @@ class _Tails:
 
 
 def _checked_k(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MOST_K:
-        raise ParameterError(f"k must be a whole number from 2 to {MOST_K}. Got {shown(k)}.")
+    if isinstance(k, bool) or not isinstance(k, int) or not 2 <= k <= MAX_K:
+        raise ParameterError(f"k must be a whole number from 2 to {MAX_K}. Got {shown(k)}.")
     return k
 
 
 def _checked_beta(beta: Exact) -> Fraction:
     rate = exact(beta, what="beta")
-    if not LEAST_BETA <= rate <= MOST_BETA:
+    if not MIN_BETA <= rate <= MAX_BETA:
         raise ParameterError(
-            f"beta must be at least {float(LEAST_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
+            f"beta must be at least {float(MIN_BETA)} and below 1 by 1e-12 or more. Got {shown_number(rate)}. "
             "Choose the share of records to sample, 0.7, say."
         )
     return rate
@@ -280,9 +225,9 @@ def _checked_beta(beta: Exact) -> Fraction:
 
 def _checked_rest(epsilon_rest: Exact) -> Fraction:
     rest = exact(epsilon_rest, what="epsilon_rest")
-    if not 0 < rest <= MOST_EPSILON:
+    if not 0 < rest <= MAX_EPSILON:
         raise ParameterError(
-            f"the epsilon left for the sample must be above 0 and at most {MOST_EPSILON}. Got {shown_number(rest)}."
+            f"the epsilon left for the sample must be above 0 and at most {MAX_EPSILON}. Got {shown_number(rest)}."
         )
     return rest
 

@@ -29,7 +29,7 @@ OUTSIDE_RULES: tuple[str, ...] = get_args(Outside)
 CONTRIBUTION_SPANS: tuple[str, ...] = get_args(Span)
 MERGE_RULES = ("sum", "same")
 TRIP, RIDER = "trip", "rider"
-MOST_CONTRIBUTED = 2**31 - 1
+MAX_CONTRIBUTED = 2**31 - 1
 COUNT = "count"
 _DOMAIN_REMEDIES = {
     "numeric": "domain = [lowest, highest]",
@@ -155,17 +155,7 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class Contribution:
-    """How many trips of one rider are counted at most.
-
-    Parameters
-    ----------
-    person
-        Identifier that tells riders apart.
-    max
-        Most trips that are counted, chosen at random from all.
-    per
-        Whether that is for each service ``day``, or for the ``period`` (the whole dataset, if it has none).
-    """
+    """How many trips of one rider are counted at most."""
 
     person: str
     max: int
@@ -173,10 +163,9 @@ class Contribution:
 
     def __post_init__(self) -> None:
         whole = isinstance(self.max, Integral) and not isinstance(self.max, bool)
-        if not whole or not 1 <= self.max <= MOST_CONTRIBUTED:
+        if not whole or not 1 <= self.max <= MAX_CONTRIBUTED:
             raise ParameterError(
-                f"max must be a whole number of trips from 1 to {MOST_CONTRIBUTED}. Got {shown(self.max)}. "
-                "Write 3, say."
+                f"max must be a whole number of trips from 1 to {MAX_CONTRIBUTED}. Got {shown(self.max)}. Write 3, say."
             )
         object.__setattr__(self, "max", int(self.max))
         if self.per not in CONTRIBUTION_SPANS:

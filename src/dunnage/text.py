@@ -10,13 +10,7 @@ _ROUNDING = 1e-9  # a share this close to all of it is all of it
 
 
 def number_text(value: float) -> str:
-    """Write a number for a person: four digits, thousands apart, no exponent.
-
-    Examples
-    --------
-    >>> number_text(12345.6), number_text(0.25), number_text(3)
-    ('12,346', '0.25', '3')
-    """
+    """Write a number for a person: four digits, thousands apart, no exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     decimals = max(0, 3 - math.floor(math.log10(abs(value))))
@@ -35,35 +29,17 @@ def rounded_percent(share: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share in per cent; only all of it is 100 %, and only nothing is 0 %.
-
-    Examples
-    --------
-    >>> percent(1 / 6), percent(0.99999), percent(1), percent(0)
-    ('16.7 %', 'over 99.9 %', '100 %', '0 %')
-    """
+    """Write a share in per cent; only all of it is 100 %, and only nothing is 0 %."""
     return "over 99.9 %" if 0.9995 <= share < 1 else rounded_percent(share)
 
 
 def large_percent(share: float) -> str:
-    """Write a share that may be many times the whole: as :func:`percent`, from ten times on in whole per cent.
-
-    Examples
-    --------
-    >>> large_percent(0.05), large_percent(0.0712), large_percent(0.99996), large_percent(1), large_percent(12.345)
-    ('5 %', '7.12 %', 'over 99.9 %', '100 %', '1,234 %')
-    """
+    """Write a share that may be many times the whole: as :func:`percent`, from ten times on in whole per cent."""
     return f"{100 * share:,.0f} %" if share >= 9.995 else percent(share)
 
 
 def share_text(share: float) -> str:
-    """Write a share in per cent, three digits, without an exponent, never broken into two lines; only all is 100 %.
-
-    Examples
-    --------
-    >>> [" ".join(share_text(share).split()) for share in (0.0312, 12.5, 2e-6, 0, 1, 0.99995)]
-    ['3.12 %', '1,250 %', '0.0002 %', '0 %', '100 %', 'over 99.9 %']
-    """
+    """Write a share in per cent, three digits, without an exponent, never broken into two lines; only all is 100 %."""
     nearly = 0.9995 <= share < 1 - _ROUNDING
     text = "over 99.9 %" if nearly else f"{number_text(float(f'{100 * share:.3g}'))} %"
     return text.replace(" ", NO_BREAK)

@@ -57,7 +57,7 @@ from dunnage.kinds.common import floats
 from dunnage.noise import Noise
 from dunnage.release import Release
 from dunnage.text import number_text, percent, several
-from dunnage.verification.estimates import check_estimate_columns, check_estimate_lines
+from dunnage.verification import check_estimate_columns, check_estimate_lines
 
 PERIODS = (("1 day", 1), ("30 days", 30), ("1 year", 365))
 CURVE = (1, 12, 30, 96, 365)

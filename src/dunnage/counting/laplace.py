@@ -14,7 +14,6 @@ count changes by one. Beyond zero all of them have geometric tails, so what exce
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Protocol
@@ -26,6 +25,7 @@ from numpy.typing import NDArray
 from dunnage import noise_arrays
 from dunnage.arrays import FloatArray, IntArray
 from dunnage.errors import ParameterError
+from dunnage.laws import count_noise_above, count_noise_spread, count_noise_surplus
 from dunnage.noise import Noise, positive
 
 FLOATING_BITS = 52
@@ -53,33 +53,36 @@ class CountLaw(Protocol):
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace:
+class _NamedLaw:
+    """What follows from name and scale: public facts, which releases state too."""
+
+    name: ClassVar[str]
+    scale: Fraction
+
+    @property
+    def spread(self) -> float:
+        return count_noise_spread(self.name, self.scale)
+
+    def above(self, threshold: int) -> float:
+        return count_noise_above(self.name, self.scale, threshold)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(_NamedLaw):
     """Whole numbers with probabilities proportional to ``exp(-abs(x) / scale)``."""
 
     name: ClassVar[str] = "discrete"
-    scale: Fraction
 
     def draw(self, noise: Noise, size: int) -> IntArray:
         """Draw noise for ``size`` counts."""
         return noise_arrays.discrete_laplace(noise, self.scale, size)
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation."""
-        ratio = _ratio(self.scale)
-        return math.sqrt(2 * ratio) / (1 - ratio)
-
-    def above(self, threshold: int) -> float:
-        """Return the chance of noise of at least a threshold, which is 1 or more."""
-        return _ratio(self.scale) ** threshold / (1 + _ratio(self.scale))
-
 
 @dataclass(frozen=True)
-class RoundedLaplace:
+class RoundedLaplace(_NamedLaw):
     """A Laplace number rounded to the nearest whole number."""
 
     name: ClassVar[str] = "round"
-    scale: Fraction
 
     def draw(self, noise: Noise, size: int) -> IntArray:
         """Draw noise for ``size`` counts."""
@@ -89,59 +92,28 @@ class RoundedLaplace:
         values[moved] = np.where(_coins(noise, len(moved)), -sizes, sizes)
         return values
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation."""
-        ratio = _ratio(self.scale)
-        return math.sqrt(math.sqrt(ratio) * (1 + ratio)) / (1 - ratio)
-
-    def above(self, threshold: int) -> float:
-        """Return the chance of noise of at least a threshold, which is 1 or more."""
-        return math.exp((0.5 - threshold) / self.scale) / 2
-
 
 @dataclass(frozen=True)
-class FlooredLaplace:
+class FlooredLaplace(_NamedLaw):
     """A Laplace number rounded down; on average one half less."""
 
     name: ClassVar[str] = "floor"
-    scale: Fraction
 
     def draw(self, noise: Noise, size: int) -> IntArray:
         """Draw noise for ``size`` counts."""
         sizes = noise_arrays.geometric(noise, self.scale, size)
         return np.where(_coins(noise, size), -1 - sizes, sizes)
 
-    @property
-    def spread(self) -> float:
-        """Standard deviation around zero, its mean of one half included."""
-        ratio = _ratio(self.scale)
-        return (1 + ratio) / (math.sqrt(2) * (1 - ratio))
-
-    def above(self, threshold: int) -> float:
-        """Return the chance of noise of at least a threshold, which is 1 or more."""
-        return _ratio(self.scale) ** threshold / 2
-
 
 @dataclass(frozen=True)
-class FloatingLaplace:
+class FloatingLaplace(_NamedLaw):
     """Laplace numbers in floating point, as published: their last digits tell what they were added to."""
 
     name: ClassVar[str] = "floating"
-    scale: Fraction
 
     def draw(self, noise: Noise, size: int) -> FloatArray:
         """Draw noise for ``size`` counts."""
         return floating_noise(noise_arrays.below(noise, 1 << FLOATING_BITS, size), self.scale)
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation."""
-        return math.sqrt(2) * float(self.scale)
-
-    def above(self, threshold: int) -> float:
-        """Return the chance of noise of at least a threshold, which is 1 or more."""
-        return math.exp(-threshold / self.scale) / 2
 
 
 def floating_noise(words: IntArray, scale: Fraction) -> FloatArray:
@@ -152,12 +124,7 @@ def floating_noise(words: IntArray, scale: Fraction) -> FloatArray:
 
 def surplus(law: CountLaw, threshold: int = 1) -> float:
     """Return what a cell without trips is given on average, if noise below the threshold is dropped."""
-    ratio = _ratio(law.scale)
-    return law.above(threshold) * (threshold + ratio / (1 - ratio))
-
-
-def _ratio(scale: Fraction) -> float:
-    return math.exp(-1 / scale)
+    return count_noise_surplus(law.name, law.scale, threshold)
 
 
 def _coins(noise: Noise, size: int) -> NDArray[np.bool_]:

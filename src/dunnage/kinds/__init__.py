@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from dunnage.certificate import Certificate
 from dunnage.guarantees import KAnonymity, SampledDP
-from dunnage.kinds.classes import ClassRows
 from dunnage.kinds.common import Kind
-from dunnage.kinds.counts import Counts
-from dunnage.kinds.estimates import Estimates
-from dunnage.kinds.noisy import NoisyRows
+from dunnage.kinds.counts import CountsKind
+from dunnage.kinds.estimates import EstimatesKind
+from dunnage.kinds.rows import ClassesKind, NoisyKind
 
 ROWS, COUNTS, ESTIMATES = "rows", "counts", "estimates"
 """What a certificate calls its kind of release."""
-CLASSES, NOISY = ClassRows(), NoisyRows()
-_OTHERS: dict[str, Kind] = {COUNTS: Counts(), ESTIMATES: Estimates()}
+CLASSES, NOISY = ClassesKind(), NoisyKind()
+_OTHERS: dict[str, Kind] = {COUNTS: CountsKind(), ESTIMATES: EstimatesKind()}
 
 
 def kind_of(certificate: Certificate) -> Kind | None:

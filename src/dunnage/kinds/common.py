@@ -6,6 +6,7 @@ from __future__ import annotations
 import abc
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, cast
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from dunnage.arrays import FloatArray
 from dunnage.certificate import Certificate
 from dunnage.columns import is_set, set_text
-from dunnage.domains import Numeric, domain_from
+from dunnage.domains import Domain, Numeric, domain_from
 from dunnage.errors import CheckFailed
 
 if TYPE_CHECKING:
@@ -69,18 +70,17 @@ class Kind(abc.ABC):
         expected = self.tables(release)
         require(list(release.tables) == list(expected), "the tables are not those that the certificate speaks of")
         for name, columns in expected.items():
-            held = release.tables[name]
-            fits = held.column_names == list(columns) and all(
-                kind in (None, held.schema.field(column).type) for column, kind in columns.items()
+            table = release.tables[name]
+            fits = table.column_names == list(columns) and all(
+                kind in (None, table.schema.field(column).type) for column, kind in columns.items()
             )
             require(fits, f"{name}: the columns are not those that the certificate speaks of")
-            missing = [column for column in columns if num_missing(held.column(column))]
+            missing = [column for column in columns if _has_missing(table.column(column))]
             require(not missing, f"{name}: missing values in {', '.join(missing)}")
         return "tables and columns are those that the certificate speaks of, without missing values"
 
 
 def require(condition: bool, failure: str) -> None:
-    """Fail a check unless a condition holds."""
     if not condition:
         raise CheckFailed(failure)
 
@@ -96,24 +96,30 @@ def with_role(release: Release, *roles: str) -> list[str]:
 
 
 def generalised(release: Release) -> list[str]:
-    """Return the names of the generalised or perturbed attributes."""
     return with_role(release, GENERALISED)
 
 
 def is_number(release: Release, name: str) -> bool:
-    """Return whether an attribute is numeric."""
     return release.attributes[name].domain_kind == Numeric.kind
 
 
+def domain_of(release: Release, name: str) -> Domain:
+    return _domain_of(json.dumps(release.attributes[name].domain))
+
+
+@lru_cache(maxsize=8)
+def _domain_of(description: str) -> Domain:
+    """Make a domain once, however often it is looked at: distances in a large network take long."""
+    return domain_from(json.loads(description))
+
+
 def numeric_domain(release: Release, name: str) -> Numeric:
-    """Return the public domain of a numeric attribute."""
-    return cast("Numeric", domain_from(release.attributes[name].domain or {}))
+    return cast("Numeric", domain_of(release, name))
 
 
-def num_missing(column: pa.ChunkedArray) -> int:
-    """Count missing values, and missing labels in sets."""
-    inside = pc.list_flatten(column).null_count if is_set(column.type) else 0
-    return int(column.null_count + inside)
+def _has_missing(column: pa.ChunkedArray) -> bool:
+    """Return whether a value is missing, or a label in a set."""
+    return bool(column.null_count or (is_set(column.type) and pc.list_flatten(column).null_count))
 
 
 def comparable(table: pa.Table) -> pa.Table:
@@ -125,7 +131,6 @@ def comparable(table: pa.Table) -> pa.Table:
 
 
 def floats(table: pa.Table, name: str) -> FloatArray:
-    """Return a column of numbers."""
     # Through one array: a chunked one asks pandas, where it is installed, at the price of its import.
     values: FloatArray = table.column(name).combine_chunks().to_numpy(zero_copy_only=False)
     return values

@@ -6,9 +6,7 @@ Everything that is said follows from the certificate; nothing here is given the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,6 +17,7 @@ from dunnage.certificate import Certificate, FeatureNoise
 from dunnage.errors import CheckFailed, ParameterError
 from dunnage.exact import decimal_text, exact
 from dunnage.kinds.common import Columns, Kind, require, same
+from dunnage.laws import count_noise_spread, count_noise_surplus
 from dunnage.schema import RIDER
 from dunnage.text import several
 from dunnage.trips import Universe
@@ -41,13 +40,12 @@ HIDDEN_COLUMNS = ("origin_zone", "destination_zone", "mode")
 """Columns that a certificate does not tell the values of."""
 
 
-class Counts(Kind):
+class CountsKind(Kind):
     """Counts per type of trips."""
 
     table_words: ClassVar = {"data": "one line a type of trips that has any; **one that is not listed has none**"}
 
     def tables(self, release: Release) -> dict[str, Columns]:
-        """Return the one table: what tells types of trips apart, and how many there are."""
         cells = _universe(release).cell_columns
         return {"data": {**dict.fromkeys(cells, pa.string()), "count": pa.int64()}}
 
@@ -67,14 +65,12 @@ class Counts(Kind):
         )
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what nobody can see from counts alone."""
         features = certificate.counts.features or []
         hidden = any(name in item.feature for name in HIDDEN_COLUMNS for item in features)
         bound = certificate.guarantee.protects == RIDER
         return (*NOT_CHECKED, *(BOUND_NOT_CHECKED if bound else ()), *(CITY_NOT_CHECKED if hidden else ()))
 
     def column_words(self, name: str, release: Release, table: str = "data") -> str:
-        """Say what a column of counts is."""
         universe = release.universe
         times = universe.time
         window = f"start of a window of {several(universe.window_minutes, 'minute')}, HH:MM"
@@ -93,10 +89,17 @@ class Counts(Kind):
 
     def loss_words(self, certificate: Certificate) -> tuple[str, ...]:
         """Say what one trip and one rider lose; nothing if no loss is proved."""
-        return loss_words(certificate)
+        if certificate.basis != "proved":
+            return ()
+        loss, bound = certificate.counts.loss, _bound_words(certificate)
+        each = decimal_text(exact(loss.trip))
+        trip = f"One trip loses at most epsilon {each}."
+        if not bound or loss.rider is None:
+            unbounded = f"One rider loses at most epsilon {each} for each trip; how many trips one made is not bounded."
+            return trip, unbounded
+        return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
 
     def readme(self, release: Release, columns: str) -> str:
-        """Explain counts, their unit and noise."""
         universe = release.universe
         return f"""
 ## What it is
@@ -137,13 +140,12 @@ matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
 """
 
     def figures(self, release: Release) -> list[str]:
-        """Describe counts: how many, of what, and with how much noise."""
         measures, universe = release.certificate.counts, release.universe
-        losses, bound = loss_words(release.certificate), bound_words(release.certificate)
+        losses, bound = self.loss_words(release.certificate), _bound_words(release.certificate)
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; a type that is not listed has none"
         windows = f"{several(len(universe.windows), 'window')} of {several(universe.window_minutes, 'minute')}"
         parts = [several(len(universe.stops), "stop"), f"{windows} from {universe.windows[0]}"]
-        parts += [days_words(universe)] if universe.days else []
+        parts += [_day_labels(universe)] if universe.days else []
         dates = sum(universe.num_dates)
         return [
             f"Trips       {measures.trips:,}, of {listed}",
@@ -154,7 +156,6 @@ matrix = matrix.reindex(index=stops, columns=stops, fill_value=0)
         ]
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
-        """Say how many trips were released."""
         measures = certificate.counts
         listed = f"{measures.cells_with_trips:,} of {measures.cells:,} types; the others have none"
         return [f"Trips     {measures.trips:,}, of {listed}"]
@@ -195,36 +196,17 @@ def _sum(counts: IntArray) -> int:
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
 
 
-def loss_words(certificate: Certificate) -> tuple[str, ...]:
-    """Say what one trip and one rider lose by released counts; nothing if no loss is proved."""
-    if certificate.basis != "proved":
-        return ()
-    loss, bound = certificate.counts.loss, bound_words(certificate)
-    each = decimal_text(exact(loss.trip))
-    trip = f"One trip loses at most epsilon {each}."
-    if not bound or loss.rider is None:
-        return trip, f"One rider loses at most epsilon {each} for each trip; how many trips one made is not bounded."
-    return f"One rider loses at most epsilon {decimal_text(exact(loss.rider))}: {bound}.", trip
-
-
-def bound_words(certificate: Certificate) -> str:
+def _bound_words(certificate: Certificate) -> str:
     """Say how many trips of a rider were counted at most; empty if trips are protected one by one."""
-    most, bound = most_trips_of(certificate), certificate.counts.contribution
-    if most is None or bound is None:
+    bound = certificate.counts.contribution
+    if certificate.guarantee.protects != RIDER or bound is None:
         return ""
     counted = f"of each rider at most {several(bound.max, 'trip')}"
     were = "was" if bound.max == 1 else "were"
     if bound.days is not None:
-        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {most:,} in all"
+        whole = bound.max * bound.days
+        return f"{counted} a day {were} counted, on {several(bound.days, 'day')}: {whole:,} in all"
     return f"{counted} {were} counted in {'the whole period' if certificate.period is not None else 'all'}"
-
-
-def most_trips_of(certificate: Certificate) -> int | None:
-    """Return how many trips of one rider were counted at most, if riders are protected."""
-    bound = certificate.counts.contribution
-    if certificate.guarantee.protects != RIDER or bound is None:
-        return None
-    return bound.max * (bound.days if bound.days is not None else 1)
 
 
 def _universe_words(certificate: Certificate, universe: Universe) -> str:
@@ -232,7 +214,7 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
     listed = measures.cells_with_trips
     period = f"The period is **{certificate.period}**.\n" if certificate.period is not None else ""
     windows = several(len(universe.windows), "window")
-    days = f", on {days_words(universe)}" if universe.days else ""
+    days = f", on {_day_labels(universe)}" if universe.days else ""
     return (
         "Each line says how many trips begin at one stop, in one window of time, and end at another stop or the same.\n"
         f"{period}With {several(len(universe.stops), 'stop')} and {windows}{days} there "
@@ -243,7 +225,7 @@ def _universe_words(certificate: Certificate, universe: Universe) -> str:
     )
 
 
-def days_words(universe: Universe) -> str:
+def _day_labels(universe: Universe) -> str:
     """Say how many labels of days are told apart."""
     num = len(universe.days)
     return "1 day or kind of day" if num == 1 else f"{num:,} days or kinds of day"
@@ -273,7 +255,7 @@ def _days_words(universe: Universe) -> str:
 def _noise_words(certificate: Certificate) -> str:
     """Say how far off counts and their sums may be, as far as public facts tell."""
     words = ["Noise was added, so counts are not the true ones: trips are listed that nobody made, and others missing."]
-    if bound := bound_words(certificate):
+    if bound := _bound_words(certificate):
         words.append(
             f"{bound[0].upper()}{bound[1:]}, chosen at random:\nsums are lower than the true demand by a share that is "
             "not told."
@@ -293,11 +275,11 @@ def _surplus_words(certificate: Certificate) -> str:
     if noise is None:
         return ""
     scale, threshold = exact(noise.scale), int(str(certificate.mechanism.get("threshold", 1)))
-    each = noise_surplus(scale, str(certificate.mechanism.get("rounding", "round")), threshold)
+    each = count_noise_surplus(str(certificate.mechanism.get("rounding", "round")), scale, threshold)
     expect, dropped = "**Expect the total to be too large.**", "that was negative"
     if threshold > 1:
         expect, dropped = "**The total is not that of the trips.**", f"of less than {threshold:,}, noise or not,"
-    return f"""The noise on each count has a standard deviation of {trips_amount(noise_spread(scale, noise.law))}.
+    return f"""The noise on each count has a standard deviation of {trips_amount(count_noise_spread(noise.law, scale))}.
 
 {expect} A noisy count {dropped} became 0, so noise does not cancel out:
 a type without trips was given {amount(each)} on average, one with trips less. Noise alone has thus made up to about
@@ -308,7 +290,7 @@ or sums over many types, as demand."""
 def _feature_words(features: list[FeatureNoise], *, fitted: bool) -> str:
     """Say which sums were asked with how much noise, and what was made of them."""
     table = "\n".join(
-        f"| {item.feature} | {item.groups:,} | {amount(noise_spread(exact(item.scale), item.law))} |"
+        f"| {item.feature} | {item.groups:,} | {amount(count_noise_spread(item.law, exact(item.scale)))} |"
         for item in features
     )
     made = "all were made to add up by least squares;\ncounts that came out below one half became 0"
@@ -336,35 +318,13 @@ def _noise_lines(certificate: Certificate) -> list[str]:
         noise = measures.noise
         if noise is None:
             return []
-        spread = trips_amount(noise_spread(exact(noise.scale), noise.law))
+        spread = trips_amount(count_noise_spread(noise.law, exact(noise.scale)))
         return [f"Noise       {noise.law}, standard deviation {spread} on each type"]
     return [
         f"Noise       {item.feature}: epsilon {decimal_text(exact(item.epsilon))}, standard deviation "
-        f"{trips_amount(noise_spread(exact(item.scale), item.law))} on each of {item.groups:,}"
+        f"{trips_amount(count_noise_spread(item.law, exact(item.scale)))} on each of {item.groups:,}"
         for item in measures.features
     ]
-
-
-def noise_spread(scale: Fraction, law: str) -> float:
-    """Return the standard deviation of noise on counts, around zero."""
-    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
-    spreads = {
-        "discrete": math.sqrt(2 * ratio) / rest,
-        "round": math.sqrt(math.sqrt(ratio) * (1 + ratio)) / rest,
-        "floor": (1 + ratio) / (math.sqrt(2) * rest),
-        "floating": math.sqrt(2) * float(scale),
-    }
-    return spreads[law]
-
-
-def noise_surplus(scale: Fraction, rounding: str, threshold: int) -> float:
-    """Return what noise alone gives a cell on average, if what is below a threshold of 1 or more becomes none.
-
-    A cell that has trips gains less: what it loses below the threshold counts against it.
-    """
-    ratio, rest = math.exp(-1 / scale), -math.expm1(-1 / scale)
-    shift = {"round": 0.5, "floor": 0.0}[rounding]
-    return math.exp(-(threshold - shift) / scale) / 2 * (threshold + ratio / rest)
 
 
 def amount(trips: float) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dunnage.certificate import Certificate, TierLoss
 from dunnage.exact import decimal_text, exact
 from dunnage.kinds.common import Columns, Kind
-from dunnage.kinds.noisy import MOST_LINES
+from dunnage.kinds.rows import MAX_LINES
 
 if TYPE_CHECKING:
     from dunnage.release import Release
@@ -42,7 +42,7 @@ NOT_CHECKED = (
 )
 
 
-class Estimates(Kind):
+class EstimatesKind(Kind):
     """One long table of estimated values."""
 
     table_words: ClassVar = {"data": "one line an estimated value, with its interval"}
@@ -134,9 +134,9 @@ Whatever is computed from these files alone keeps the promise.
         for line in release.data.to_pylist():
             groups.setdefault((line["purpose"], line["quantity"]), []).append(line)
         for (purpose, quantity), rows in groups.items():
-            many = len(rows) > MOST_LINES
+            many = len(rows) > MAX_LINES
             largest = sorted(rows, key=lambda row: -float(str(row["value"] or 0.0)))
-            chosen = largest[:MOST_LINES] if many else rows
+            chosen = largest[:MAX_LINES] if many else rows
             lines += ["", f"{purpose}: {quantity}" + (f", the largest {len(chosen)} of {len(rows):,}" if many else "")]
             lines += [_estimate_line(row) for row in chosen]
         return lines

@@ -34,8 +34,8 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
-from dunnage.kinds.classes import check_figures
 from dunnage.kinds.common import generalised
+from dunnage.kinds.rows import check_figures
 from dunnage.measures import LOSS_METRIC, class_sizes, ranked, sensitive_measures, size_measures, sort_key
 from dunnage.mechanisms.base import PLAIN, Drawn, Mechanism, Pairs, Progress, plain_pairs
 from dunnage.noise import Noise

@@ -37,8 +37,8 @@ from dunnage.guarantees import (
     KAnonymity,
     Promise,
 )
-from dunnage.kinds.classes import class_widths, domain_of, sensitive_column
-from dunnage.kinds.common import SENSITIVE, generalised, require, with_role
+from dunnage.kinds.common import SENSITIVE, domain_of, generalised, require, with_role
+from dunnage.kinds.rows import class_widths, sensitive_column
 from dunnage.measures import (
     DISTORTION_METRIC,
     ENTROPIES,

@@ -14,7 +14,7 @@ import numpy as np
 
 from dunnage._version import __version__
 from dunnage.city import City
-from dunnage.kinds.counts import loss_words
+from dunnage.kinds.counts import CountsKind
 from dunnage.pages.city_map import CityMap, Flows
 from dunnage.pages.common import Figure, render
 from dunnage.pages.fleet_pictures import (
@@ -152,7 +152,7 @@ def _not_drawn(task: FleetTask, drawn: Sequence[int]) -> str:
 
 def _closing_sections(plan: FleetPlan, release: Release) -> list[Section]:
     stated = release.certificate
-    losses = loss_words(stated) or (f"No loss is proved: the basis of the release is {stated.basis}.",)
+    losses = CountsKind().loss_words(stated) or (f"No loss is proved: the basis of the release is {stated.basis}.",)
     assumed = Section(title="What was assumed", sentences=[*plan.assumed, *plan.notes])
     promised = Section(title="What the release promises", sentences=losses)
     return [assumed, promised] if assumed.sentences else [promised]

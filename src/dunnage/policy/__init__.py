@@ -32,10 +32,12 @@ from pydantic import (
     Tag,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
     create_model,
     field_validator,
     model_validator,
 )
+from pydantic.json_schema import SkipJsonSchema
 
 from dunnage.city import MOST_MODES_BYTES, City
 from dunnage.documents import Flaws, Model, problems_of, type_name
@@ -46,7 +48,7 @@ from dunnage.guarantees import Budget, Neighbours, Purpose
 from dunnage.schema import CONTRIBUTION_SPANS, Attribute, Contribution, Missing, Outside, Role, Schema, Span
 from dunnage.trips import Trip
 
-MOST_POLICY_BYTES = 1 << 20
+MAX_POLICY_BYTES = 1 << 20
 DEVICE_PREFIX = "local-"  # How the names of mechanisms begin that run on devices
 ROLE_SYNONYMS = {"identifying": "identifier", "quasi-identifying": "quasi-identifier", "insensitive": "public"}
 _ADVISED = ("k", "epsilon")  # Parameters that a draft leaves blank, and that advice chooses
@@ -118,7 +120,6 @@ class Policy:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Policy:
-        """Read a policy file."""
         written = Written.read(path)
         return cls.from_dict(written.document, path=written.path)
 
@@ -182,13 +183,7 @@ class Policy:
 
 
 def is_for_devices(document: Document) -> bool:
-    """Tell whether plain data, in the shape of a policy, is meant for devices.
-
-    Examples
-    --------
-    >>> is_for_devices({"mechanisms": {"places": {"name": "local-location"}}}), is_for_devices({"mechanism": {}})
-    (True, False)
-    """
+    """Tell whether plain data, in the shape of a policy, is meant for devices."""
     tables = document.get("mechanisms")
     # [mechanisms] with a name and parameters of its own is a misspelt [mechanism].
     return isinstance(tables, Mapping) and bool(tables) and all(isinstance(item, Mapping) for item in tables.values())
@@ -210,13 +205,13 @@ class Written:
         try:
             file = Path(path)
             with file.open("rb") as stream:
-                content = stream.read(MOST_POLICY_BYTES + 1)
+                content = stream.read(MAX_POLICY_BYTES + 1)
         except OSError as error:
             raise PolicyError(str(path), [f"cannot be read: {error.strerror}. Check the path."]) from None
         except (TypeError, ValueError):
             what = f"policy must be a Policy or the path of one. Got {shown(path)}. Give a path."
             raise ParameterError(what) from None
-        if len(content) > MOST_POLICY_BYTES:
+        if len(content) > MAX_POLICY_BYTES:
             raise PolicyError(str(file), ["is larger than 1 MiB. A policy is a short text file."])
         try:
             return cls.from_text(content.decode("utf-8-sig"), file)
@@ -426,7 +421,9 @@ def role_of(value: object) -> object:
 
 Number = Annotated[Fraction, BeforeValidator(lambda value: number_of(value))]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-AnyRole = Annotated[Role, Field(strict=False), BeforeValidator(role_of)]
+AnyRole = Annotated[
+    Role, Field(strict=False), BeforeValidator(role_of), WithJsonSchema({"enum": [*map(str, Role), *ROLE_SYNONYMS]})
+]
 
 
 # Columns
@@ -547,7 +544,7 @@ _Kind = Literal["numeric", "ordinal", "category", "tree", "graph", "stop", "time
 class _Unkinded(Column):
     """A column that says no kind, or none that there is: keys that only mean something with one are not unknown."""
 
-    kind: _Kind | None = None
+    kind: Annotated[_Kind | None, WithJsonSchema({"type": "null"})] = None
 
     def domain_in(self, reading: Reading) -> None:
         given = sorted(self.model_fields_set - _Unkinded.model_fields.keys())
@@ -557,7 +554,9 @@ class _Unkinded(Column):
 
 
 _OTHER_KEYS: Any = {
-    key: (object, None) for made in _KINDS for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
+    key: (SkipJsonSchema[object], None)
+    for made in _KINDS
+    for key in made.model_fields.keys() - _Unkinded.model_fields.keys()
 }
 UnkindedColumn = create_model("UnkindedColumn", __base__=_Unkinded, **_OTHER_KEYS)
 
@@ -635,12 +634,12 @@ def _in_stops(column: str) -> Any:
 class CityTable(Table):
     stops: str = key('"stops.csv", a list of all stops')
     modes: str | None = key('"modes.csv" with columns origin,destination,mode', None)
-    zones: None = _in_stops("zone")
-    zone: None = _in_stops("zone")
-    hubs: None = _in_stops("hub")
-    hub: None = _in_stops("hub")
-    lat: None = _in_stops("lat")
-    lon: None = _in_stops("lon")
+    zones: SkipJsonSchema[None] = _in_stops("zone")
+    zone: SkipJsonSchema[None] = _in_stops("zone")
+    hubs: SkipJsonSchema[None] = _in_stops("hub")
+    hub: SkipJsonSchema[None] = _in_stops("hub")
+    lat: SkipJsonSchema[None] = _in_stops("lat")
+    lon: SkipJsonSchema[None] = _in_stops("lon")
 
     @model_validator(mode="after")
     def _read(self, info: Info) -> Self:
@@ -736,25 +735,25 @@ class PolicyTables(Table):
         """Make the schema, unless what it is made of is known to be wrong."""
         reading = info.context
         attributes: tuple[Attribute | None, ...] = tuple(made.values())
-        known = info.data
-        unbounded = "contribution" not in known  # there is a bound, and what is wrong with it has been noted
-        if "protects" not in known or "trip" not in known or None in attributes:
+        parts = info.data
+        unbounded = "contribution" not in parts  # there is a bound, and what is wrong with it has been noted
+        if "protects" not in parts or "trip" not in parts or None in attributes:
             return made
-        contribution: ContributionTable | None = known.get("contribution")
-        trip: TripTable | None = known["trip"]
+        contribution: ContributionTable | None = parts.get("contribution")
+        trip: TripTable | None = parts["trip"]
         try:
             reading.schema = Schema(
                 attributes=attributes,  # type: ignore[arg-type]
-                protects=known["protects"],
-                together=known.get("together"),
+                protects=parts["protects"],
+                together=parts.get("together"),
                 person=contribution.person if contribution else None,
                 trip=trip.made if trip else None,
                 city=reading.city,
                 contribution=contribution.made if contribution else None,
             )
         except ParameterError as error:
-            told = [problem for problem in error.problems if not (unbounded and problem.where == "contribution")]
-            raise Flaws(*told, beside=True) from None
+            problems = [problem for problem in error.problems if not (unbounded and problem.where == "contribution")]
+            raise Flaws(*problems, beside=True) from None
         if unbounded:
             reading.schema = None
         return made

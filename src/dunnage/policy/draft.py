@@ -234,11 +234,11 @@ def _draft_devices(dataset: str, kinds: Mapping[str, str], options: ReadOptions,
     place = _place(kinds)
     moment = _first(kinds, lambda name, kind: kind == "time")
     vehicle = _first(kinds, lambda name, kind: _means(name, "vehicle"))
-    told = {name: kind for name, kind in kinds.items() if name not in (place or ())}
-    tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in told.items()]
+    others = {name: kind for name, kind in kinds.items() if name not in (place or ())}
+    tables = [_device_table(name, kind, moment, vehicle, seen.get(name)) for name, kind in others.items()]
     if place:
         tables.append(_GRID.format(columns=", ".join(map(_text, place))))
-    purposes = [_PURPOSE.format(name="numbers", subject="numeric")] if "numeric" in told.values() else []
+    purposes = [_PURPOSE.format(name="numbers", subject="numeric")] if "numeric" in others.values() else []
     purposes += [_PLACES + _PURPOSE.format(name="places", subject="location")] if place else []
     if len(purposes) > 1:
         purposes.insert(0, _SEVERAL)
@@ -389,11 +389,11 @@ def _end(kinds: Mapping[str, str], meaning: str) -> str | None:
 
 
 def _place(kinds: Mapping[str, str]) -> tuple[str, str] | None:
-    found = [
+    columns = [
         _first(kinds, lambda name, kind, side=side: kind == "numeric" and _means(name, side))  # type: ignore[misc]
         for side in ("longitude", "latitude")
     ]
-    return (found[0], found[1]) if found[0] is not None and found[1] is not None else None
+    return (columns[0], columns[1]) if columns[0] is not None and columns[1] is not None else None
 
 
 def _key(name: str) -> str:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dunnage.certificate import MOST_CERTIFICATE_BYTES, Certificate, load_public_key
+from dunnage.certificate import MAX_CERTIFICATE_BYTES, Certificate, load_public_key
 from dunnage.errors import CheckFailed, InputError, ParameterError, TaskError
 from dunnage.showing.common import Content, Shown, check_size, read_json
 from dunnage.showing.devices import shown_task
@@ -40,7 +40,7 @@ def shown_json(path: Path, devices: int) -> Shown:
 
 def shown_certificate(path: Path) -> Shown:
     """Describe a certificate by itself; whether the other files fit it is not looked at."""
-    check_size(path, MOST_CERTIFICATE_BYTES)
+    check_size(path, MAX_CERTIFICATE_BYTES)
     try:
         certificate = Certificate.from_bytes(path.read_bytes())
     except CheckFailed as error:  # a file that cannot be read: nothing was asked to be checked

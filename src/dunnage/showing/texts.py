@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from dunnage.certificate import Certificate, Proof, odds
-from dunnage.collecting.estimate import normal_quantile
-from dunnage.devices.client import check_task
-from dunnage.devices.client import mechanism_of as device_mechanism
-from dunnage.devices.task import Purpose as TaskPurpose
-from dunnage.devices.task import Task
 from dunnage.domains import Numeric, domain_from
 from dunnage.errors import ReleaseError
 from dunnage.exact import decimal_text
 from dunnage.guarantees import Basis, Guarantee, Loss, Promise, WithinCluster
-from dunnage.kinds.noisy import MOST_LINES
+from dunnage.kinds.rows import MAX_LINES
+from dunnage.local.client import check_task
+from dunnage.local.client import mechanism_of as device_mechanism
+from dunnage.local.estimators import normal_quantile
+from dunnage.local.task import Purpose as TaskPurpose
+from dunnage.local.task import Task
 from dunnage.mechanisms.base import Foresight
 from dunnage.policy import Policy
 from dunnage.publishing import DryRun, mechanism_of
@@ -128,7 +128,7 @@ def interval_picture(release: Release, name: str) -> str:
     lower = release.classes.column(f"{name}_lower").to_numpy()
     upper = release.classes.column(f"{name}_upper").to_numpy()
     sizes = release.classes.column("size").to_numpy()
-    order = np.arange(len(sizes))[:MOST_LINES]  # by stratum, then interval
+    order = np.arange(len(sizes))[:MAX_LINES]  # by stratum, then interval
     strata, scale = _strata_of_classes(release), PICTURE_WIDTH / (high - low)
     unit = f" {stated.unit}" if stated.unit else ""
     lines = [f"{name}, the interval of each class between {low:g} and {high:g}{unit}"]
@@ -138,8 +138,8 @@ def interval_picture(release: Release, name: str) -> str:
         bar = f"|{' ' * start}{'█' * (stop - start)}{' ' * (PICTURE_WIDTH - stop)}|"
         label = f"{lower[index]:>10.10g} .. {upper[index]:<10.10g}"
         lines.append(f"  {int(index):>5}  {label} {bar} {sizes[index]} records{strata[index]}")
-    if len(sizes) > MOST_LINES:
-        lines.append(f"  ... and {len(sizes) - MOST_LINES} more classes")
+    if len(sizes) > MAX_LINES:
+        lines.append(f"  ... and {len(sizes) - MAX_LINES} more classes")
     return "\n".join(lines)
 
 
@@ -148,14 +148,14 @@ def label_list(release: Release) -> str:
     names = [name for name, item in release.attributes.items() if item.role == "quasi-identifier"]
     if release.classes is None or not (names := [name for name in names if name in release.classes.column_names]):
         return ""
-    rows = release.classes.select([*names, "size"]).slice(0, MOST_LINES).to_pylist()
+    rows = release.classes.select([*names, "size"]).slice(0, MAX_LINES).to_pylist()
     strata = _strata_of_classes(release)
     lines = [f"{', '.join(names)}, the node or set of each class"]
     for index, row in enumerate(rows):
         told = "  ".join(f"{name} {_labels_text(row[name])}" for name in names)
         lines.append(f"  {index:>5}  {told}  {row['size']} records{strata[index]}")
-    if len(release.classes) > MOST_LINES:
-        lines.append(f"  ... and {len(release.classes) - MOST_LINES} more classes")
+    if len(release.classes) > MAX_LINES:
+        lines.append(f"  ... and {len(release.classes) - MAX_LINES} more classes")
     return "\n".join(lines)
 
 
@@ -175,7 +175,7 @@ def _strata_of_classes(release: Release) -> list[str]:
         return [""] * num_classes
     classes, first = np.unique(release.data.column("class_id").to_numpy(), return_index=True)
     first = first[classes >= 0]  # rows below 0 are in no class
-    rows = release.data.select(public).take(first[:MOST_LINES]).to_pylist()
+    rows = release.data.select(public).take(first[:MAX_LINES]).to_pylist()
     return ["  " + ", ".join(str(value) for value in row.values()) for row in rows]
 
 

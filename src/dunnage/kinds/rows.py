@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Releases of classes: records of one class look alike, told by intervals, nodes, sets, means or multisets.
+"""Releases of rows, one a record: by classes of records that look alike, or by noise on their numbers.
 
 Everything that is printed of classes is counted again here from the tables; what depends on how classes were formed is
-asked of the mechanism (:class:`ClassRules`).
+asked of the mechanism.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,26 +17,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dunnage.arrays import FloatArray, IntArray
-from dunnage.certificate import Certificate, RowMeasures
-from dunnage.columns import SET_TYPE
-from dunnage.domains import (
-    CodedDomain,
-    Domain,
-    Graph,
-    Hierarchy,
-    IntervalHierarchy,
-    NodeHierarchy,
-    Numeric,
-    Tree,
-    domain_from,
-    hierarchy_of,
-)
+from dunnage.certificate import Certificate, NoiseCell, RowMeasures
+from dunnage.columns import SET_TYPE, is_set
+from dunnage.domains import CodedDomain, Graph, IntervalHierarchy, NodeHierarchy, Numeric, Tree, hierarchy_of
+from dunnage.exact import exact
 from dunnage.guarantees import KAnonymity, SampledDP
 from dunnage.kinds.common import (
+    GENERALISED,
     PUBLIC,
     SENSITIVE,
     Columns,
+    Kind,
     comparable,
+    domain_of,
     floats,
     generalised,
     is_number,
@@ -47,13 +37,22 @@ from dunnage.kinds.common import (
     require,
     with_role,
 )
-from dunnage.kinds.noisy import NOISE_NOT_CHECKED, NOT_CHECKED, NoisyRows, check_rows, check_unchanged, noise_lines
 from dunnage.measures import class_sizes, ranked, sensitive_measures, set_widths, size_figures, size_measures, sort_key
 
 if TYPE_CHECKING:
+    from dunnage.mechanisms.recode import ClassRelease
     from dunnage.release import Release
 
 _TOLERANCE = 1e-9
+MAX_LINES = 24  # classes, cells of noise or estimates that are listed to a person
+NOT_CHECKED = (
+    "that the rows are the owner's true records, and all of them",
+    "that domains and hierarchies were chosen without looking at the data",
+    "that what is said to be in clear and assumed is complete",
+    "that the order of rows was drawn at random",
+    "that the ledger holds the spend, and what else was released about the same records",
+)
+NOISE_NOT_CHECKED = ("that the noise was drawn as stated, afresh for every row and column",)
 PERSONS_NOT_CHECKED = (
     "that each class holds records of as many persons as is stated: only the owner's key names them",
 )
@@ -64,43 +63,208 @@ SAMPLE_NOT_CHECKED = (
 )
 
 
-class ClassRules(Protocol):
-    """How classes were formed, as far as figures of the certificate depend on it: public parameters."""
+class NoisyKind(Kind):
+    """Each record with noise on its numbers, and intervals around them."""
 
-    @property
-    def class_bounds(self) -> str:
-        """What bounds are: of the ``class`` itself, of the public ``grid``, or of a ``level`` of a hierarchy."""
-
-    @property
-    def price_of_suppression(self) -> Fraction:
-        """What suppressing a record counts in the loss, in records generalised to the whole domain."""
-
-    @property
-    def most_suppressed(self) -> Fraction | None:
-        """Largest share of records that may be suppressed, if there is one."""
-
-    @property
-    def metric(self) -> str:
-        """Name of the loss metric."""
-
-    @property
-    def sensitive_order(self) -> bool | None:
-        """Whether sensitive values are compared by order; None if by their kind."""
-
-    def weights(self, release: Release) -> Mapping[str, float]:
-        """Return what the loss of each generalised attribute counts."""
-
-    def own_figures(self, release: Release, num_suppressed: int) -> Mapping[str, object]:
-        """Work out the figures that only this mechanism states; check what it was asked to keep to."""
-
-
-class ClassRows(NoisyRows):
-    """Rows told by classes."""
+    table_words: ClassVar = {
+        "data": "one line a released record",
+        "classes": "one line a class of records that look alike, with its size",
+        "members": "one line a class member: the values that occur in the class, in no order that tells whose they are",
+    }
 
     def tables(self, release: Release) -> dict[str, Columns]:
-        """Return rows, classes and, with multisets, members."""
         as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
-        classes: Columns = {**class_columns(release)}
+        noisy = {f"{name}{end}": pa.float64() for name in generalised(release) for end in ("", "_lower", "_upper")}
+        return {"data": {"row": pa.int64(), **as_is, **noisy}}
+
+    def recount(self, release: Release) -> Iterator[str]:
+        """Count rows, and check that values and intervals lie in the public domain, on its grid."""
+        _check_unchanged(release)
+        yield _check_rows(release)
+        require(release.certificate.rows.records == len(release), "certificate.json: another number of records")
+        for name in generalised(release):
+            domain = numeric_domain(release, name)
+            value, lower, upper = (floats(release.data, f"{name}{end}") for end in ("", "_lower", "_upper"))
+            inside = domain.contains(lower) & domain.contains(upper) & (lower <= value) & (value <= upper)
+            wrong = f"data: an interval of {name} misses its value or leaves the public domain"
+            require(bool(inside.all()), wrong)
+            require(bool(domain.on_grid(value).all()), f"data: a value of {name} is not on the public grid")
+
+    def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
+        return (*NOT_CHECKED, *NOISE_NOT_CHECKED)
+
+    def column_words(self, name: str, release: Release, table: str = "data") -> str:
+        noisy, attributes = _noisy_names(release.certificate.rows), release.attributes
+        fixed = {
+            "row": "number of the released row; the order is random and unrelated to the owner's",
+            "class_id": "class of records that look alike"
+            + ("; -1 for a noisy row, which is in none" if noisy else ""),
+            "size": "number of released records in the class",
+        }
+        if name in fixed:
+            return fixed[name]
+        endings = {"_lower": "smallest possible", "_upper": "largest possible", "_mean": "mean over the class of"}
+        for ending, words in endings.items():
+            base = name[: -len(ending)]
+            if name.endswith(ending) and base in attributes:
+                closed = " (closed interval)" if ending != "_mean" else ""
+                if base in noisy and table == "data":
+                    confidence = _confidence(release)
+                    sure = f" at confidence {confidence}"
+                    sure = f"; of a noisy row, at confidence {confidence}" if release.classes is not None else sure
+                    sure = sure if confidence else "; without a confidence, the noisy value itself"
+                    words, closed = f"{ending[1:]} end of the interval for", f" (closed interval{sure})"
+                return f"{words} {base}{_in_unit(base, release)}{closed}{_clamped(base, release)}"
+        if name in noisy:
+            return f"{name}{_in_unit(name, release)} with noise, on the public grid{_clamped(name, release)}"
+        role = attributes[name].role if name in attributes else ""
+        if role in (PUBLIC, SENSITIVE):
+            return f"{role} attribute, released as it is{_clamped(name, release)}"
+        base = name.removesuffix("_diameter")
+        if base != name and role == "" and base in attributes:
+            return f"longest of the shortest paths between the vertices in {base}"
+        if role == GENERALISED and is_set(release.tables[table].schema.field(name).type):
+            return f"sorted set of the values of {name} that occur in the class"
+        if role == GENERALISED and table != "members":
+            return f"{name} or what generalises it: a node of its public hierarchy"
+        return f"{name} of a class member{_clamped(name, release)}"
+
+    def readme(self, release: Release, columns: str) -> str:
+        sample = snippet = plan = ""
+        if release.certificate.guarantee.model == SampledDP.model and not _noisy_names(release.certificate.rows):
+            none = " This time there is none." if not len(release) else ""
+            sample = (
+                f"\nRows are of a secret sample: a record is here only if it was drawn and enough look like it.{none}\n"
+            )
+        if any(is_set(item.type) for item in release.data.schema):
+            snippet = _SET_SNIPPET
+        elif release.quantities:  # rows of goods, not of clusters, with numbers to plan with
+            plan = _PLAN_WORDS
+        return f"""{sample}
+## Columns of `data`
+
+{columns}
+
+{_interval_words(release)}{_label_words(release)} There are no missing values.
+
+## Read it
+
+```python
+import pandas as pd
+
+data = pd.read_parquet("data.parquet")
+```
+{snippet}{plan}"""
+
+    def figures(self, release: Release) -> list[str]:
+        measures = release.certificate.rows
+        if measures.noise is None:
+            return []
+        return [f"Records     {measures.records}", *_noise_lines(measures.noise)]
+
+    def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
+        measures = certificate.rows
+        noisy = num_rows - measures.records
+        return [f"Records   {measures.records} released" + (f", {noisy} more by noise" if noisy else "")]
+
+
+def _check_unchanged(release: Release) -> None:
+    wrong = "certificate.json: sensitive columns as they are, which differential privacy does not cover"
+    require(not with_role(release, SENSITIVE), wrong)
+
+
+def _check_rows(release: Release) -> str:
+    rows = release.data.column("row").to_numpy()
+    require(bool(np.array_equal(rows, np.arange(release.data.num_rows))), "data: column row is not 0, 1, 2 ...")
+    return f"{release.data.num_rows} rows"
+
+
+def _noise_lines(noise: Mapping[str, list[NoiseCell]]) -> list[str]:
+    return [
+        f"Noise       {name} {cell.lower:g} to {cell.upper:g}: {cell.law}, epsilon {cell.epsilon}"
+        + (f", within {cell.radius:g} with at least {cell.coverage:.4g}" if cell.coverage else "")
+        for name, cells in noise.items()
+        for cell in cells[:MAX_LINES]
+    ]
+
+
+def _confidence(release: Release) -> str:
+    """Return the confidence of intervals as it is stated; empty if none were asked for."""
+    given = release.certificate.mechanism.get("confidence")
+    return "" if given in (None, 0) or not exact(str(given)) else str(given)
+
+
+def _noisy_names(measures: RowMeasures) -> list[str]:
+    """Return the attributes that were released by noise."""
+    return list(measures.noise or measures.published_intervals or {})
+
+
+def _in_unit(name: str, release: Release) -> str:
+    unit = release.attributes[name].unit
+    return f" in {unit}" if unit else ""
+
+
+def _clamped(name: str, release: Release) -> str:
+    moved = name in release.attributes and release.attributes[name].outside == "clamp"
+    return "; values outside the domain were moved to its nearest end" if moved else ""
+
+
+def _interval_words(release: Release) -> str:
+    """Say what the intervals promise, and what they do not."""
+    if not _noisy_names(release.certificate.rows):
+        return "Intervals are closed: both ends are possible."
+    beside = "" if release.classes is None else "Intervals of classes hold every value of the class.\n"
+    sides = f"{beside}A noisy value may lie on either side of the true one."
+    if not _confidence(release):
+        return f"{sides} No intervals around it were asked for."
+    return (
+        f"{sides} Its interval is closed and holds the true value with\n"
+        "at least the stated confidence, each by itself: that all of them do at once is far less likely."
+    )
+
+
+def _label_words(release: Release) -> str:
+    """Explain nodes of hierarchies and sets of labels, if any are released."""
+    named = set(generalised(release)) & set(release.data.column_names) - set(release.quantities)
+    sets = {name for name in named if is_set(release.data.schema.field(name).type)}
+    words = ""
+    if named - sets:
+        words += (
+            " A node stands for every value below it, `*` for any value; the\n"
+            "hierarchies are under `attributes` in `certificate.json`."
+        )
+    if sets:
+        words += (
+            "\nA set lists every value that occurs in the class: a list in Parquet, `{A,B}` in CSV, where a comma,\n"
+            "brace or backslash that belongs to a value has a backslash before it."
+        )
+    return words
+
+
+_SET_SNIPPET = """
+In Parquet a set is a list. From CSV:
+
+```python
+import re
+
+def labels(text):
+    return [re.sub(r"\\\\(.)", r"\\1", label) for label in re.findall(r"(?:[^\\\\,]|\\\\.)+", text[1:-1])]
+```
+"""
+_PLAN_WORDS = """
+## Send a plan back
+
+A plan is a CSV file with the columns `row,bin`: for each `row` of `data` the bin (truck) it goes into. The owner, who
+alone can tell which record a row is, applies it to the true records.
+"""
+
+
+class ClassesKind(NoisyKind):
+    """Records of one class look alike: by intervals, nodes, sets, means or multisets."""
+
+    def tables(self, release: Release) -> dict[str, Columns]:
+        as_is: Columns = dict.fromkeys(with_role(release, PUBLIC, SENSITIVE))
+        classes: Columns = {**_class_columns(release)}
         tables: dict[str, Columns] = {
             "data": {"row": pa.int64(), "class_id": pa.int64(), **as_is, **classes},
             "classes": {"class_id": pa.int64(), "size": pa.int64(), **classes},
@@ -113,18 +277,19 @@ class ClassRows(NoisyRows):
     def recount(self, release: Release) -> Iterator[str]:
         """Count k again, and check that sizes, bounds, nodes, sets and multisets agree and lie in public domains."""
         if not isinstance(release.certificate.guarantee, KAnonymity):
-            check_unchanged(release)
-        yield check_rows(release)
+            _check_unchanged(release)
+        yield _check_rows(release)
         yield _check_k(release)
         yield _check_classes(release)
         yield _check_domains(release)
         if release.members is not None:
             yield _check_members(release, release.members)
-        if release.certificate.rows.levels is not None or told_by_nodes(release):
+        # Of clusters, what is not a number is a set or a node of any level.
+        by_nodes = not _is_clustered(release) and not all(is_number(release, name) for name in generalised(release))
+        if release.certificate.rows.levels is not None or by_nodes:
             yield _check_levels(release)
 
     def not_checked(self, certificate: Certificate) -> tuple[str, ...]:
-        """Say what nobody can see from classes alone."""
         measures = certificate.rows
         more: tuple[str, ...] = NOISE_NOT_CHECKED if measures.noisy else ()
         more += PERSONS_NOT_CHECKED if measures.persons is not None else ()
@@ -134,30 +299,30 @@ class ClassRows(NoisyRows):
         return ("that the rows are the owner's true records", *NOT_CHECKED[1:], *SAMPLE_NOT_CHECKED, *more)
 
     def figures(self, release: Release) -> list[str]:
-        """Describe k, class sizes, loss, risks, and what classes tell of sensitive columns."""
         measures = release.certificate.rows
-        if measures.suppressed is None:
-            return _sampled_figures(measures)
-        size, loss, risks = measures.class_size, measures.loss, measures.risks
-        if size is None or loss is None or risks is None:
-            return []
-        suppressed = f"{measures.suppressed.count} suppressed ({measures.suppressed.share:.2%})"
-        sizes = f"size {size.smallest} smallest, {size.mean:.1f} mean, {size.largest} largest"
-        return [
-            f"Records     {measures.records} released, {suppressed}",
-            f"k           {measures.k_asked} asked, {measures.k_reached} reached"
-            + (", of persons" if measures.persons is not None else ""),
-            f"Classes     {measures.classes}; {sizes}",
-            f"Loss        {loss.total:.4f} of 1 ({loss.metric})",
-            f"Risks       prosecutor {risks.prosecutor_highest:.3g} at most, marketer {risks.marketer:.3g}",
-            *(
-                f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})"
-                for name, item in (measures.sensitive or {}).items()
-            ),
-        ]
+        size, loss, suppressed = measures.class_size, measures.loss, measures.suppressed
+        hidden = f", {suppressed.count} suppressed ({suppressed.share:.2%})" if suppressed is not None else ""
+        lines = [f"Records     {measures.records} released{hidden}"]
+        if size is not None and loss is not None:
+            persons = ", of persons" if measures.persons is not None else ""
+            of_rows = ", of released rows" if suppressed is None else ""
+            lines += [
+                f"k           {measures.k_asked} asked, {measures.k_reached} reached{persons}",
+                f"Classes     {measures.classes}; size {size.smallest} smallest, {size.mean:.1f} mean, "
+                f"{size.largest} largest",
+                f"Loss        {loss.total:.4f} of 1{of_rows} ({loss.metric})",
+            ]
+        if suppressed is None:  # of a sample only what is released is stated
+            levels = ", ".join(f"{name} {level}" for name, level in (measures.levels or {}).items())
+            return [*lines, f"Levels      {levels}", *_noise_lines(measures.noise or {})]
+        if (risks := measures.risks) is not None:
+            highest = f"prosecutor {risks.prosecutor_highest:.3g} at most"
+            lines.append(f"Risks       {highest}, marketer {risks.marketer:.3g}")
+        for name, item in (measures.sensitive or {}).items():
+            lines.append(f"Sensitive   {name}: l {item.l}, t {item.t:.3f} ({item.distance})")
+        return lines
 
     def headline(self, certificate: Certificate, num_rows: int, num_left_out: int) -> list[str]:
-        """Say how many records and classes were released, and what that lost."""
         measures = certificate.rows
         if measures.suppressed is None or measures.class_size is None or measures.loss is None:
             return super().headline(certificate, num_rows, num_left_out)
@@ -170,50 +335,26 @@ class ClassRows(NoisyRows):
         ]
 
 
-def _sampled_figures(measures: RowMeasures) -> list[str]:
-    """Describe classes of which only the released rows are told."""
-    lines = [f"Records     {measures.records} released"]
-    if measures.class_size is not None and measures.loss is not None:
-        size = measures.class_size
-        lines += [
-            f"k           {measures.k_asked} asked, {measures.k_reached} reached",
-            f"Classes     {measures.classes}; size {size.smallest} smallest, {size.mean:.1f} mean, "
-            f"{size.largest} largest",
-            f"Loss        {measures.loss.total:.4f} of 1, of released rows ({measures.loss.metric})",
-        ]
-    lines.append(f"Levels      {', '.join(f'{name} {level}' for name, level in (measures.levels or {}).items())}")
-    return [*lines, *noise_lines(measures.noise or {})]
-
-
-# What the tables tell
-
-
-def is_clustered(release: Release) -> bool:
-    """Return whether classes are clusters, told by intervals, nodes and sets, not by levels of hierarchies."""
+def _is_clustered(release: Release) -> bool:
+    """Return whether classes are clusters: intervals, nodes and sets, not levels of hierarchies."""
     return release.certificate.rows.distortion is not None
 
 
-def is_set_valued(release: Release, name: str) -> bool:
-    """Return whether an attribute is told by sets of labels."""
-    return is_clustered(release) and release.attributes[name].domain_kind not in (Numeric.kind, Tree.kind)
+def _is_set_valued(release: Release, name: str) -> bool:
+    return _is_clustered(release) and release.attributes[name].domain_kind not in (Numeric.kind, Tree.kind)
 
 
-def told_by_nodes(release: Release) -> list[str]:
-    """Return the attributes that are told by nodes of a public hierarchy."""
-    return [name for name in generalised(release) if not (is_number(release, name) or is_clustered(release))]
-
-
-def class_columns(release: Release) -> dict[str, pa.DataType]:
+def _class_columns(release: Release) -> dict[str, pa.DataType]:
     """Return the columns in which the records of a class look alike, besides public ones, with their types."""
-    told = release.certificate.mechanism.get("statistic")
-    ends = ("lower", "upper", "mean") if told in ("mean", "multiset") else ("lower", "upper")
+    with_mean = release.certificate.mechanism.get("statistic") in ("mean", "multiset")
+    ends = ("lower", "upper", "mean") if with_mean else ("lower", "upper")
     columns: dict[str, pa.DataType] = {}
     for name in generalised(release):
         if is_number(release, name):
             columns |= {f"{name}_{end}": pa.float64() for end in ends}
         else:
-            columns[name] = SET_TYPE if is_set_valued(release, name) else pa.string()
-        if is_set_valued(release, name) and release.attributes[name].domain_kind == Graph.kind:
+            columns[name] = SET_TYPE if _is_set_valued(release, name) else pa.string()
+        if _is_set_valued(release, name) and release.attributes[name].domain_kind == Graph.kind:
             columns[f"{name}_diameter"] = pa.float64()
     return columns
 
@@ -223,12 +364,12 @@ def _classes(release: Release) -> pa.Table:
     return release.classes
 
 
-def in_classes(release: Release) -> pa.Table:
+def _in_classes(release: Release) -> pa.Table:
     """Return the rows of data that are in a class: all but those that a sample left out, and noise tells of."""
     return release.data.filter(pc.greater_equal(release.data.column("class_id"), 0)) if release.noisy else release.data
 
 
-def k_of(release: Release) -> int:
+def _k_of(release: Release) -> int:
     """Return how many records of a class must look alike."""
     guarantee = release.certificate.guarantee
     if isinstance(guarantee, KAnonymity):
@@ -240,9 +381,9 @@ def k_of(release: Release) -> int:
 
 def _check_k(release: Release) -> str:
     """Count k again: smallest group over all public and generalised columns together."""
-    k = k_of(release)
-    columns = [*with_role(release, PUBLIC), *class_columns(release)]
-    data = in_classes(release)
+    k = _k_of(release)
+    columns = [*with_role(release, PUBLIC), *_class_columns(release)]
+    data = _in_classes(release)
     if not data.num_rows:
         require(not isinstance(release.certificate.guarantee, KAnonymity), "data: no row, so nothing is k-anonymous")
         return f"k = {k} asked, of no rows"
@@ -257,7 +398,7 @@ def _check_k(release: Release) -> str:
 
 def _check_classes(release: Release) -> str:
     """Check that sizes, bounds and means are the same wherever they are printed."""
-    data, classes = in_classes(release), _classes(release)
+    data, classes = _in_classes(release), _classes(release)
     class_id = data.column("class_id").to_numpy()
     ids = classes.column("class_id").to_numpy()
     require(bool(np.array_equal(ids, np.arange(len(ids)))), "classes: class_id is not 0, 1, 2 ...")
@@ -267,7 +408,7 @@ def _check_classes(release: Release) -> str:
     sizes = class_sizes(class_id)
     require(bool(np.array_equal(sizes, classes.column("size").to_numpy())), "classes: sizes do not add up")
     classes, data = comparable(classes), comparable(data)
-    for name in class_columns(release):
+    for name in _class_columns(release):
         same = np.array_equal(classes.column(name).to_numpy()[class_id], data.column(name).to_numpy())
         require(bool(same), f"classes: {name} differs between classes and data")
     return "class sizes, bounds, nodes, sets and means agree between data and classes"
@@ -291,14 +432,14 @@ def _check_domains(release: Release) -> str:
                 mean = floats(classes, f"{name}_mean")
                 within = (lower <= mean) & (mean <= upper)
                 require(bool(within.all()), f"classes: a mean of {name} lies outside its interval")
-        elif is_set_valued(release, name):
+        elif _is_set_valued(release, name):
             _check_sets(release, classes, name)
-        elif is_clustered(release):
-            known = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
-            require(known, f"classes: {name} has a label that is no node of the public tree")
+        elif _is_clustered(release):
+            are_nodes = set(classes.column(name).to_pylist()) <= _tree(release, name).node_sizes.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public tree")
         else:
-            known = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
-            require(known, f"classes: {name} has a label that is no node of the public hierarchy")
+            are_nodes = set(classes.column(name).to_pylist()) <= _nodes(release, name).node_widths.keys()
+            require(are_nodes, f"classes: {name} has a label that is no node of the public hierarchy")
     return "every interval, node and set lies in the public domain"
 
 
@@ -320,33 +461,18 @@ def _set_codes(release: Release, classes: pa.Table, name: str) -> tuple[CodedDom
     domain = cast("CodedDomain", domain_of(release, name))
     column = classes.column(name).combine_chunks()
     labels = column.flatten().dictionary_encode()
-    known = np.asarray(labels.dictionary.to_pylist(), dtype=object)
-    require(bool(domain.contains(known).all()), f"classes: a set of {name} leaves the public domain")
-    codes = domain.codes(known)[labels.indices.to_numpy(zero_copy_only=False)]
+    distinct = np.asarray(labels.dictionary.to_pylist(), dtype=object)
+    require(bool(domain.contains(distinct).all()), f"classes: a set of {name} leaves the public domain")
+    codes = domain.codes(distinct)[labels.indices.to_numpy(zero_copy_only=False)]
     return domain, codes, pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def domain_of(release: Release, name: str) -> Domain:
-    """Return the public domain of an attribute."""
-    return _domain_of(json.dumps(release.attributes[name].domain))
-
-
-@lru_cache(maxsize=8)
-def _domain_of(description: str) -> Domain:
-    """Make a domain once, however often it is looked at: distances in a large network take long."""
-    return domain_from(json.loads(description))
 
 
 def _tree(release: Release, name: str) -> Tree:
     return cast("Tree", domain_of(release, name))
 
 
-def _hierarchy(release: Release, name: str) -> Hierarchy:
-    return hierarchy_of(domain_of(release, name))
-
-
 def _nodes(release: Release, name: str) -> NodeHierarchy:
-    return cast("NodeHierarchy", _hierarchy(release, name))
+    return cast("NodeHierarchy", hierarchy_of(domain_of(release, name)))
 
 
 def _check_members(release: Release, members: pa.Table) -> str:
@@ -378,14 +504,14 @@ def _check_levels(release: Release) -> str:
     stated = levels.keys() == set(generalised(release))
     require(stated, "certificate.json: does not state one level for each generalised attribute")
     for name, level in levels.items():
-        hierarchy = _hierarchy(release, name)
+        hierarchy = hierarchy_of(domain_of(release, name))
         require(0 <= level < hierarchy.num_levels, f"certificate.json: the hierarchy of {name} has no such level")
         if isinstance(hierarchy, IntervalHierarchy):
-            told = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
-            at_level = all(map(np.array_equal, told, hierarchy.bounds(told[0], level)))
+            printed = [floats(classes, f"{name}_{end}") for end in ("lower", "upper")]
+            at_level = all(map(np.array_equal, printed, hierarchy.bounds(printed[0], level)))
         else:
-            told = [classes.column(name).to_numpy()]
-            at_level = set(told[0]) <= set(hierarchy.labels(level))
+            printed = [classes.column(name).to_numpy()]
+            at_level = set(printed[0]) <= set(hierarchy.labels(level))
         require(at_level, f"classes: {name} is not at the level that is stated")
         if release.members is None:
             continue
@@ -396,7 +522,7 @@ def _check_levels(release: Release) -> str:
             of_members: tuple[NDArray[Any], ...] = hierarchy.bounds(values, level)
         else:
             of_members = (np.asarray(hierarchy.labels(level), dtype=object)[hierarchy.domain.codes(values)],)
-        fits = all(np.array_equal(of_class[class_id], each) for of_class, each in zip(told, of_members, strict=True))
+        fits = all(np.array_equal(of_class[class_id], each) for of_class, each in zip(printed, of_members, strict=True))
         require(fits, f"members: values of {name} are not below the node or interval of their class")
     return "every attribute is at one level of its public hierarchy"
 
@@ -404,7 +530,7 @@ def _check_levels(release: Release) -> str:
 # What depends on how classes were formed
 
 
-def check_figures(release: Release, rules: ClassRules) -> str:
+def check_figures(release: Release, rules: ClassRelease) -> str:
     """Check that bounds are as the mechanism makes them, and every figure comes out again from the tables."""
     classes = _classes(release)
     _check_bounds(release, classes, rules.class_bounds)
@@ -412,8 +538,8 @@ def check_figures(release: Release, rules: ClassRules) -> str:
     require("loss" in stated, "certificate.json: the loss is wrong")
     loss = stated.pop("loss")
     if rules.class_bounds == "level":  # what they are was looked at with the hierarchies
-        told = stated.pop("levels", None) is not None
-        require(told, "certificate.json: does not state one level for each generalised attribute")
+        has_levels = stated.pop("levels", None) is not None
+        require(has_levels, "certificate.json: does not state one level for each generalised attribute")
     sizes = classes.column("size").to_numpy()
     if isinstance(release.certificate.guarantee, KAnonymity):
         suppressed, words = release.certificate.rows.suppressed, "k, class sizes, risks, l, t and loss"
@@ -426,7 +552,7 @@ def check_figures(release: Release, rules: ClassRules) -> str:
         fits = most is None or num_suppressed <= most * (release.data.num_rows + num_suppressed)
         require(fits, "certificate.json: more records are suppressed than the mechanism's limit")
         fewest = _fewest_persons(release, sizes)
-        figures: dict[str, object] = size_measures(sizes, k_of(release), num_suppressed, fewest).plain()
+        figures: dict[str, object] = size_measures(sizes, _k_of(release), num_suppressed, fewest).plain()
         class_id = release.data.column("class_id").to_numpy()
         figures["sensitive"] = {
             name: sensitive_measures(class_id, sensitive_column(release, name), ordered=rules.sensitive_order).plain()
@@ -437,7 +563,7 @@ def check_figures(release: Release, rules: ClassRules) -> str:
         words = "k, class sizes, risks, l, t, importance and distortion" if own else words
     else:  # what was suppressed would tell of records that are not released
         num_suppressed, words = 0, "k, class sizes and loss"
-        figures = RowMeasures(**size_figures(sizes, k_of(release))).plain()
+        figures = RowMeasures(**size_figures(sizes, _k_of(release))).plain()
         stated.pop("noise" if release.noisy else "", None)  # looked at with the sample
     wrong = [name for name in figures.keys() | stated.keys() if not _agree(figures.get(name, ""), stated.get(name, ""))]
     require(not wrong, f"certificate.json: wrong figures: {', '.join(sorted(wrong))}")
@@ -476,7 +602,7 @@ def _fewest_persons(release: Release, sizes: IntArray) -> int | None:
     persons = release.certificate.rows.persons
     if persons is None:
         return None
-    fits = k_of(release) <= persons.smallest <= int(sizes.min())
+    fits = _k_of(release) <= persons.smallest <= int(sizes.min())
     require(fits, "certificate.json: the number of persons does not fit k and the class sizes")
     return persons.smallest
 
@@ -490,7 +616,7 @@ def _agree(counted: object, stated: object) -> bool:
     return type(counted) is type(stated) and counted == stated
 
 
-def _check_loss(release: Release, classes: pa.Table, num_suppressed: int, rules: ClassRules) -> None:
+def _check_loss(release: Release, classes: pa.Table, num_suppressed: int, rules: ClassRelease) -> None:
     alpha, weights, stated = float(rules.price_of_suppression), rules.weights(release), release.certificate.rows.loss
     sizes = classes.column("size").to_numpy()
     num_records = int(sizes.sum()) + num_suppressed
@@ -516,10 +642,10 @@ def class_widths(release: Release, classes: pa.Table, name: str) -> tuple[FloatA
         diameter = numeric_domain(release, name).diameter
         # The loss was added up from decimals, of which a bound is only the nearest double.
         return (upper - lower) / diameter, (np.spacing(np.abs(lower)) + np.spacing(np.abs(upper))) / diameter
-    if is_set_valued(release, name):
+    if _is_set_valued(release, name):
         domain, codes, sizes = _set_codes(release, classes, name)
         widths = set_widths(domain, codes, sizes) / (domain.diameter or 1.0)
-    elif is_clustered(release):
+    elif _is_clustered(release):
         tree = _tree(release, name)
         sizes_of = tree.node_sizes
         leaves = np.array([sizes_of[label] for label in classes.column(name).to_pylist()])
