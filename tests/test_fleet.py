@@ -340,7 +340,7 @@ def test_more_trips_than_the_limit_are_refused(published, monkeypatch):
     from dunnage.planning import demand
 
     place, release = published
-    monkeypatch.setattr(demand, "MOST_TRIPS", 50)
+    monkeypatch.setattr(demand, "MAX_TRIPS", 50)
     with pytest.raises(ParameterError, match="at most 50 trips"):
         size(release, place)
 

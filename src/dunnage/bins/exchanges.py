@@ -24,7 +24,7 @@ from dunnage.compiling import kernel
 # proved, and every state on the way fits.
 
 
-MOST_CELLS = 20_000_000
+MAX_CELLS = 20_000_000
 _STEPS = 200_000
 _EXCESS = 1e6
 
@@ -42,7 +42,7 @@ def spread_items(
 ) -> IntArray:
     """Return bins of items with each class spread wider, every bin still fitting."""
     num_classes, num_bins = int(class_of.max()) + 1, len(room)
-    if num_classes * num_bins > MOST_CELLS or num_bins < 2 or seconds <= 0:
+    if num_classes * num_bins > MAX_CELLS or num_bins < 2 or seconds <= 0:
         return bin_of
     deadline = time.monotonic() + seconds
     group_of_bin = np.full(num_bins, -1, dtype=np.int64)

@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -49,15 +50,15 @@ Bins = list[list[int]]
 Progress = Callable[[str, int, int], None]
 
 PRICE_SCALE = 10**9
-MOST_THRESHOLDS = 2000
-MOST_LISTED_PATTERNS = 20_000
-MOST_SIZES = 2000
-MOST_EASY_SIZES = 300
+MAX_THRESHOLDS = 2000
+MAX_LISTED_PATTERNS = 20_000
+MAX_SIZES = 2000
+MAX_EASY_SIZES = 300
 COARSE_SIZES = 150
-MOST_TABLE_WIDTH = 200_000
-MOST_TABLE_CELLS = 5 * 10**7
+MAX_TABLE_WIDTH = 200_000
+MAX_TABLE_CELLS = 5 * 10**7
 FILL_WIDTH = 50_000
-MOST_WINDOW = 4000
+MAX_WINDOW = 4000
 MIXED_FILLS = 3
 _BLOCK = 512
 _LARGEST_CAPACITY = 2.0**60
@@ -88,7 +89,7 @@ class Packing:
 
 
 @dataclass
-class _Search:
+class _BinSearch:
     """The best packing and bound so far, and the time left."""
 
     deadline: float
@@ -133,33 +134,6 @@ def pack_bins(
     the same seed the result is the same, unless the time limit cut the search short.
     """
     start = time.monotonic()
-    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
-    items = _checked(weights, capacity, seconds)
-    divisor = max(1, int(np.gcd.reduce(items)))
-    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
-    weightless = np.flatnonzero(items == 0).tolist()
-    bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
-    bound = len(bins)
-    if rest:
-        search = _Search(start + seconds, [[i] for i in rest], len(bins), progress=progress)
-        # Run the portfolio on the items that dominance left over.
-        generator = np.random.default_rng(seed)
-        search.raise_bound(l2_bound(items[rest], capacity))
-        search.offer(best_fit_decreasing(items, rest, capacity))
-        _fill(search, items, rest, capacity, generator)
-        if affordable(search.seconds_left):
-            num_sizes = len(np.unique(items[rest]))
-            if num_sizes > MOST_EASY_SIZES:
-                _cover_coarsened(search, items, rest, capacity, generator)
-            if num_sizes <= MOST_SIZES:
-                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
-        bins, bound = bins + search.bins, bound + search.bound
-    if weightless:
-        bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
-    return Packing(bins, bound, time.monotonic() - start)
-
-
-def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
     given = np.asarray(weights)
     if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
         raise ParameterError(f"weights must be one row of whole numbers. Got {given.ndim} dimensions of {given.dtype}.")
@@ -167,22 +141,41 @@ def _checked(weights: IntArray, capacity: int, seconds: float) -> IntArray:
         raise ParameterError(f"weights must lie between 0 and the capacity {capacity}. Leave larger ones out.")
     if capacity < 0 or not seconds >= 0:
         raise ParameterError(f"capacity and seconds must be at least 0. Got {capacity} and {seconds}.")
-    return given.astype(np.int64)
-
-
-def _fill(search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator) -> None:
-    """Fill bins by subset sums: largest first, which suits large items, then in mixed order, which suits small ones."""
-    order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
-    for _ in range(1 + MIXED_FILLS):
-        if search.done:
-            return
-        share = time.monotonic() + search.seconds_left / 8
-        search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
-        order = generator.permutation(rest).tolist()
+    # Divide by what all weights share: a sum of multiples of d is at most c just if it is at most c // d times d.
+    items = given.astype(np.int64)
+    divisor = max(1, int(np.gcd.reduce(items)))
+    items, capacity = items // divisor, min(capacity // divisor, sum((items // divisor).tolist()))
+    weightless = np.flatnonzero(items == 0).tolist()
+    bins, rest = fix_dominated(items, np.flatnonzero(items).tolist(), capacity)
+    bound = len(bins)
+    if rest:
+        search = _BinSearch(start + seconds, [[i] for i in rest], len(bins), progress=progress)
+        # Run the portfolio on the items that dominance left over.
+        generator = np.random.default_rng(seed)
+        search.raise_bound(l2_bound(items[rest], capacity))
+        search.offer(best_fit_decreasing(items, rest, capacity))
+        # Largest first, which suits large items, then in mixed order, which suits small ones.
+        order = sorted(rest, key=items.tolist().__getitem__, reverse=True)
+        for _ in range(1 + MIXED_FILLS):
+            if search.done:
+                break
+            share = time.monotonic() + search.seconds_left / 8
+            search.offer(fill_by_subset_sums(items, order, capacity, deadline=share))
+            order = generator.permutation(rest).tolist()
+        if affordable(search.seconds_left):
+            num_sizes = len(np.unique(items[rest]))
+            if num_sizes > MAX_EASY_SIZES:
+                _cover_coarsened(search, items, rest, capacity, generator)
+            if num_sizes <= MAX_SIZES:
+                _cover(search, Sizes.of(items, rest, capacity), [items[bin_] for bin_ in search.bins], generator)
+        bins, bound = bins + search.bins, bound + search.bound
+    if weightless:
+        bins, bound = [weightless + (bins[0] if bins else []), *bins[1:]], max(bound, 1)
+    return Packing(bins, bound, time.monotonic() - start)
 
 
 def _cover_coarsened(
-    search: _Search, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
+    search: _BinSearch, items: IntArray, rest: list[int], capacity: int, generator: np.random.Generator
 ) -> None:
     """Dive once on weights rounded up to few sizes: any packing of those is one of ours, but no bound is.
 
@@ -193,7 +186,7 @@ def _cover_coarsened(
     if search.done or int(rounded[rest].max()) > capacity // unit:
         return
     first = best_fit_decreasing(rounded, rest, capacity // unit)
-    coarse = _Search(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
+    coarse = _BinSearch(time.monotonic() + search.seconds_left / 2, search.bins, bound=search.bound)
     coarse.offer(first)
     problem = Sizes.of(rounded, rest, capacity // unit)
     _cover(coarse, problem, [rounded[bin_] for bin_ in first], generator, most_tries=1)
@@ -201,7 +194,7 @@ def _cover_coarsened(
 
 
 def _cover(
-    search: _Search,
+    search: _BinSearch,
     problem: Sizes,
     known: Iterable[IntArray],
     generator: np.random.Generator,
@@ -215,17 +208,29 @@ def _cover(
         return
     pool = _Pool.of_singles(problem)
     for weights in known:
-        pool.add(problem.pattern_of(weights))
+        ranks = np.searchsorted(-problem.sizes, -weights)
+        pool.add(np.bincount(ranks, minlength=len(problem.sizes)).astype(np.int32))
     if _generate(search, problem, pool) is None:
         return
     for attempt in itertools.count() if most_tries is None else range(most_tries):
         if search.done:
             return
-        if attempt == _TRIES_BEFORE_PROGRAM:
-            _cover_by_program(search, problem, pool)
-        else:
-            found = _dive(search, problem, pool, generator)
-            search.offer(None if found is None else problem.bins_of(found))
+        if attempt != _TRIES_BEFORE_PROGRAM:
+            patterns = _dive(search, problem, pool, generator)
+            search.offer(None if patterns is None else problem.bins_of(patterns))
+            continue
+        # The integer program over all patterns if they can be listed, else a cover among those met.
+        listed = list_patterns(problem, MAX_LISTED_PATTERNS, deadline=search.deadline)
+        table = pool.table if listed is None else listed
+        share, goal = search.seconds_left, None
+        if listed is None:
+            share, goal = share / 3, len(search.bins) - 1
+        if not search.late:
+            cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
+            if cover.values is not None:
+                rows = np.repeat(np.arange(len(table)), cover.values).tolist()
+                search.offer(problem.bins_of(table[row] for row in rows))
+            search.raise_bound(min(cover.bound, len(search.bins)))
 
 
 def fix_dominated(items: IntArray, rest: list[int], capacity: int) -> tuple[Bins, list[int]]:
@@ -264,14 +269,14 @@ def l2_bound(weights: IntArray, capacity: int) -> int:
 
     For a threshold t up to half the capacity: items above capacity - t need a bin each and leave no room for items of t
     or more; those between half and that need a bin each with some room; the rest, of t or more, must fit into what is
-    left. At most ``MOST_THRESHOLDS`` or so are tried; every one is valid.
+    left. At most ``MAX_THRESHOLDS`` or so are tried; every one is valid.
     """
     if len(weights) == 0:
         return 0
     sizes = np.sort(np.asarray(weights, dtype=np.int64))
     total = list(itertools.accumulate(sizes.tolist(), initial=0))  # Python's whole numbers: cannot overflow
     thresholds = np.unique(sizes[sizes <= capacity // 2])
-    thresholds = np.append(thresholds[:: 1 + len(thresholds) // MOST_THRESHOLDS], 0)
+    thresholds = np.append(thresholds[:: 1 + len(thresholds) // MAX_THRESHOLDS], 0)
     half = int(np.searchsorted(sizes, capacity // 2, side="right"))
     bigs = np.searchsorted(sizes, capacity - thresholds, side="right").tolist()
     smalls = np.searchsorted(sizes, thresholds, side="left").tolist()
@@ -335,7 +340,7 @@ def fill_by_subset_sums(items: IntArray, order: list[int], capacity: int, *, dea
     Only a window of items is looked at for each bin, so that memory stays small. None if time is up.
     """
     unit = max(1, -(-capacity // FILL_WIDTH))
-    most = min(MOST_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
+    most = min(MAX_WINDOW, 2**26 * unit // capacity)  # 8 MiB of bits
     waiting = order[::-1]
     window: list[int] = []
     loads: list[int] = []
@@ -402,10 +407,6 @@ class Sizes:
         rest = np.flatnonzero(demand)
         return Sizes(self.sizes[rest], demand[rest], self.capacity)
 
-    def pattern_of(self, weights: IntArray) -> Pattern:
-        rank = np.searchsorted(-self.sizes, -weights)
-        return np.bincount(rank, minlength=len(self.sizes)).astype(np.int32)
-
     def bins_of(self, patterns: Iterable[Pattern]) -> Bins:
         """Hand out items to patterns; a pattern that asks for more than is left gets less."""
         left = [list(found) for found in self.positions]
@@ -443,7 +444,7 @@ class _Pool:
         return _Pool(table[(table <= demand).all(axis=1)][:, np.flatnonzero(demand)])
 
 
-def _generate(search: _Search, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
+def _generate(search: _BinSearch, problem: Sizes, pool: _Pool, num_fixed: int = 0) -> Relaxation | None:
     """Generate patterns until the bound cannot rise any more; None if time is up or nothing can be gained.
 
     ``num_fixed`` bins are fixed by a dive; what is proved of the rest holds for the whole only where none is.
@@ -475,13 +476,19 @@ class Pricing:
 
     def __init__(self, problem: Sizes, *, deadline: float = math.inf) -> None:
         self.problem, self.deadline = problem, deadline
-        bundles = [(kind, times) for kind, most in enumerate(problem.most.tolist()) for times in _bundles(most)]
+        bundles: list[tuple[int, int]] = []
+        for kind, most in enumerate(problem.most.tolist()):  # 1, 2, 4, ... and a rest, that sum to the most
+            powers = [1 << i for i in range((most + 1).bit_length() - 1)]
+            left = most - sum(powers)
+            bundles += [(kind, times) for times in (*powers, *([left] if left else []))]
         self.kinds, self.times = np.array(bundles, dtype=np.int64).reshape(-1, 2).T
         cells = problem.capacity * len(bundles)
-        unit = max(1, -(-problem.capacity // MOST_TABLE_WIDTH), -(-cells // MOST_TABLE_CELLS))
+        unit = max(1, -(-problem.capacity // MAX_TABLE_WIDTH), -(-cells // MAX_TABLE_CELLS))
         loads = problem.sizes[self.kinds] * self.times
         down, up = loads // unit, -(-loads // unit)
-        self.tables = [_Table(rounded, problem.capacity // unit) for rounded in ([loads] if unit == 1 else [down, up])]
+        self.tables = [
+            _Knapsack(rounded, problem.capacity // unit) for rounded in ([loads] if unit == 1 else [down, up])
+        ]
 
     def bound(self, prices: IntArray) -> int:
         """Return how many bins are needed at least: all items' worth by the most a bin can hold.
@@ -514,7 +521,7 @@ class Pricing:
         return found
 
 
-class _Table:
+class _Knapsack:
     """The dynamic program of one knapsack, and for each bundle and room whether it was taken."""
 
     def __init__(self, loads: IntArray, width: int) -> None:
@@ -548,14 +555,7 @@ class _Table:
         return chosen
 
 
-def _bundles(most: int) -> list[int]:
-    """Return 1, 2, 4, ... and a rest, that sum to ``most``."""
-    powers = [1 << i for i in range((most + 1).bit_length() - 1)]
-    rest = most - sum(powers)
-    return powers + [rest] * (rest > 0)
-
-
-def _dive(search: _Search, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
+def _dive(search: _BinSearch, problem: Sizes, pool: _Pool, generator: np.random.Generator) -> list[Pattern] | None:
     """Fix what the fractional cover likes most, solve the rest anew, and so on; None if that cannot improve."""
     demand = problem.demand.copy()
     fixed: list[Pattern] = []
@@ -589,19 +589,6 @@ def _dive(search: _Search, problem: Sizes, pool: _Pool, generator: np.random.Gen
     return fixed
 
 
-def _cover_by_program(search: _Search, problem: Sizes, pool: _Pool) -> None:
-    """Solve the integer program over all patterns if they can be listed, else look for a cover among those met."""
-    listed = list_patterns(problem, MOST_LISTED_PATTERNS, deadline=search.deadline)
-    table = pool.table if listed is None else listed
-    share, goal = (search.seconds_left / 3, len(search.bins) - 1) if listed is None else (search.seconds_left, None)
-    if search.late:
-        return
-    cover = whole_cover(table, problem.demand, seconds=share, at_most=goal)
-    if cover.values is not None:
-        search.offer(problem.bins_of(table[j] for j in np.repeat(np.arange(len(table)), cover.values).tolist()))
-    search.raise_bound(min(cover.bound, len(search.bins)))
-
-
 def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> Patterns | None:
     """List all patterns to which no item can be added; None if there are more than ``most`` or time is up."""
     sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
@@ -629,8 +616,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
     return None
 
 
-@dataclass(frozen=True, eq=False)
-class WholeNumbers:
+class WholeNumbers(NamedTuple):
     """Weights and capacity as whole numbers.
 
     ``below`` is None where they hold every number exactly. Otherwise weights are rounded up and the capacity down, so
