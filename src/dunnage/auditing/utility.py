@@ -34,7 +34,7 @@ from dunnage.settle import Capacity, Settlement, check_kinds, listed, matched_re
 from dunnage.settle.repair import (
     LEFT_BEHIND,
     Fill,
-    LoadTask,
+    Task,
     columns_apart,
     counted_fills,
     draw,
@@ -371,7 +371,7 @@ def _fillable(found: bool, counted: bool, bins: float) -> Feasibility:
     return Feasibility(value=value, interval=interval, bins=bins, kind="exact" if sure else "estimate")
 
 
-def _likely(task: LoadTask, permutations: int, noise: Noise) -> Feasibility:
+def _likely(task: Task, permutations: int, noise: Noise) -> Feasibility:
     if len(np.unique(task.group)) == len(task.group):  # nothing to exchange: the plan's own fill is the only one
         num_over, num_bins = len(Fill.of(task, task.start).overloaded), task.plan.num_bins
         value = float(not num_over)
@@ -391,7 +391,7 @@ def _num_fills(counts: IntArray) -> int:
     return math.prod(size // repeat for size, repeat in zip(sizes, repeats, strict=True))
 
 
-def _mean_of_bins(task: LoadTask) -> float | None:
+def _mean_of_bins(task: Task) -> float | None:
     """Return the mean over bins of the probability that one fits; None if one cannot be counted."""
     counts = planned_counts(task)
     rooms = task.rooms
@@ -411,7 +411,7 @@ def _mean_of_bins(task: LoadTask) -> float | None:
     return float(sum(chances, Fraction(0)) / len(chances))
 
 
-def _tried(task: LoadTask, permutations: int, noise: Noise) -> Feasibility:
+def _tried(task: Task, permutations: int, noise: Noise) -> Feasibility:
     """Estimate from random orders: fewer where rows are very many, and the interval says so."""
     num = min(permutations, max(MOST_PERMUTED // len(task.whole), 100))
     # Doubles hold whole numbers up to 2**53; amounts with more digits are compared as the data have them.

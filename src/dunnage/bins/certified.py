@@ -494,12 +494,12 @@ class ChancePacker:
             limit = search.plan.cost - pricing.step
             for line, kind in zip(search.plan.counts, search.plan.kinds.tolist(), strict=True):
                 pricing.add(kind, line[order])
-        found = pricing.solve(at_most=limit)
-        search.raise_bound(found.bound)
-        if len(found.kinds):
-            patterns = np.empty_like(found.patterns)
-            patterns[:, order] = found.patterns
-            search.offer(self.planned(*without_surplus(patterns, found.kinds, self.demand)))
+        packing = pricing.solve(at_most=limit)
+        search.raise_bound(packing.bound)
+        if len(packing.kinds):
+            patterns = np.empty_like(packing.patterns)
+            patterns[:, order] = packing.patterns
+            search.offer(self.planned(*without_surplus(patterns, packing.kinds, self.demand)))
 
     def _apart(self, search: _PlanSearch) -> None:
         """Solve each group by itself, with an equal part of the risk; what one leaves of limited bins is the next's."""
@@ -512,11 +512,11 @@ class ChancePacker:
                 risk=self.exact_risk / len(self.members),
                 seed=self.seed,
             )
-            found = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
-            if found is None:
+            plan_of_part = part.solve(seconds=max(search.seconds_left, 0.05) / (len(self.members) - number))
+            if plan_of_part is None:
                 return
-            plans.append((own, found))
-            used = np.bincount(found.kinds, minlength=len(kinds)).tolist()
+            plans.append((own, plan_of_part))
+            used = np.bincount(plan_of_part.kinds, minlength=len(kinds)).tolist()
             kinds = [
                 kind if kind.count is None else replace(kind, count=kind.count - times)
                 for kind, times in zip(kinds, used, strict=True)
@@ -613,15 +613,15 @@ class ChancePacker:
         return max(step, math.ceil(cost / step - 1e-9) * step)
 
     def _listings(self, *, step: int, upward: bool, work: int, least: int = 0) -> list[PatternList] | None:
-        found: list[PatternList] = []
+        listings: list[PatternList] = []
         share = work // len(self.kinds) // len(self.members)
         for kind in self.kinds:
             parts = [self._listed(kind, own, step, upward, share, least) for own in self.members]
             if any(part is None for part in parts):
                 return None
             whole = [(part, own) for part, own in zip(parts, self.members, strict=True) if part is not None]
-            found.append(PatternList.together(whole, len(self.classes)))
-        return found
+            listings.append(PatternList.together(whole, len(self.classes)))
+        return listings
 
     def _listed(
         self, kind: BinKind, own: IntArray, step: int, upward: bool, work: int, least: int
@@ -682,7 +682,7 @@ class ChancePacker:
                     budget = self.risk + (0.0 if margin else _BORDER)
                     limit = math.inf if search.plan is None else float(search.plan.cost)
                     deadline = search.deadline if margin else time.monotonic() + search.seconds_left / 2
-                    found = program.solve(
+                    cover = program.solve(
                         deadline=deadline,
                         use=use,
                         budget=budget,
@@ -690,8 +690,8 @@ class ChancePacker:
                         known_bound=search.bound,
                         usable=program.risk == 0 if margin and self.risk == 0 else None,
                     )
-                    if found.cost is not None:
-                        search.offer(self.planned(found.patterns, found.kinds))
+                    if cover.cost is not None:
+                        search.offer(self.planned(cover.patterns, cover.kinds))
         return True
 
     def _necessary(self, search: _PlanSearch, program: CoverProgram) -> bool:
@@ -704,7 +704,7 @@ class ChancePacker:
         for _ in range(MAX_REFINEMENTS):
             least = np.maximum(risk - ROUNDING, 0.0)
             limit = math.inf if search.plan is None else float(search.plan.cost)
-            found = program.solve(
+            cover = program.solve(
                 deadline=deadline,
                 use=-np.log1p(-least) if self.product_holds and self.risk > 0 else None,
                 budget=-math.log1p(-self.risk) * (1 + 1e-9) + 1e-12,
@@ -712,19 +712,19 @@ class ChancePacker:
                 known_bound=search.bound,
                 usable=risk <= self.risk + ROUNDING,
             )
-            if found.bound is None and search.plan is None:
+            if cover.bound is None and search.plan is None:
                 return False
             # Nothing covers at all: not with the loads that one bin fewer would need.
-            search.raise_bound(int(limit) if found.bound is None else found.bound)
-            if found.cost is not None:
-                search.offer(self.planned(found.patterns, found.kinds))
-            if found.cost is None or search.done:
+            search.raise_bound(int(limit) if cover.bound is None else cover.bound)
+            if cover.cost is not None:
+                search.offer(self.planned(cover.patterns, cover.kinds))
+            if cover.cost is None or search.done:
                 break
-            before = risk[found.rows].copy()
-            for row in np.unique(found.rows).tolist():
+            before = risk[cover.rows].copy()
+            for row in np.unique(cover.rows).tolist():
                 pattern = np.asarray(program.matrix[row].toarray()).ravel().astype(np.int64)
                 risk[row] = max(risk[row], 1.0 - self.chances[int(program.kind[row])].fits(pattern.tolist())[1])
-            if not (risk[found.rows] > before + ROUNDING).any():
+            if not (risk[cover.rows] > before + ROUNDING).any():
                 break
         return True
 
@@ -760,8 +760,8 @@ class ChancePacker:
             return None
         bins = pack_bins(totals, self.kinds[0].capacity[0], seconds=seconds).bins
         counts = np.zeros((len(bins), len(totals)), dtype=np.int64)
-        for number, held in enumerate(bins):
-            counts[number, held] = self.demand[held]
+        for number, content in enumerate(bins):
+            counts[number, content] = self.demand[content]
         if self.kinds[0].count is not None and len(bins) > self.kinds[0].count:
             return None
         return self.planned(counts, np.zeros(len(bins), dtype=np.int64))
@@ -848,8 +848,8 @@ class _Filling:
                     self.kinds[bin_] = other
                     break
         counts = np.zeros((len(self.kinds), len(self.largest)), dtype=np.int64)
-        for bin_, held in enumerate(self.held):
-            for class_, number in held.items():
+        for bin_, content in enumerate(self.held):
+            for class_, number in content.items():
                 counts[bin_, class_] = number
         return counts, np.array(self.kinds, dtype=np.int64)
 
@@ -896,17 +896,17 @@ def pack_vectors(
             Members(np.repeat(line[None, 1:], number, axis=0)) for line, number in zip(types, times, strict=True)
         ]
         packer = ChancePacker(classes, times, whole, risk=Fraction(0), groups=types[:, 0], seed=seed)
-        found, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
-        if found is None:
+        plan, type_of = packer.solve(seconds=seconds, progress=progress), type_of.reshape(-1)
+        if plan is None:
             raise NoPlanError("the items were not packed with the bins there are. Give more or larger ones.")
         order = np.argsort(type_of, kind="stable")
         starts = np.cumsum(times) - times
         bins = []
-        for line in found.counts:
+        for line in plan.counts:
             chosen = [order[starts[kind] : starts[kind] + line[kind]] for kind in np.flatnonzero(line).tolist()]
             starts = starts + line
             bins.append(np.concatenate(chosen).tolist() if chosen else [])
-        kind_of_bin, least = found.kinds.tolist(), Fraction(found.bound, unit)
+        kind_of_bin, least = plan.kinds.tolist(), Fraction(plan.bound, unit)
     return VectorPacking(
         bins=bins,
         kind_of_bin=kind_of_bin,

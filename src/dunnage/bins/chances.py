@@ -107,12 +107,12 @@ def _dense_sums(members: IntArray, most: int, countable: bool) -> list[SumLaw]:
         with_newest = ways[:top, : width - extra] * share
         ways[1 : top + 1] *= 1.0 if countable else 1 - share
         ways[1 : top + 1, extra:] += with_newest
-    found = []
+    sums = []
     for number in range(most + 1):
         cells = np.flatnonzero(ways[number])
         whole = math.comb(size, number) if countable else 1
-        found.append(SumLaw((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
-    return found
+        sums.append(SumLaw((cells + number * low).reshape(-1, 1), ways[number, cells] / whole))
+    return sums
 
 
 def fit_chance(parts: Sequence[SumLaw], capacity: IntArray) -> float | None:
@@ -171,7 +171,6 @@ def _within(left: SumLaw, right: SumLaw, capacity: IntArray) -> SumLaw:
 
 class ClassSizes(Protocol):
     count: int
-    resources: int
 
     def draws(self, most: int, resource: int | None, step: int, upward: bool) -> list[SumLaw] | None:
         """Return the sums of 0 to ``most`` items, of all resources or of one, in steps rounded up or down."""
@@ -367,7 +366,7 @@ class Chances:
     def _sums(self, kind: int, number: int, resource: int | None, step: int, upward: bool) -> SumLaw | None:
         key = (kind, number, resource, step, upward)
         if key not in self._draws:
-            found = self.classes[kind].draws(number, resource, step, upward)
+            draws = self.classes[kind].draws(number, resource, step, upward)
             for taken in range(number + 1):
-                self._draws[kind, taken, resource, step, upward] = None if found is None else found[taken]
+                self._draws[kind, taken, resource, step, upward] = None if draws is None else draws[taken]
         return self._draws[key]

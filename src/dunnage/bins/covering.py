@@ -109,7 +109,7 @@ def list_patterns(
     flat = _Flat(caps, first, starts, np.ascontiguousarray(values), chances, largest)
     limits = _Limits(most_risk + ROUNDING, least, slack, float(most_work))
     # Most of this is never used, and memory that is not written to is not taken.
-    found = _PatternRoom(
+    room = _PatternRoom(
         pairs=np.empty((most_patterns * _PAIRS_EACH, 2), dtype=np.int64),
         ends=np.zeros(most_patterns + 1, dtype=np.int64),
         risk=np.empty(most_patterns),
@@ -130,13 +130,13 @@ def list_patterns(
             np.zeros(depth, dtype=np.int64),
             np.zeros(depth, dtype=np.int64),
         ),
-        found,
+        room,
     )
     if status != 0:
         return None
-    starts, risk = found.ends[: num + 1], found.risk[:num]
-    kinds, numbers = found.pairs[: starts[-1], 0], found.pairs[: starts[-1], 1]
-    useful = _mark_useful(starts, kinds, numbers, risk, found.sums[:num], flat, capacity)
+    starts, risk = room.ends[: num + 1], room.risk[:num]
+    kinds, numbers = room.pairs[: starts[-1], 0], room.pairs[: starts[-1], 1]
+    useful = _mark_useful(starts, kinds, numbers, risk, room.sums[:num], flat, capacity)
     lengths = np.diff(starts)
     kept = np.repeat(useful, lengths)
     ends = np.concatenate([[0], np.cumsum(lengths[useful])])
@@ -184,11 +184,11 @@ class _PatternRoom(NamedTuple):
 def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: _PatternRoom) -> tuple[int, int]:
     """Walk through all patterns, class by class, and return 0 (or why it gave up) and how many there are."""
     caps, first, starts, values, chances, largest = flat
-    cells, held, odds, size, total, kind, number = stack
+    cells, points, odds, size, total, kind, number = stack
     most_risk, least, slack, most_work = limits
     num, resources, dense = len(caps), len(capacity), len(cells) > 0
-    found, pairs, work, depth, status = 0, 0, 0.0, 0, 0
-    held[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
+    num_patterns, pairs, work, depth, status = 0, 0, 0.0, 0, 0
+    points[0, 0, :], odds[0, 0], size[0] = 0, 1.0, 1
     while depth >= 0:
         k = kind[depth]
         if k >= num:
@@ -211,14 +211,14 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
             low, high = capacity[0] + 1, -1
             for i in range(size[depth]):
                 for j in range(begin, end):
-                    value = held[depth, i, 0] + values[j, 0]
+                    value = points[depth, i, 0] + values[j, 0]
                     if value > capacity[0]:
                         break  # the sums of a class ascend
                     cells[value] += odds[depth, i] * chances[j]
                     low, high = min(low, value), max(high, value)
             for value in range(low, high + 1):
-                if cells[value] > 0.0 and kept < held.shape[1]:
-                    held[depth + 1, kept, 0] = value
+                if cells[value] > 0.0 and kept < points.shape[1]:
+                    points[depth + 1, kept, 0] = value
                     odds[depth + 1, kept] = cells[value]
                     fits += cells[value]
                     kept += 1
@@ -226,15 +226,15 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
         else:
             for i in range(size[depth]):
                 for j in range(begin, end):
-                    inside = kept < held.shape[1]
+                    inside = kept < points.shape[1]
                     for r in range(resources):
-                        inside = inside and held[depth, i, r] + values[j, r] <= capacity[r]
+                        inside = inside and points[depth, i, r] + values[j, r] <= capacity[r]
                     if inside:
-                        held[depth + 1, kept] = held[depth, i] + values[j]
+                        points[depth + 1, kept] = points[depth, i] + values[j]
                         odds[depth + 1, kept] = odds[depth, i] * chances[j]
                         fits += odds[depth + 1, kept]
                         kept += 1
-        if kept == held.shape[1]:
+        if kept == points.shape[1]:
             status = 2  # there may have been more
             break
         sure = True
@@ -251,28 +251,28 @@ def _walk(flat: _Flat, capacity: IntArray, limits: _Limits, stack: _Stack, out: 
             full, densest, inside_window, tail = 0.0, 0.0, 0.0, 0
             for i in range(kept):
                 inside_window += odds[depth + 1, i]
-                while held[depth + 1, i, 0] - held[depth + 1, tail, 0] > capacity[0] - least + slack:
+                while points[depth + 1, i, 0] - points[depth + 1, tail, 0] > capacity[0] - least + slack:
                     inside_window -= odds[depth + 1, tail]
                     tail += 1
                 densest = max(densest, inside_window)
-                if held[depth + 1, i, 0] >= least - slack:
+                if points[depth + 1, i, 0] >= least - slack:
                     full += odds[depth + 1, i]
         if densest < 1.0 - most_risk:
             continue  # another number of this class may do again: all of it has no spread
-        if depth + 2 >= len(size) or found >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
+        if depth + 2 >= len(size) or num_patterns >= len(out.risk) or pairs + depth + 1 > len(out.pairs):
             status = 3
             break
         if full >= 1.0 - most_risk:
             for level in range(depth + 1):
                 out.pairs[pairs, 0], out.pairs[pairs, 1] = kind[level], number[level]
                 pairs += 1
-            out.risk[found] = risk
-            out.sums[found] = total[depth + 1]
-            found += 1
-            out.ends[found] = pairs
+            out.risk[num_patterns] = risk
+            out.sums[num_patterns] = total[depth + 1]
+            num_patterns += 1
+            out.ends[num_patterns] = pairs
         depth += 1
         size[depth], kind[depth], number[depth] = kept, k + 1, 0
-    return status, found
+    return status, num_patterns
 
 
 @kernel

@@ -184,7 +184,7 @@ class Sweep:
         self._nothing = np.zeros_like(sizes[0])
         self._rank = [rank for rank, class_ in enumerate(order) for _ in part.members[class_]]
         self._class_sizes = [sizes[part.members[class_]] for class_ in order]
-        self._class_end = np.cumsum([len(found) for found in self._class_sizes]).tolist()
+        self._class_end = np.cumsum([len(some) for some in self._class_sizes]).tolist()
         needs = [dict(sort.needs) for sort in part.sorts]
         self._needs = [[need.get(class_, 0) for class_ in order] for need in needs]
         self._due = [list(itertools.accumulate(row)) for row in self._needs]  # slots up to and with a class
@@ -207,8 +207,8 @@ class Sweep:
         for at, layer in enumerate(self.layers):
             after: dict[State, None] = {}
             for state in states:
-                found = layer.options[state] = list(self._options(at, state))
-                after.update((option[2], None) for option in found)
+                options = layer.options[state] = list(self._options(at, state))
+                after.update((option[2], None) for option in options)
                 num_states += 1
                 if num_states > most_states or time.monotonic() > deadline:
                     return at
@@ -416,8 +416,8 @@ def _check_match(items: Items, slots: FillSlots) -> None:
     """Check that every class has as many slots as items and that no sum outgrows 64 bits."""
     num_classes = slots.counts.shape[1]
     known = items.class_of[items.class_of < num_classes]
-    found = np.bincount(known, minlength=num_classes)
-    if len(known) < len(items.class_of) or found.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
+    num_items = np.bincount(known, minlength=num_classes)
+    if len(known) < len(items.class_of) or num_items.tolist() != [sum(column) for column in slots.counts.T.tolist()]:
         raise ParameterError("every class needs as many slots as it has items. Plan on this release anew.")
     if items.sizes.shape[1] != slots.capacities.shape[1] or not items.sizes.shape[1]:
         raise ParameterError(
@@ -697,8 +697,8 @@ class _Chains:
             growth = self._penalties[chain + 1] - self._penalties[chain]
             gain = float((growth * (self._overs[chain + 1] - self._overs[chain])).sum())
             if gain >= 0 or chances[chain] < math.exp(gain):
-                for held in (self._items_at, self._loads, self._overs):
-                    held[chain], held[chain + 1] = held[chain + 1], held[chain]
+                for states in (self._items_at, self._loads, self._overs):
+                    states[chain], states[chain + 1] = states[chain + 1], states[chain]
 
     def _draw(self, size: int) -> IntArray:
         """Draw 63-bit words: numba multiplies signed numbers."""
@@ -777,16 +777,16 @@ def solve_fill(items: Items, slots: FillSlots, *, seconds: float, words: Words) 
     ]
     for sizes, capacities in zip(items.sizes.T, slots.capacities.T, strict=True):
         constraints.append(optimize.LinearConstraint(matrix(sizes[item], bin_, num_bins), -np.inf, capacities))
-    found = optimize.milp(
+    result = optimize.milp(
         (words(len(item)) >> np.uint64(32)) * 2.0**-32,
         integrality=np.ones(len(item)),
         bounds=optimize.Bounds(0, 1),
         constraints=constraints,
         options={"time_limit": max(seconds, 0.01)},
     )
-    if found.x is None:
+    if result.x is None:
         return None
-    chosen = found.x > 0.5
+    chosen = result.x > 0.5
     fill = np.full(len(items.class_of), -1, dtype=np.int64)
     fill[item[chosen]] = bin_[chosen]
     return fill if is_feasible(items, slots, fill) else None

@@ -28,10 +28,10 @@ def _rows_by_class(class_of_row: IntArray) -> list[IntArray]:
 
 
 def _permutations(classes: list[IntArray], num: int, generator: np.random.Generator) -> IntArray:
-    drawn = np.empty((num, sum(map(len, classes))), dtype=np.int64)
+    lines = np.empty((num, sum(map(len, classes))), dtype=np.int64)
     for rows in classes:
-        drawn[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
-    return drawn
+        lines[:, rows] = generator.permuted(np.broadcast_to(rows, (num, len(rows))), axis=1)
+    return lines
 
 
 def fits_by_permutation(
@@ -61,11 +61,11 @@ def fits_by_permutation(
     classes, generator = _rows_by_class(class_of_row), np.random.default_rng(seed)
     chunk = max(1, _CHUNK_NUMBERS // len(loads))
     for first in range(0, permutations, chunk):
-        drawn = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
-        fits = np.ones((len(drawn), len(rooms)), dtype=np.bool_)  # an empty bin fits
+        orders = _permutations(classes, min(chunk, permutations - first), generator)[:, order]
+        fits = np.ones((len(orders), len(rooms)), dtype=np.bool_)  # an empty bin fits
         for resource, room in zip(loads.T, rooms.T, strict=True):
             # (permutation, bin in use): the load of one resource
-            fits[:, used] &= np.add.reduceat(resource[drawn], starts, axis=1) <= room[used]
+            fits[:, used] &= np.add.reduceat(resource[orders], starts, axis=1) <= room[used]
         yield fits
 
 

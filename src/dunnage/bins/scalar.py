@@ -303,10 +303,10 @@ class _Rooms:
             which, at = which + 1, 0
         if which == len(self._blocks):
             return None
-        found = self._blocks[which].pop(at)
+        entry = self._blocks[which].pop(at)
         if not self._blocks[which] and which:
             del self._blocks[which], self._firsts[which]
-        return found
+        return entry
 
     def put(self, room: int, bin_: int) -> None:
         which = bisect.bisect_right(self._firsts, (room, bin_)) - 1
@@ -324,13 +324,13 @@ def best_fit_decreasing(items: IntArray, rest: list[int], capacity: int) -> Bins
     rooms = _Rooms()
     least = int(items[order[-1]]) if rest else 0
     for item, size in zip(order.tolist(), items[order].tolist(), strict=True):
-        found = rooms.take(size)
-        if found is None:
-            found = capacity, len(bins)
+        entry = rooms.take(size)
+        if entry is None:
+            entry = capacity, len(bins)
             bins.append([])
-        bins[found[1]].append(item)
-        if found[0] - size >= least:  # else nothing fits any more
-            rooms.put(found[0] - size, found[1])
+        bins[entry[1]].append(item)
+        if entry[0] - size >= least:  # else nothing fits any more
+            rooms.put(entry[0] - size, entry[1])
     return bins
 
 
@@ -396,7 +396,7 @@ class Sizes:
         for size, item in sorted(zip(items[rest].tolist(), rest, strict=True), reverse=True):
             positions.setdefault(size, []).append(item)
         sizes = np.array(list(positions), dtype=np.int64)
-        demand = np.array([len(found) for found in positions.values()], dtype=np.int64)
+        demand = np.array([len(items_of_size) for items_of_size in positions.values()], dtype=np.int64)
         return cls(sizes, demand, capacity, list(positions.values()))
 
     @property
@@ -409,7 +409,7 @@ class Sizes:
 
     def bins_of(self, patterns: Iterable[Pattern]) -> Bins:
         """Hand out items to patterns; a pattern that asks for more than is left gets less."""
-        left = [list(found) for found in self.positions]
+        left = [list(items) for items in self.positions]
         bins = []
         for pattern in patterns:
             taken = [left[i].pop() for i in np.flatnonzero(pattern) for _ in range(int(pattern[i])) if left[i]]
@@ -507,7 +507,7 @@ class Pricing:
 
     def valuable(self, prices: IntArray) -> list[Pattern]:
         """Return for each bundle the best pattern whose last it is, if it is worth more than one bin and fits."""
-        found = []
+        patterns = []
         worths = prices[self.kinds] * self.times
         for table, last in itertools.product(self.tables, np.flatnonzero(worths).tolist()):
             if time.monotonic() > self.deadline:
@@ -517,8 +517,8 @@ class Pricing:
                 pattern = np.zeros(len(prices), dtype=np.int32)
                 np.add.at(pattern, self.kinds[chosen], self.times[chosen])
                 if int(pattern @ self.problem.sizes) <= self.problem.capacity:
-                    found.append(pattern)
-        return found
+                    patterns.append(pattern)
+        return patterns
 
 
 class _Knapsack:
@@ -593,14 +593,14 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
     """List all patterns to which no item can be added; None if there are more than ``most`` or time is up."""
     sizes, demand = problem.sizes.tolist(), problem.demand.tolist()
     after = list(itertools.accumulate((problem.sizes * problem.demand)[::-1].tolist(), initial=0))[::-1]
-    found: list[Pattern] = []
+    patterns: list[Pattern] = []
     # Still to do: next size to decide on, room, smallest size left out, and the numbers decided on so far. The first
     # size that fits comes next: larger ones never will, so they need no decision.
     stack: list[tuple[int, int, int, tuple[int, ...]]] = [(0, problem.capacity, problem.capacity + 1, ())]
     for step in itertools.count():
         if not stack:
-            return np.array(found)
-        if len(found) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
+            return np.array(patterns)
+        if len(patterns) > most or step > 20 * most or (step % 1024 == 0 and time.monotonic() > deadline):
             return None
         i, room, left_out, numbers = stack.pop()
         i = max(i, bisect.bisect_left(sizes, -room, key=lambda size: -size))
@@ -608,7 +608,7 @@ def list_patterns(problem: Sizes, most: int, *, deadline: float = math.inf) -> P
         if room - after[i] >= left_out:
             continue  # even with all that is to come, what was left out would fit
         if i == len(sizes):
-            found.append(np.array(numbers, dtype=np.int32))
+            patterns.append(np.array(numbers, dtype=np.int32))
             continue
         for times in range(min(demand[i], room // sizes[i]) + 1):
             least = sizes[i] if times < demand[i] else left_out

@@ -214,24 +214,24 @@ class Ground:
         """Stops where the shuttles of each zone start and park: its hubs, or else the stop nearest to all of it."""
         zones, hubs = self.city.zones, self.city.hubs
         assert zones is not None  # completed
-        found = []
+        homes = []
         for zone in range(len(self.zones)):
             own = np.flatnonzero(zones == zone)
             parks = own[hubs[own]] if hubs is not None else own[:0]
             if not len(parks) and len(own):
                 parks = own[[np.argmin(self.times[np.ix_(own, own)].sum(axis=1, dtype=np.int64))]]
-            found.append(parks.tolist() or [0])  # without stops there are no rides either
-        return found
+            homes.append(parks.tolist() or [0])  # without stops there are no rides either
+        return homes
 
     @cached_property
     def shortest(self) -> NDArray[np.int32] | None:
         """Seconds between stops by whatever way is quickest; None where there are too many stops to tell."""
         if len(self.times) > _MAX_STOPS_FOR_PATHS:
             return None
-        found = self.times.copy()
-        for stop in range(len(found)):
-            np.minimum(found, found[:, stop, None] + found[None, stop], out=found)
-        return found
+        seconds = self.times.copy()
+        for stop in range(len(seconds)):
+            np.minimum(seconds, seconds[:, stop, None] + seconds[None, stop], out=seconds)
+        return seconds
 
     def digest(self) -> str:
         """Return a digest of everything about the city that a fleet depends on."""

@@ -227,11 +227,6 @@ class Operation:
         """Mean seconds from request to boarding; 0 if there is no request."""
         return float(self.waits.mean()) if len(self.waits) else 0.0
 
-    def zone_waits(self, requests: Requests, num_zones: int) -> NDArray[np.float64]:
-        """Return the mean wait of each zone; 0 where there is no request. Shape: zones."""
-        sums = np.bincount(requests.zone, self.waits, minlength=num_zones)
-        return np.asarray(sums / np.maximum(np.bincount(requests.zone, minlength=num_zones), 1))
-
     @property
     def horizon(self) -> int:
         """Seconds from the first request until the last shuttle is parked."""
@@ -246,23 +241,6 @@ class Operation:
     def empty(self) -> IntArray:
         """Seconds that each shuttle drives without riders. Shape: shuttles."""
         return self._sums(*self._spans(busy=False))
-
-    @property
-    def parked(self) -> IntArray:
-        """Seconds that each shuttle stands and serves nobody. Shape: shuttles."""
-        return self.horizon - self.busy - self.empty
-
-    @property
-    def idle(self) -> IntArray:
-        """Seconds that each shuttle serves nobody, standing or driving. Shape: shuttles."""
-        return self.horizon - self.busy
-
-    @property
-    def occupancy(self) -> float:
-        """Mean number of riders aboard while driving, empty drives included; 0 if nobody drives."""
-        moves = self.moves
-        seconds = moves.arrived - moves.departed
-        return float((seconds * moves.carried).sum() / total) if (total := seconds.sum()) else 0.0
 
     def by_period(self, period_seconds: int = 1800) -> dict[str, NDArray[np.float64]]:
         """Return how many shuttles are busy, empty and parked on average in each period.
@@ -515,19 +493,6 @@ class Dispatch:
                 f"a zone with requests needs a shuttle. Got none for zone {lacking[0]}, counted from 0. Give it one."
             )
         return vehicles
-
-
-def simulate(
-    requests: Requests,  # Legs that are wanted
-    fleet: ArrayLike,  # Shuttles of each zone. Shape: zones
-    times: ArrayLike,  # Seconds from each stop to each other. Shape: stops, stops
-    homes: Sequence[int | Sequence[int]] | IntArray,
-    service: Service | None = None,  # What shuttles offer
-    *,
-    abort_mean_wait: float | None = None,
-) -> Operation:
-    """Operate a fleet on requests."""
-    return Dispatch(requests, times, homes, service or Service()).run(fleet, abort_mean_wait=abort_mean_wait)
 
 
 def _checked_times(times: ArrayLike) -> NDArray[np.int32]:

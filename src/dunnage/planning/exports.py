@@ -218,12 +218,12 @@ def _flow_features(counts: TripCounts, city: City, places: list[list[float]]) ->
     num = len(city.stops)
     pairs, place = np.unique(counts.origin * num + counts.destination, return_inverse=True)
     trips = np.bincount(place.reshape(-1), weights=counts.count, minlength=len(pairs)) / sum(counts.num_dates)
-    found = []
+    features = []
     for index in np.argsort(-trips, kind="stable")[:MAX_FLOWS].tolist():
         start, end = divmod(int(pairs[index]), num)
         same = places[start] == places[end]
         geometry, line = ("Point", places[start]) if same else ("LineString", [places[start], places[end]])
         flow = round(float(trips[index]), 3)
         about: Feature = {"origin": city.stops[start], "destination": city.stops[end], "trips": flow}
-        found.append(_feature(geometry, line, about))
-    return found
+        features.append(_feature(geometry, line, about))
+    return features

@@ -549,10 +549,10 @@ def expanded_days(
     each = math.ceil(expansions / len(chosen))
     # As many as asked for, fewer of many trips, one at least.
     fewer = {number: math.floor(each * _MANY_TRIPS / max(counts.trips_a_date(number), 1.0)) for number in chosen}
-    drawn = {number: max(1, min(each, most)) for number, most in fewer.items()}
+    draws = {number: max(1, min(each, most)) for number, most in fewer.items()}
     return [
         Day.of(counts.expanded(number, (seed, number, draw)), ground, counts.num_dates[number] / num_draws)
-        for number, num_draws in drawn.items()
+        for number, num_draws in draws.items()
         for draw in range(num_draws)
     ]
 

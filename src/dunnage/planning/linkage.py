@@ -185,9 +185,9 @@ def linkage_of_plan(plan: Plan, release: Release, *, seconds: float = ESTIMATE_S
     rooms = {truck.name: line for truck, line in zip(plan.trucks, members[1].rooms, strict=True)}
     room = np.array([rooms[name] for name in plan.truck_of_bin])
     class_of = np.repeat(np.arange(len(sizes)), sizes)
-    found = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
-    assert found is not None  # with time given there is always an answer
-    return found
+    linkage = slots_linkage(class_of, members[1].values, plan.slots, room, seconds=seconds)
+    assert linkage is not None  # with time given there is always an answer
+    return linkage
 
 
 # Noisy rows
@@ -308,8 +308,8 @@ class NoisyRows:
     def cell_of_group(self) -> IntArray:
         """Cell of each group in each column. Shape: columns, groups."""
         first = np.unique(self.group, return_index=True)[1]
-        found = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
-        return np.array(found, dtype=np.int64).reshape(len(self.cells), len(first))
+        columns = [cells.index(column[first]) for cells, column in zip(self.cells, self.steps, strict=True)]
+        return np.array(columns, dtype=np.int64).reshape(len(self.cells), len(first))
 
     @cached_property
     def log_evidence(self) -> FloatArray:
@@ -341,9 +341,9 @@ class NoisyRows:
         order = np.lexsort((own,) if by is None else (by, own))
         sizes = np.bincount(own, minlength=num)
         begins = np.concatenate(([0], np.cumsum(sizes)))
-        found = np.flatnonzero(group >= 0)
+        records = np.flatnonzero(group >= 0)
         stratum_of_group = self.stratum[np.unique(self.group, return_index=True)[1]]
-        run = stratum_of_group[group[found]] if as_printed else group[found]
+        run = stratum_of_group[group[records]] if as_printed else group[records]
         ends, start = np.cumsum(sizes[run]), 0
         while start < len(run):  # parts whose rows are not too many together
             before = int(ends[start - 1]) if start else 0
@@ -353,8 +353,8 @@ class NoisyRows:
             starts = np.concatenate(([0], np.cumsum(lengths)[:-1]))
             shift = np.repeat(begins[run[part]] - starts, lengths)
             rows = order[shift + np.arange(len(shift))]
-            logs = self._logs(rows, truths[:, np.repeat(found[part], lengths)], as_printed=as_printed)
-            yield Segments(found[part], starts, rows, np.exp(logs))
+            logs = self._logs(rows, truths[:, np.repeat(records[part], lengths)], as_printed=as_printed)
+            yield Segments(records[part], starts, rows, np.exp(logs))
 
     def _logs(self, rows: IntArray, truths: IntArray, *, as_printed: bool) -> FloatArray:
         """Return how likely rows are by true values: over their evidence, or by the density that the paper prints."""
@@ -395,8 +395,8 @@ def stated_cells(release: Release, name: str, laws: Sequence[NoiseCell]) -> Cell
 
 
 def _numbers(release: Release, name: str) -> FloatArray:
-    found = release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
-    return np.asarray(found, dtype=np.float64)
+    column = release.data.column(name).combine_chunks().to_numpy(zero_copy_only=False)
+    return np.asarray(column, dtype=np.float64)
 
 
 def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> IntArray:
@@ -409,12 +409,12 @@ def _noisy_steps(release: Release, name: str, cells: Cells, rows: IntArray) -> I
     lower, upper = (_numbers(release, f"{name}_{end}")[rows] for end in ("lower", "upper"))
     # An end lies half a step beyond the last point inside.
     low, high = cells.steps(lower), np.maximum(cells.domain.steps_below(upper), 0)
-    found: IntArray = (low + high) // 2
-    for cell, some in _by_cell(cells, cells.index(found)):
+    steps: IntArray = (low + high) // 2
+    for cell, some in _by_cell(cells, cells.index(steps)):
         reach = max(cell.law.radius, 0)
-        around = np.where(high[some] < cell.end, high[some] - reach, found[some])
-        found[some] = np.where(low[some] > cell.first, low[some] + reach, around)
-    return np.clip(found, 0, cells.domain.num_steps)
+        around = np.where(high[some] < cell.end, high[some] - reach, steps[some])
+        steps[some] = np.where(low[some] > cell.first, low[some] + reach, around)
+    return np.clip(steps, 0, cells.domain.num_steps)
 
 
 def noisy_rows(release: Release) -> IntArray:
@@ -440,10 +440,10 @@ def row_posterior(
         )
     steps = rows.steps_of(truths)
     given = np.zeros(steps.shape[1], dtype=np.int64) if stratum is None else stratum
-    found = np.zeros((steps.shape[1], len(release)))
+    posterior = np.zeros((steps.shape[1], len(release)))
     for part in rows.segments(steps, rows.group_of(steps, given), as_printed=as_printed):
-        found[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
-    return found
+        posterior[np.repeat(part.truths, part.lengths), rows.rows[part.rows]] = part.probabilities
+    return posterior
 
 
 # Trucks

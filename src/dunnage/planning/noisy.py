@@ -414,28 +414,28 @@ class Beliefs:
 
     def quantiles(self, risk: Fraction) -> tuple[FloatArray, float]:
         """Return what each row's true value is above with at most this probability; and how likely none is above."""
-        found, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
+        steps, missed = np.empty(len(self.steps), dtype=np.int64), np.empty(len(self.steps))
         for part, truth, likely in self.laws():
             above = np.zeros_like(likely)
             above[:, :-1] = np.cumsum(likely[:, :0:-1], axis=1)[:, ::-1] * (1 + 1e-9)
             first = (above <= float(risk)).argmax(axis=1)
-            found[part], missed[part] = truth[first], above[np.arange(len(part)), first]
+            steps[part], missed[part] = truth[first], above[np.arange(len(part)), first]
         rows = np.bincount(self.of_row, minlength=len(self.steps)).tolist()
         likely_all = all_hold((Fraction(miss), times) for miss, times in zip(missed.tolist(), rows, strict=True))
-        return self.cells.domain.grid_values(found)[self.of_row], likely_all
+        return self.cells.domain.grid_values(steps)[self.of_row], likely_all
 
     def low_quantiles(self, risk: Fraction) -> FloatArray:
         """Return what each row's true value is below with at most this probability."""
-        found = np.empty(len(self.steps), dtype=np.int64)
+        steps = np.empty(len(self.steps), dtype=np.int64)
         for part, truth, likely in self.laws():
             below = np.zeros_like(likely)
             below[:, 1:] = np.cumsum(likely[:, :-1], axis=1) * (1 + 1e-9)
-            found[part] = truth[len(truth) - 1 - (below <= float(risk))[:, ::-1].argmax(axis=1)]
-        return self.cells.domain.grid_values(found)[self.of_row]
+            steps[part] = truth[len(truth) - 1 - (below <= float(risk))[:, ::-1].argmax(axis=1)]
+        return self.cells.domain.grid_values(steps)[self.of_row]
 
     def table(self, unit: int, width: int, rounded: str) -> FloatArray:
         """Return the law of each distinct value in units of so many measures, up to a width."""
-        found = np.zeros((len(self.steps), width + 2))
+        table = np.zeros((len(self.steps), width + 2))
         for part, truth, likely in self.laws():
             amounts = self.amounts(truth)
             units = -(-amounts // unit) if rounded == "up" else amounts // unit
@@ -443,10 +443,10 @@ class Beliefs:
             at = np.minimum(units[starts], width + 1)
             if rounded == "near":
                 high = likely * ((amounts % unit) / unit)
-                np.add.at(found, (part[:, None], np.minimum(at + 1, width + 1)), np.add.reduceat(high, starts, axis=1))
+                np.add.at(table, (part[:, None], np.minimum(at + 1, width + 1)), np.add.reduceat(high, starts, axis=1))
                 likely = likely - high
-            np.add.at(found, (part[:, None], at[None]), np.add.reduceat(likely, starts, axis=1))
-        return found[:, : width + 1]
+            np.add.at(table, (part[:, None], at[None]), np.add.reduceat(likely, starts, axis=1))
+        return table[:, : width + 1]
 
 
 def convolved(first: FloatArray, second: FloatArray, width: int) -> FloatArray:
@@ -523,9 +523,9 @@ def _bin_chances(
     table: FloatArray, of_row: IntArray, bin_of_row: IntArray, sizes: IntArray, limits: IntArray, bins: IntArray
 ) -> FloatArray:
     """Return how likely each of some bins holds at most its limit; bins of as many rows are done together."""
-    found = np.empty(len(bins))
+    chances = np.empty(len(bins))
     if not len(bins):
-        return found
+        return chances
     order = np.argsort(bin_of_row, kind="stable")
     starts = np.cumsum(sizes) - sizes
     cumulated = np.cumsum(table, axis=1)
@@ -539,10 +539,10 @@ def _bin_chances(
             for column in range(1, size - 1):
                 loads = convolved(loads, table[rows[:, column]], table.shape[1] - 1)
             if size == 1:
-                found[part] = cumulated[rows[:, 0], limit]
+                chances[part] = cumulated[rows[:, 0], limit]
             else:
-                found[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
-    return found
+                chances[part] = (loads[:, : limit + 1] * cumulated[rows[:, -1], limit::-1]).sum(axis=1)
+    return chances
 
 
 # What any plan needs
@@ -625,8 +625,8 @@ def _least_by_sharing(odds: Odds, axis: int, rows: IntArray, risk: Fraction) -> 
 def least_cost(odds: Odds, costs: IntArray, risk: Fraction) -> int:
     """Bound from below what trucks cost, by what they must hold together."""
     everything = np.arange(len(odds))
-    found = [int(costs.min())]
+    bounds = [int(costs.min())]
     for axis, belief in enumerate(odds.beliefs):
         cheapest = min(int(cost) / room[axis] for cost, room in zip(costs.tolist(), odds.rooms, strict=True))
-        found.append(math.ceil(least_total(belief, everything, risk) * cheapest))
-    return max(found)
+        bounds.append(math.ceil(least_total(belief, everything, risk) * cheapest))
+    return max(bounds)

@@ -434,15 +434,15 @@ class _Packer:
             least = replace(free, progress=None).standard(Standard(statistic="mean")).bound
         if least == num_upper:
             solution = replace(solution, facts={"equals": "upper bounds: the means need as many trucks"})
-        elif (found := budgeted_packing(free.problem, model, deadline=self.deadline, known_bins=num_upper)) is None:
+        elif (packing := budgeted_packing(free.problem, model, deadline=self.deadline, known_bins=num_upper)) is None:
             # The budget is at least what any bin holds, so that the model is the upper bound.
             solution = replace(solution, facts={"equals": "upper bounds: the budget is more than a bin holds"})
-        elif found.counts is None:
-            solution = replace(solution, bound=max(found.bound, least))
+        elif packing.counts is None:
+            solution = replace(solution, bound=max(packing.bound, least))
         else:
-            bins = _dealt(free.problem, free.problem.class_id, _slots(found.counts))
-            kinds = np.zeros(len(found.counts), dtype=np.int64)
-            solution = _Solution(kinds=kinds, bound=max(found.bound, least), bin_of_row=bins)
+            bins = _dealt(free.problem, free.problem.class_id, _slots(packing.counts))
+            kinds = np.zeros(len(packing.counts), dtype=np.int64)
+            solution = _Solution(kinds=kinds, bound=max(packing.bound, least), bin_of_row=bins)
             solution = replace(solution, certified=_weighed(free.problem, solution))
         _check_count(self.problem, len(solution.kinds), solution.bound)
         return solution

@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dunnage import documents
 from dunnage._version import __version__
-from dunnage.arrays import FloatArray, IntArray
+from dunnage.arrays import IntArray
 from dunnage.documents import Model, Number, OrEmpty, Software
 from dunnage.errors import InputError, ParameterError, Problem
 from dunnage.exact import exact
@@ -321,7 +322,7 @@ class Plan:
         """Return a kind of truck by its name."""
         return next(truck for truck in self.trucks if truck.name == name)
 
-    def capacity_of_bins(self, quantity: str) -> FloatArray:
+    def capacity_of_bins(self, quantity: str) -> npt.NDArray[np.float64]:
         """Return what each bin holds of a quantity."""
         rooms = {truck.name: truck.capacity[quantity] for truck in self.trucks}
         return np.array([rooms[name] for name in self.truck_of_bin])
@@ -351,9 +352,9 @@ class Plan:
             f"Model       {', '.join(f'{key} {value}' for key, value in self.model.plain().items())}",
         ]
         for truck in self.trucks:
-            held = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
+            rooms = ", ".join(f"{q} {c:g} {self.quantities.get(q, '')}".strip() for q, c in truck.capacity.items())
             used = f", {self.truck_of_bin.count(truck.name)} used at {truck.cost:g}" if len(self.trucks) > 1 else ""
-            lines.append(f"Truck       {truck.name}: {held}{used}")
+            lines.append(f"Truck       {truck.name}: {rooms}{used}")
         if self.certified:
             low, high = self.certified.at_least, self.certified.at_most
             lines.append(f"Certified   everything fits with probability {low:.4f} at least, {high:.4f} at most")
@@ -464,12 +465,12 @@ def _read_rows(path: Path, num_rows: int | None) -> IntArray:
         (np.setdiff1d(wanted, distinct), "row {} is missing. Assign every row of the release."),
         (distinct[distinct >= len(wanted)] if num_rows is not None else distinct[:0], "the release has no row {}."),
     )
-    problems = [text.format(named_rows(found)) for found, text in faults if len(found)]
+    problems = [text.format(named_rows(bin_of_row)) for bin_of_row, text in faults if len(bin_of_row)]
     if problems or not len(rows):
         raise InputError(str(path), problems or ["assigns no row. Assign every row of the release."])
-    found = np.empty(len(rows), dtype=np.int64)
-    found[rows] = bins
-    return found
+    bin_of_row = np.empty(len(rows), dtype=np.int64)
+    bin_of_row[rows] = bins
+    return bin_of_row
 
 
 def _whole_columns(path: Path, header: Sequence[str]) -> IntArray:

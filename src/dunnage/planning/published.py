@@ -106,9 +106,9 @@ def budgeted_packing(
     starts = np.concatenate([[0], np.cumsum([len(pattern) for pattern in patterns])]).astype(np.int64)
     listing = PatternList(starts, pairs[:, 0], pairs[:, 1], np.zeros(len(patterns)), len(mean))
     program = CoverProgram(problem.class_sizes, [KindPatterns(listing, 1, problem.trucks[0].count)])
-    found = program.solve(deadline=deadline, at_most=known_bins)
-    bound = known_bins if found.bound is None else found.bound
-    return BudgetedPacking(found.patterns if found.cost is not None else None, bound)
+    cover = program.solve(deadline=deadline, at_most=known_bins)
+    bound = known_bins if cover.bound is None else cover.bound
+    return BudgetedPacking(cover.patterns if cover.cost is not None else None, bound)
 
 
 # The sampled stochastic model
@@ -174,9 +174,9 @@ def sampled_assignment(
     if sample.start.max() < sample.least or num_terms > (deadline - time.monotonic()) * _TERMS_A_SECOND:
         return sample.start, sample.least
     solve = _solve_cp_sat if importlib.util.find_spec("ortools") else _solve_highs
-    found, bound = solve(sample, deadline, seed, progress)
-    better = found is not None and found.max() < sample.start.max() and sample.fits(found)
-    return found if found is not None and better else sample.start, max(bound, sample.least)
+    bins, bound = solve(sample, deadline, seed, progress)
+    better = bins is not None and bins.max() < sample.start.max() and sample.fits(bins)
+    return bins if bins is not None and better else sample.start, max(bound, sample.least)
 
 
 def _draw(

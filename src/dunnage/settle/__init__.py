@@ -52,10 +52,10 @@ from dunnage.settle.repair import (
     AboveSpread,
     DrawnFill,
     Fill,
-    LoadTask,
     PrivateModel,
     Repair,
     RepairReport,
+    Task,
     draw,
     find_exchange,
     find_repair,
@@ -177,7 +177,7 @@ class Settlement:
     above_spread: list[AboveSpread]  # where a repair broke the spread that was planned
     unplanned: Outside  # packages that travel outside the plan
     loading: pa.Table  # row, source_row, bin and the identifiers, by bin; those left behind (bin -1) last
-    task: LoadTask  # the plan beside the truth, as it was settled
+    task: Task  # the plan beside the truth, as it was settled
     seconds: float  # time taken
 
     def __repr__(self) -> str:
@@ -387,10 +387,10 @@ def matched_records(data: Dataset, release: Release, key: Key) -> IntArray:
             "the key was not made from these rows: another file, period or policy, or a cell was altered. "
             "Give the data exactly as they were published."
         )
-    found = data.parts.records_of(source)
-    records: IntArray = found[first]
-    one_each = np.array_equal(found, records[rows]) and len(np.unique(source)) == len(source)
-    if (found < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
+    matches = data.parts.records_of(source)
+    records: IntArray = matches[first]
+    one_each = np.array_equal(matches, records[rows]) and len(np.unique(source)) == len(source)
+    if (matches < 0).any() or not one_each or len(data.parts.of(records)[0]) != len(source):
         raise ReleaseError("the key names records that the data have not. Give the file that publish wrote.")
     return records
 
@@ -410,16 +410,16 @@ def received_plan(
     if not len(release):
         raise ReleaseError("the release has no row, so no plan can be applied to it. Publish the data anew.")
     if isinstance(plan, Plan):
-        source, found = "plan", plan
+        source, chosen = "plan", plan
     elif (path := Path(plan)).is_dir():
-        source, found = str(path), Plan.read(path)
+        source, chosen = str(path), Plan.read(path)
     else:
         return _external_plan(path, release, capacity, trucks)
-    if found.release != release.certificate.digest and (found.release or not found.external):
+    if chosen.release != release.certificate.digest and (chosen.release or not chosen.external):
         raise ReleaseError(f"{source} was made on another release. Give that release, or plan on this one.")
-    if found.slots is None:
-        bins, num_rows = found.assignment, len(release)
-        bad = np.flatnonzero((bins < 0) | (bins >= found.num_bins))
+    if chosen.slots is None:
+        bins, num_rows = chosen.assignment, len(release)
+        bad = np.flatnonzero((bins < 0) | (bins >= chosen.num_bins))
         problem = ""
         if len(bins) < num_rows:
             missing = named_rows(np.arange(len(bins), num_rows))
@@ -432,16 +432,17 @@ def received_plan(
         if problem:
             raise InputError(source, [problem])
     else:
-        _check_slots(source, found.slots, found.num_bins, release.class_of_row)
-    _check_quantities(found, release)
+        _check_slots(source, chosen.slots, chosen.num_bins, release.class_of_row)
+    _check_quantities(chosen, release)
     if trucks is not None:
-        found = replace(found, trucks=tuple(trucks))
+        chosen = replace(chosen, trucks=tuple(trucks))
     elif capacity is not None:
-        if len(found.trucks) != 1:
-            raise ParameterError(f"the plan has {len(found.trucks)} kinds of truck. Give trucks instead of a capacity.")
-        held = {**found.trucks[0].capacity, **parse_capacities(listed(capacity), found.quantities)}
-        found = replace(found, trucks=(replace(found.trucks[0], capacity=held),))
-    return _checked_trucks(found)
+        if len(chosen.trucks) != 1:
+            num = len(chosen.trucks)
+            raise ParameterError(f"the plan has {num} kinds of truck. Give trucks instead of a capacity.")
+        room = {**chosen.trucks[0].capacity, **parse_capacities(listed(capacity), chosen.quantities)}
+        chosen = replace(chosen, trucks=(replace(chosen.trucks[0], capacity=room),))
+    return _checked_trucks(chosen)
 
 
 def _check_slots(source: str, slots: Slots, num_bins: int, class_id: IntArray) -> None:
@@ -482,8 +483,8 @@ def check_kinds(trucks: Sequence[Truck], quantities: Iterable[str]) -> None:
     """Check that every kind of truck says what it holds and costs."""
     for truck in trucks:
         for quantity in quantities:
-            held = truck.capacity.get(quantity, 0)
-            if not (math.isfinite(held) and held > 0):
+            room = truck.capacity.get(quantity, 0)
+            if not (math.isfinite(room) and room > 0):
                 raise ParameterError(f"truck {truck.name!r} has no capacity for {quantity}. Give it one above 0.")
         if not (math.isfinite(truck.cost) and truck.cost > 0):
             raise ParameterError(f"truck {truck.name!r} has no cost above 0. Give it one.")
@@ -549,7 +550,7 @@ def planned_linkage(release: Release, group: IntArray, bin_of_row: IntArray) -> 
 
 
 def restated_linkage(
-    task: LoadTask, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
+    task: Task, release: Release, final: Fill, repair: Repair | None, fill: DrawnFill | None
 ) -> Linkage | None:
     """State truck linkage for the final bins; packages left behind count as if they were in one truck."""
     counted = repair.counted if repair is not None else fill
@@ -575,8 +576,8 @@ def restated_linkage(
         return linkage.model_copy(update={"note": f"{note}; {MOVED_NOTE}"})
     # Bins get the same numbers in all repairs: opened ones have none of their own, so they count as one.
     num, num_bins = len(repair.options), task.plan.num_bins
-    found = most_frequent_share(np.array([np.minimum(fill.bin_of_row, num_bins) for fill in repair.options]))
-    share = np.maximum(linkage_of_rows(task.group, bins), found)
+    frequent = most_frequent_share(np.array([np.minimum(fill.bin_of_row, num_bins) for fill in repair.options]))
+    share = np.maximum(linkage_of_rows(task.group, bins), frequent)
     return Linkage(
         mean=float(share.mean()),
         worst=float(share.max()),

@@ -175,8 +175,8 @@ def _above(wait: float, target: float) -> str:
 
 
 def _compared(word: str, planned: str, needed: str | None, error: float | None) -> str:
-    told = "" if needed is None else f"; with the fleet that the true trips need {needed}"
-    return f"{word:<11} {planned} as planned{told}" + ("" if error is None else f" ({error:+.1%})")
+    beside = "" if needed is None else f"; with the fleet that the true trips need {needed}"
+    return f"{word:<11} {planned} as planned{beside}" + ("" if error is None else f" ({error:+.1%})")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -299,8 +299,8 @@ class FleetSettlement:
 
     def write(self, folder: str | os.PathLike[str], *, page: str = "", force: bool = False) -> Path:
         """Write ``settlement.json``, ``events.csv`` and, if given, a page; all readable by their owner alone."""
-        held = (EVENTS_FILE, SETTLEMENT_PAGE)
-        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=held) as work:
+        files = (EVENTS_FILE, SETTLEMENT_PAGE)
+        with new_folder(folder, marker=SETTLEMENT_FILE, force=force, private=True, may_hold=files) as work:
             (work / SETTLEMENT_FILE).write_text(documents.to_text(self.to_dict()), encoding="utf-8")
             write_csv(self.events, work / EVENTS_FILE)
             if page:
@@ -308,11 +308,11 @@ class FleetSettlement:
         return Path(folder)
 
 
-def _relative(found: float, wanted: float) -> float | None:
+def _relative(value: float, wanted: float) -> float | None:
     """Return a relative error; None where there is nothing to relate to."""
     if wanted:
-        return (found - wanted) / wanted
-    return 0.0 if found == wanted else None
+        return (value - wanted) / wanted
+    return 0.0 if value == wanted else None
 
 
 def read_settlement(folder: str | os.PathLike[str]) -> FleetSettlementDocument | SettlementDocument:
@@ -481,7 +481,7 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
         return None
     number = stop_numbers(universe.stops, ground.city)
     origins, destinations = (number[end] for end in np.divmod(pairs, len(universe.stops)))
-    found = []
+    days = []
     for label in range(len(dates)):
         name = universe.days[label] if universe.days else ""
         if day not in (None, name or WHOLE_DAY):
@@ -493,10 +493,10 @@ def true_days(data: Dataset, universe: Universe, ground: Ground, day: str | None
             parts = [(date.fromordinal(int(d)).isoformat(), rows[own_dates == d]) for d in np.unique(own_dates)]
         for title, own in parts:
             trips = Trips.in_order(origins[own], destinations[own], seconds[own])
-            found.append(replace(Day.of(trips, ground), label=title))
+            days.append(replace(Day.of(trips, ground), label=title))
         if dates[label] > len(parts):  # dates without any trip
-            found.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
-    return found
+            days.append(Day.of(Trips.none(), ground, dates[label] - len(parts)))
+    return days
 
 
 def _check_true_stops(universe: Universe, cells: IntArray, city: City) -> None:
